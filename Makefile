@@ -48,10 +48,10 @@ soak: $(DEV) ## the slow suites; TEST_PODMAN=1 and TEST_POSTGRES=1 try real ones
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m soak --timeout 600 $(PYTEST)
 
 matrix: ## the tests under each Python of PYTHONS that this machine has
-	@scripts/matrix $(PYTHONS)
+	@scripts/test_python_versions $(PYTHONS)
 
 lowest: ## the unit tests with the lowest versions of everything that pyproject.toml allows; needs uv
-	@scripts/lowest .venv-lowest $(PYTEST)
+	@scripts/test_lowest_versions .venv-lowest $(PYTEST)
 
 typecheck-314: $(DEV) ## the types as Python 3.14 sees them
 	@$(BIN)/pyright --pythonversion 3.14

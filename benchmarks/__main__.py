@@ -15,7 +15,8 @@ import time
 import urllib.request
 from importlib.util import find_spec
 
-from benchmarks import mcp, sessions, telemetry, wire
+from benchmarks import mcp, sessions, telemetry
+from benchmarks import model_layer as wire
 
 SCENARIOS = {
     "turns": "50 tool turns, then an answer",
@@ -53,7 +54,7 @@ def sample(root: str, which: str, scenario: str) -> dict:
     ask(f"{root}/reset", "POST")
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.worker", which, scenario, f"{root}/v1"],
+        [sys.executable, "-m", "benchmarks.sample", which, scenario, f"{root}/v1"],
         capture_output=True,
         text=True,
         check=False,
@@ -103,7 +104,7 @@ def main() -> None:
             package, quiet=1
         )  # as it is once installed; some environments write no bytecode themselves
     server = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "benchmarks.model_server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert server.stdout
     root = f"http://127.0.0.1:{server.stdout.readline().strip()}"

@@ -31,10 +31,10 @@ import psycopg
 from dbos import DBOS, DBOSClient
 
 from mainspring.durable import DurableRuns
-from mainspring.durable.dbos import DbosEngine
-from tests.e2e.durable_rig import Workers, nursery
-from tests.needs import postgres_programs
-from tests.postgres import Postgres
+from mainspring.durable.dbos.engine import DbosEngine
+from tests.e2e.durable_harness import Workers, nursery
+from tests.helpers.postgres import Postgres
+from tests.requires import postgres_programs
 
 USUAL: dict[str, Any] = {"poll": 0.2, "heartbeat": 2.0, "dead_after": 10.0}
 """What a worker does unless it is told otherwise."""

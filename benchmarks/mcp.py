@@ -24,12 +24,12 @@ from msgspec.structs import replace
 
 from mainspring import Agent
 from mainspring.mcp import Mcp, McpServerConfig
+from mainspring.messages.token_estimate import estimate_overhead
 from mainspring.models import ModelRequest
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
-from mainspring.models.scripted import Call, ScriptedModel
-from mainspring.models.wire import anthropic_messages
-from mainspring.policies.compaction.tokens import estimate_overhead
+from mainspring.models.wire import anthropic as anthropic_messages
+from mainspring.testing.scripted_model import Call, ScriptedModel
 
 SERVERS, TOOLS, TURNS = 10, 20, 20
 SEARCHES = {4: "copy a file", 9: "send a mail", 15: "close a ticket"}

@@ -129,8 +129,8 @@ async def decode(name: str, url: str) -> dict[str, float]:
 
     from mainspring.messages import Message
     from mainspring.models import ModelRequest, create_model
-    from mainspring.models.transport_aiohttp import AiohttpTransport
-    from mainspring.models.transport_direct import DirectTransport
+    from mainspring.models.transport.aiohttp_transport import AiohttpTransport
+    from mainspring.models.transport.http1.client import DirectTransport
 
     spec, settings, _ = PROTOCOLS[name]
     transports = (DirectTransport(), AiohttpTransport())
@@ -201,7 +201,9 @@ def encode(name: str) -> dict[str, float]:
 
 
 def run(*args: str) -> dict[str, float]:
-    done = subprocess.run([sys.executable, "-m", "benchmarks.wire", *args], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.model_layer", *args], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(f"wire {' '.join(args)} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -213,7 +215,7 @@ def show(what: str, figure: str, base: float, ours: float, ratio: float, aim: fl
 
 def measure() -> None:
     """Print all figures as lines of the table of ``python -m benchmarks``; the base is what is named."""
-    command = [sys.executable, "-m", "benchmarks.wire", "serve"]
+    command = [sys.executable, "-m", "benchmarks.model_layer", "serve"]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert server.stdout
     assert server.stdin

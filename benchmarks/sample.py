@@ -1,4 +1,4 @@
-"""One measurement in one process: ``python -m benchmarks.worker raw|ours SCENARIO URL``. Prints one JSON line."""
+"""One measurement in one process: ``python -m benchmarks.sample raw|ours SCENARIO URL``. Prints one JSON line."""
 
 import asyncio
 import gc
@@ -31,7 +31,7 @@ def prompt() -> str:
 
 class RawSide:
     def __init__(self, url: str, model: str) -> None:
-        from benchmarks.raw import Raw
+        from benchmarks.handwritten_loop import Raw
 
         self.loop = Raw(url, model, {"lookup": lookup})
 
@@ -149,8 +149,8 @@ async def dispatch(which: str, url: str) -> dict:
 
     from mainspring import Agent, tool
     from mainspring.env.memory import MemoryEnv
-    from mainspring.events import HOOKS
-    from mainspring.models.scripted import Call, Reply, ScriptedModel
+    from mainspring.loop.hooks import HOOKS
+    from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 
     asked = ("gate", "before", "permit", "start", "transform", "after")
 

@@ -38,7 +38,7 @@ async def sink() -> None:
 
 
 async def work(mode: str, url: str, endpoint: str) -> None:
-    from benchmarks.worker import lookup, prompt
+    from benchmarks.sample import lookup, prompt
     from mainspring import Agent, tool
     from mainspring.models import create_model
 
@@ -79,7 +79,7 @@ def _served(module: str, *arguments: str) -> "tuple[subprocess.Popen[str], str]"
 
 def measure(samples: int = 5) -> None:
     """Print a line for each mode."""
-    (server, url), (collector, endpoint) = _served("benchmarks.server"), _served("benchmarks.telemetry", "sink")
+    (server, url), (collector, endpoint) = _served("benchmarks.model_server"), _served("benchmarks.telemetry", "sink")
     found: dict[str, list[dict[str, float]]] = {mode: [] for mode in MODES}
     try:
         for _ in range(samples):

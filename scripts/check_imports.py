@@ -18,21 +18,21 @@ SOURCE = ROOT / "src" / "mainspring"
 # what is installed; modules of others that are loaded by a list of their names.
 # The servers, whose packages are others' and heavy; agents that the user names.
 DISPATCHERS = {
-    "app/server/acp/start.py",
-    "app/server/http/start.py",
-    "app/server/mcp/start.py",
-    "runtime/serving/engines.py",
-    "runtime/serving/named_agents.py",
+    "app/servers/acp/start.py",
+    "app/servers/http/start.py",
+    "app/servers/mcp/start.py",
+    "app/run_service/engine.py",
+    "app/run_service/agents.py",
     "app/tui/answers.py",
-    "app/tui/chatting.py",
+    "app/tui/chat_client.py",
     "app/tui/start.py",
     "lazy.py",
     "mcp/sdk.py",
     "models/auth/azure.py",
-    "models/foreign.py",
+    "models/langchain/detect.py",
     "models/providers/langchain.py",
     "models/registry.py",
-    "models/shared_transport.py",
+    "models/transport/default.py",
     "telemetry/pipeline.py",
 }
 

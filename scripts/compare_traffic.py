@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many recorded exchanges we decode as a plain reading of their bodies does; the rest by name and reason.
 
-`python scripts/traffic_agreement.py FOLDER`. The plain readings are those of the contract tests: a few lines each, written without
+`python scripts/compare_traffic.py FOLDER`. The plain readings are those of the contract tests: a few lines each, written without
 the decoders.
 """
 

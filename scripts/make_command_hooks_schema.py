@@ -1,4 +1,4 @@
-"""Write docs/command-hooks.schema.json from the types: `python scripts/command_hooks_schema.py`. A test holds it to the code."""
+"""Write docs/command-hooks.schema.json from the types: `python scripts/make_command_hooks_schema.py`. A test holds it to the code."""
 
 import json
 from pathlib import Path

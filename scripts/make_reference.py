@@ -30,7 +30,7 @@ PACKAGES = {
     "mainspring.extensions": "Functions that extend an agent.",
     "mainspring.presets": "Options of agents to share.",
     "mainspring.durable": "Runs that outlive their process.",
-    "mainspring.runtime.chat": "The chat engine that front ends are built on.",
+    "mainspring.app.chat": "The chat engine that front ends are built on.",
     "mainspring.testing": "Doubles, recordings and fixtures for tests.",
     "mainspring.errors": "The exceptions.",
 }

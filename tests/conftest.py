@@ -11,9 +11,9 @@ import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
-from tests.needs import missing
+from tests.requires import missing
 
-pytest_plugins = ["pytester", "tests.requirements_plugin", "tests.containers", "tests.postgres"]
+pytest_plugins = ["pytester", "tests.requirements_plugin", "tests.helpers.containers", "tests.helpers.postgres"]
 
 # A test run started in the background of a shell inherits an ignored Ctrl-C, and so would every command it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

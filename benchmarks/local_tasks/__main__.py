@@ -4,10 +4,10 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from benchmarks.local_tasks.first import FIRST
-from benchmarks.local_tasks.run import main
-from benchmarks.local_tasks.second import SECOND
-from benchmarks.local_tasks.third import THIRD
+from benchmarks.local_tasks.runner import main
+from benchmarks.local_tasks.set_1 import FIRST
+from benchmarks.local_tasks.set_2 import SECOND
+from benchmarks.local_tasks.set_3 import THIRD
 
 SETS = {tasks.name: tasks for tasks in (FIRST, SECOND, THIRD)}
 TRANSCRIPTS = Path(__file__).with_name("transcripts")

@@ -8,6 +8,10 @@ from __future__ import annotations
 from mainspring.lazy import TYPE_CHECKING, exports
 
 if TYPE_CHECKING:
+    from mainspring.agent.agent import Agent as Agent
+    from mainspring.agent.agent import create_agent as create_agent
+    from mainspring.callbacks import AgentCallbacks as AgentCallbacks
+    from mainspring.cancellation import CancelToken as CancelToken
     from mainspring.errors import (
         AgentAbortedError as AgentAbortedError,
     )
@@ -54,16 +58,10 @@ if TYPE_CHECKING:
         AgentStart as AgentStart,
     )
     from mainspring.events import (
-        CancelToken as CancelToken,
-    )
-    from mainspring.events import (
         Done as Done,
     )
     from mainspring.events import (
         EventStream as EventStream,
-    )
-    from mainspring.events import (
-        Hook as Hook,
     )
     from mainspring.events import (
         MessageEnd as MessageEnd,
@@ -90,12 +88,6 @@ if TYPE_CHECKING:
         ThinkingDelta as ThinkingDelta,
     )
     from mainspring.events import (
-        ToolAfter as ToolAfter,
-    )
-    from mainspring.events import (
-        ToolBefore as ToolBefore,
-    )
-    from mainspring.events import (
         ToolCallDelta as ToolCallDelta,
     )
     from mainspring.events import (
@@ -112,18 +104,6 @@ if TYPE_CHECKING:
     )
     from mainspring.events import (
         ToolExecutionUpdate as ToolExecutionUpdate,
-    )
-    from mainspring.events import (
-        ToolGate as ToolGate,
-    )
-    from mainspring.events import (
-        ToolPermit as ToolPermit,
-    )
-    from mainspring.events import (
-        TurnAfter as TurnAfter,
-    )
-    from mainspring.events import (
-        TurnBefore as TurnBefore,
     )
     from mainspring.events import (
         TurnEnd as TurnEnd,
@@ -177,6 +157,13 @@ if TYPE_CHECKING:
     from mainspring.loop import (
         agent_loop as agent_loop,
     )
+    from mainspring.loop.hooks import Hook as Hook
+    from mainspring.loop.hooks import ToolAfter as ToolAfter
+    from mainspring.loop.hooks import ToolBefore as ToolBefore
+    from mainspring.loop.hooks import ToolGate as ToolGate
+    from mainspring.loop.hooks import ToolPermit as ToolPermit
+    from mainspring.loop.hooks import TurnAfter as TurnAfter
+    from mainspring.loop.hooks import TurnBefore as TurnBefore
     from mainspring.mcp import Mcp as Mcp
     from mainspring.mcp import McpServerConfig as McpServerConfig
     from mainspring.mcp import connect_mcp as connect_mcp
@@ -243,12 +230,9 @@ if TYPE_CHECKING:
     from mainspring.policies.compaction import Compaction as Compaction
     from mainspring.policies.compaction import Compactor as Compactor
     from mainspring.policies.disclosure import Disclosure as Disclosure
-    from mainspring.policies.thinking import ThinkingDecay as ThinkingDecay
+    from mainspring.policies.request_settings import ThinkingDecay as ThinkingDecay
     from mainspring.presets import Preset as Preset
     from mainspring.presets import compose_presets as compose_presets
-    from mainspring.runtime.agent import Agent as Agent
-    from mainspring.runtime.agent import create_agent as create_agent
-    from mainspring.runtime.callbacks import AgentCallbacks as AgentCallbacks
     from mainspring.sessions import Session as Session
     from mainspring.subagents import AgentDefinition as AgentDefinition
     from mainspring.subagents import Subagents as Subagents
@@ -274,17 +258,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "errors": "AgentAbortedError AgentBusyError AgentContextExceededError AgentError AgentProviderError ConfigError ErrorCode "
-    "MainspringError ModelError PermissionDeniedError SessionError ToolError",
-    "events": "AgentEnd AgentEvent AgentStart CancelToken Done EventStream Hook MessageEnd MessageStart MessageUpdate ModelRetry "
-    "StreamError StreamEvent TextDelta ThinkingDelta ToolAfter ToolBefore ToolCallDelta ToolCallEnd ToolCallStart "
-    "ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate ToolGate ToolPermit TurnAfter TurnBefore TurnEnd TurnStart",
+    "errors": "AgentAbortedError AgentBusyError AgentContextExceededError AgentError AgentProviderError ConfigError ErrorCode MainspringError ModelError PermissionDeniedError SessionError ToolError",
+    "events": "AgentEnd AgentEvent AgentStart Done EventStream MessageEnd MessageStart MessageUpdate ModelRetry StreamError StreamEvent TextDelta ThinkingDelta ToolCallDelta ToolCallEnd ToolCallStart ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate TurnEnd TurnStart",
+    "cancellation": "CancelToken",
+    "loop.hooks": "Hook ToolAfter ToolBefore ToolGate ToolPermit TurnAfter TurnBefore",
     "extensions": "ExtensionAPI Extensions",
     "extensions.command_hooks": "CommandHook CommandHooks",
-    "loop": "AgentRun AgentStats Approve Behavior CoreAgent Deny HookBus LoopConfig LoopContext Pending Plug RunResult Steps "
-    "agent_loop",
-    "messages": "AgentMessage ContentBlock Cost CustomMessage ImageBlock Message TextBlock ThinkingBlock ToolResultBlock "
-    "ToolUseBlock Usage",
+    "loop": "AgentRun AgentStats Approve Behavior CoreAgent Deny HookBus LoopConfig LoopContext Pending Plug RunResult Steps agent_loop",
+    "messages": "AgentMessage ContentBlock Cost CustomMessage ImageBlock Message TextBlock ThinkingBlock ToolResultBlock ToolUseBlock Usage",
     "models": "LLMClient ModelProvider ModelRequest RetryConfig create_model",
     "policies.budgets": "Budget Ledger ToolBudget",
     "mcp": "Mcp McpServerConfig connect_mcp create_tool_search",
@@ -292,10 +273,10 @@ _HOMES = {
     "policies.compaction": "Compaction Compactor",
     "policies.disclosure": "Disclosure",
     "permissions": "Permissions",
-    "policies.thinking": "ThinkingDecay",
+    "policies.request_settings": "ThinkingDecay",
     "presets": "Preset compose_presets",
-    "runtime.agent": "Agent create_agent",
-    "runtime.callbacks": "AgentCallbacks",
+    "agent.agent": "Agent create_agent",
+    "callbacks": "AgentCallbacks",
     "sessions": "Session",
     "subagents": "AgentDefinition Subagents",
     "tools": "Tool ToolContext ToolRegistry ToolResult define_tool tool",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError
-from mainspring.events.cancel import CancelToken
 
 
 class Interrupt:

@@ -8,8 +8,8 @@ from typing import Any
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, RateLimitedError
-from mainspring.events import ToolGate
 from mainspring.loop import Behavior
+from mainspring.loop.hooks import ToolGate
 from mainspring.mcp import Mcp
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelRequest, RetryConfig

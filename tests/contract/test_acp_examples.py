@@ -11,10 +11,10 @@ from acp import schema as sdk
 from msgspec.structs import replace
 from pydantic import TypeAdapter
 
-from mainspring.models.scripted import Call, ScriptedModel
-from mainspring.runtime.options import Rules as AllowRules
-from tests.unit.app.server.acp.rules import Rules
-from tests.unit.app.server.acp.stage import options_for, serving
+from mainspring.app.run.options import Rules as AllowRules
+from mainspring.testing.scripted_model import Call, ScriptedModel
+from tests.unit.app.servers.acp.harness import options_for, serving
+from tests.unit.app.servers.acp.schema_rules import Rules
 
 pytestmark = pytest.mark.covers("BYD-23")
 

@@ -8,11 +8,8 @@ from typing import Any, ClassVar, get_args
 import msgspec
 import pytest
 
-from mainspring.errors import ModelError, NetworkError
-from mainspring.models import ModelInfo
-from mainspring.models.scripted import Call, Reply, ScriptedModel
-from mainspring.runtime.chat import events as told
-from mainspring.runtime.chat.commands import (
+from mainspring.app.chat import events as told
+from mainspring.app.chat.commands import (
     Abort,
     Answer,
     Approve,
@@ -39,7 +36,10 @@ from mainspring.runtime.chat.commands import (
     Steer,
     decode_command,
 )
-from tests.unit.runtime.chat.stage import Gate, Reader, WaitingModel, chatting
+from mainspring.errors import ModelError, NetworkError
+from mainspring.models import ModelInfo
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
 
 KINDS = {kind.__struct_config__.tag: kind for kind in get_args(told.ChatEvent)}
 
@@ -183,7 +183,7 @@ def test_the_contract_has_a_json_schema() -> None:
 
 
 def test_nothing_here_draws_or_is_global() -> None:
-    import mainspring.runtime.chat.engine as engine
+    import mainspring.app.chat.engine as engine
 
     folder = Path(engine.__file__).parent
     for file in _sources(folder):

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mainspring.errors import NetworkError
-from mainspring.models import ModelInfo
-from mainspring.runtime.chat import events as told
-from mainspring.runtime.chat.commands import (
+from mainspring.app.chat import events as told
+from mainspring.app.chat.commands import (
     Abort,
     Answer,
     Approve,
@@ -36,8 +34,10 @@ from mainspring.runtime.chat.commands import (
     Slash,
     Steer,
 )
+from mainspring.errors import NetworkError
+from mainspring.models import ModelInfo
 from mainspring.testing import Call, Reply, ScriptedModel
-from tests.unit.runtime.chat.stage import chatting
+from tests.unit.app.chat.harness import chatting
 
 SECONDS = 10.0
 

@@ -9,7 +9,7 @@ from mainspring.env import MemoryEnv
 from mainspring.models import MemoryResponse, MemoryTransport
 from mainspring.policies.disclosure import Disclosure
 from mainspring.tools import ToolContext, ToolResult, define_tool
-from tests.contract.protocols import SPEAKERS, Speaker
+from tests.contract.wire_scenarios import SPEAKERS, Speaker
 
 
 async def send(arguments: dict[str, object], ctx: ToolContext) -> ToolResult:

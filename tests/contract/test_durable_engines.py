@@ -16,19 +16,21 @@ import pytest
 from dbos import DBOS
 
 from mainspring import Agent, Behavior, RetryConfig
-from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableRuns, DurableSteps, Engine, MemoryEngine
-from mainspring.durable.dbos import DbosEngine
+from mainspring.durable import DurableAgents, DurableRun, DurableRuns, DurableSteps, Engine, MemoryEngine
+from mainspring.durable.dbos.engine import DbosEngine
+from mainspring.durable.dbos.tables import Tables
 from mainspring.durable.feed import Asked, CallBegan, CallDone, RunEnded, Text
-from mainspring.durable.tables import Tables
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import RateLimitedError
+from mainspring.errors_actions import DurableError
 from mainspring.events import TextDelta, ToolExecutionEnd
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message
 from mainspring.permissions import Permissions, RuleSet
 from mainspring.subagents import AgentDefinition, Subagents
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import Tool, tool
-from tests.postgres import Postgres
+from tests.helpers.postgres import Postgres
 
 pytestmark = pytest.mark.covers("BYD-31")
 

@@ -7,12 +7,13 @@ import pytest
 import sqlalchemy as sa
 
 from mainspring import Agent
-from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableRuns, DurableSteps, Engine, RunState
-from mainspring.durable.dbos import DbosEngine
+from mainspring.durable import DurableAgents, DurableRun, DurableRuns, DurableSteps, Engine, RunState
+from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.durable.feed import RunEnded
 from mainspring.env.memory import MemoryEnv
+from mainspring.errors_actions import DurableError
 from mainspring.loop import CoreAgent
-from mainspring.models.scripted import Call, ScriptedModel
+from mainspring.testing.scripted_model import Call, ScriptedModel
 from tests.contract.test_durable_engines import Reopen, World, finish, reopen, said, until
 
 __all__ = ["reopen"]

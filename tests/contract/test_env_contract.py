@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from mainspring.cancellation import CancelToken
 from mainspring.env import EditorEnv, ExecutionEnv, LocalEnv, MemoryEnv, OutputLimits
 from mainspring.env.container import DockerEnv
 from mainspring.env.sandbox import SandboxEnv
-from mainspring.events import CancelToken
-from tests.containers import ENGINES, IMAGE
-from tests.sandboxes import layer
+from tests.helpers.containers import ENGINES, IMAGE
+from tests.helpers.sandboxes import layer
 
 pytestmark = [pytest.mark.usefixtures("no_blocking"), pytest.mark.covers("EXE-01", "TST-04")]
 

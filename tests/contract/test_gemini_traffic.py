@@ -20,11 +20,11 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.answer import AnswerReader
+from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.dialect_gemini import GeminiDialect
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
-from mainspring.models.traffic import decode_exchange
+from mainspring.models.replay import decode_exchange
 from mainspring.models.wire.gemini import GeminiDecoder, encode_request
 from tests.unit.models.wire import changed
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from mainspring import Agent
+from mainspring.app.commands.tree import tree_lines
 from mainspring.app.export import html_page, markdown
-from mainspring.app.export.tree import tree_lines
 from mainspring.env import LocalEnv
 from mainspring.errors import SessionError
 from mainspring.messages import Message
-from mainspring.models.scripted import Reply, ScriptedModel
 from mainspring.sessions import JsonlStore, Session, import_session, read_transcript
 from mainspring.sessions.rewind import plan_rewind, plan_undo
+from mainspring.testing.scripted_model import Reply, ScriptedModel
 
 pytestmark = pytest.mark.covers("BYD-13")
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, Behavior, tool
+from mainspring.env.memory import MemoryEnv
 from mainspring.sessions import Session, SessionOptions
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.testing import Call, Reply, ScriptedModel
 
 
 class Counted:

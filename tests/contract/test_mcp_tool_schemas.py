@@ -17,12 +17,13 @@ from mainspring import Agent, define_tool, tool
 from mainspring.env.memory import MemoryEnv
 from mainspring.mcp.names import server_keys, tool_names
 from mainspring.messages import Message, ToolSpec
+from mainspring.models.codec.tool_schema import lowered, parted
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
 from mainspring.models.providers.gemini import dialect_of
-from mainspring.models.scripted import Call, ScriptedModel
-from mainspring.models.tool_schemas import lowered, parted
-from mainspring.models.wire import anthropic_messages, gemini, ollama, openai_chat, openai_responses
+from mainspring.models.wire import anthropic as anthropic_messages
+from mainspring.models.wire import gemini, ollama, openai_chat, openai_responses
+from mainspring.testing.scripted_model import Call, ScriptedModel
 from mainspring.tools import parse_arguments
 
 PROFILE = Profile(ModelInfo("m", "p"), "http://h")

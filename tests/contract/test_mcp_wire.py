@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mainspring.mcp import ElicitAnswer, McpFailure, McpServerConfig, connect_mcp
-from mainspring.mcp.results import prompt_messages, tool_result
+from mainspring.mcp.content import prompt_messages, tool_result
 from mainspring.messages import ImageBlock
 
-PLAYER = Path(__file__).with_name("mcp_player.py")
+PLAYER = Path(__file__).with_name("mcp_replay_server.py")
 
 
 def played(material: Path, name: str) -> McpServerConfig:

@@ -23,11 +23,11 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.answer import AnswerReader
+from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
-from mainspring.models.traffic import decode_exchange, replay_exchange
-from mainspring.models.wire.anthropic_messages import MessagesDecoder, encode_request
+from mainspring.models.replay import decode_exchange, replay_exchange
+from mainspring.models.wire.anthropic import MessagesDecoder, encode_request
 
 OWN = Path(__file__).parent / "fixtures" / "messages"
 

@@ -12,11 +12,11 @@ from mainspring.errors import ErrorCode, ModelError
 from mainspring.events import StreamError, StreamEvent, TextDelta
 from mainspring.messages import Message, ToolSpec
 from mainspring.models import Failure, LLMClient, ModelCallbacks, RetryConfig, RetryInfo, Success
-from mainspring.models.shared_transport import DefaultTransport
-from mainspring.models.transport import Transport
-from mainspring.models.transport_aiohttp import AiohttpTransport
-from mainspring.models.transport_httpx2 import Httpx2Transport
-from tests.contract.protocols import SPEAKERS, TEXT, THINKING, Speaker
+from mainspring.models.transport.aiohttp_transport import AiohttpTransport
+from mainspring.models.transport.default import DefaultTransport
+from mainspring.models.transport.httpx_transport import Httpx2Transport
+from mainspring.models.transport.port import Transport
+from tests.contract.wire_scenarios import SPEAKERS, TEXT, THINKING, Speaker
 from tests.unit.models.server import Answer, Server, chunked, head, plain, serve
 
 QUICK = RetryConfig(base_delay_ms=1, jitter=0)

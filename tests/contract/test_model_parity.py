@@ -19,8 +19,8 @@ from mainspring.messages import (
     ToolUseBlock,
 )
 from mainspring.models import HttpModel, MemoryResponse, MemoryTransport, ModelRequest, Scratch
-from tests.contract.protocols import CALLS, SPEAKERS, TEXT, THINKING, Speaker
-from tests.contract.shapes import check
+from tests.contract.request_rules import check
+from tests.contract.wire_scenarios import CALLS, SPEAKERS, TEXT, THINKING, Speaker
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 LOOK = ToolSpec(

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from mainspring.errors import ModelError
 from mainspring.messages import Message
-from mainspring.models.answer import AnswerReader
+from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
-from mainspring.models.traffic import decode_exchange, replay_exchange
+from mainspring.models.replay import decode_exchange, replay_exchange
 from mainspring.models.wire.openai_chat import ChatDecoder
 
 OWN = Path(__file__).parent / "fixtures" / "traffic"

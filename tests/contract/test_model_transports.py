@@ -13,11 +13,11 @@ import httpcore2  # noqa: F401 - its files are read on import, which must not be
 import pytest
 
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
-from mainspring.models.shared_transport import DefaultTransport
-from mainspring.models.transport import Timeouts, Transport
-from mainspring.models.transport_aiohttp import AiohttpTransport
-from mainspring.models.transport_httpx2 import Httpx2Transport
-from tests.needs import missing
+from mainspring.models.transport.aiohttp_transport import AiohttpTransport
+from mainspring.models.transport.default import DefaultTransport
+from mainspring.models.transport.httpx_transport import Httpx2Transport
+from mainspring.models.transport.port import Timeouts, Transport
+from tests.requires import missing
 from tests.unit.models.server import chunked, head, plain, serve
 
 pytestmark = pytest.mark.usefixtures("no_blocking")

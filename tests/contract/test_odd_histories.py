@@ -20,8 +20,9 @@ from mainspring.messages import (
 from mainspring.models.port import ModelInfo, ModelRequest, Scratch
 from mainspring.models.profile import Profile
 from mainspring.models.providers.gemini import dialect_of
-from mainspring.models.wire import anthropic_messages, gemini, ollama, openai_chat, openai_responses
-from tests.contract import shapes
+from mainspring.models.wire import anthropic as anthropic_messages
+from mainspring.models.wire import gemini, ollama, openai_chat, openai_responses
+from tests.contract import request_rules as shapes
 
 INFO = ModelInfo("m", "p")
 WIRES: dict[str, tuple[Callable[[ModelRequest, Profile], bytes], Profile]] = {

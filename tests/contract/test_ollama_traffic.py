@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
-from mainspring.models.answer import AnswerReader
+from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
-from mainspring.models.traffic import decode_exchange
+from mainspring.models.replay import decode_exchange
 from mainspring.models.wire.ollama import OllamaDecoder, encode_request
 from tests.unit.models.wire import changed
 

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentError, ModelNotFoundError, RateLimitedError
-from mainspring.events import HOOKS, Hook, ToolGate, ToolIntent, ToolPermit, ToolResultsAfter, ToolStart
 from mainspring.loop import Approve, Behavior, CoreAgent, Deny
+from mainspring.loop.hooks import HOOKS, Hook, ToolGate, ToolIntent, ToolPermit, ToolResultsAfter, ToolStart
 from mainspring.messages import Message, Usage, encode_message
 from mainspring.models import RetryConfig
 from mainspring.sessions import Session, SessionOptions, SessionPlug
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import Tool, ToolContext, tool
 
 RUNS = 2000

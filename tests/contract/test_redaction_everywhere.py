@@ -10,23 +10,23 @@ from urllib.parse import quote
 import pytest
 
 from mainspring import Agent
+from mainspring.app.commands.mcp_actions import look_at_servers
+from mainspring.app.dashboard.session_runs import SavedRuns
 from mainspring.app.export import html_page, markdown
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.export import export_lines, export_transcript
+from mainspring.app.workspace.manage_settings import show_config
 from mainspring.env import MemoryEnv
 from mainspring.errors import ToolError
 from mainspring.loop import Behavior
 from mainspring.mcp.config import McpServerConfig
-from mainspring.mcp.logs import ServerLog
+from mainspring.mcp.server_log import ServerLog
 from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.models import MemoryResponse, MemoryTransport, RecordingTransport, create_model
 from mainspring.models.http_model import HttpModel
-from mainspring.policies.audit import AuditLog
-from mainspring.runtime.commands.config import show_config
-from mainspring.runtime.commands.export import export_lines, export_transcript
-from mainspring.runtime.commands.mcp import look_at_servers
-from mainspring.runtime.options import Place
-from mainspring.runtime.saved_runs import SavedRuns
+from mainspring.policies.audit_log import AuditLog
 from mainspring.sessions import Session, SqliteStore
-from mainspring.sessions.eventlog import EventLog
+from mainspring.sessions.event_log import EventLog
 from mainspring.telemetry import Tracing
 from mainspring.testing import Call, Reply, ScriptedModel, Tape
 from mainspring.tools import tool

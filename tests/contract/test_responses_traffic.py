@@ -20,11 +20,11 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from mainspring.models.answer import AnswerReader
+from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
-from mainspring.models.traffic import decode_exchange
+from mainspring.models.replay import decode_exchange
 from mainspring.models.wire.openai_responses import ResponsesDecoder, encode_request
 from mainspring.models.wire.openai_responses.marks import make_mark
 

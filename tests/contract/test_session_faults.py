@@ -31,8 +31,8 @@ from mainspring.sessions import (
     read_transcript,
     search_sessions,
 )
-from tests.needs import missing
-from tests.unit.sessions.stage import QUICK, agent, calling, check_paired, texts
+from tests.requires import missing
+from tests.unit.sessions.harness import QUICK, agent, calling, check_paired, texts
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 STORES: dict[str, Callable[[Path], SessionStore]] = {
@@ -161,7 +161,7 @@ import asyncio, json, sys
 from pathlib import Path
 from mainspring.loop import CoreAgent
 from mainspring.sessions import Session, SessionPlug
-from mainspring.env.memory import MemoryEnv; from mainspring.models.scripted import ScriptedModel
+from mainspring.env.memory import MemoryEnv; from mainspring.testing.scripted_model import ScriptedModel
 from tests.contract.test_session_faults import STORES
 session = Session.open("s1", home=STORES[sys.argv[1]](Path(sys.argv[2])), if_taken="fork")
 print("open", flush=True)

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.skills.body import read_body
+from mainspring.skills.content import read_body
 from mainspring.skills.skill import Skill, SkillsConfig
 from mainspring.skills.sources import find_skills
-from mainspring.skills.validate import Verdict, check_skills
+from mainspring.skills.validation import Verdict, check_skills
 
 RULES = {
     "Unexpected fields": "unknown-fields",

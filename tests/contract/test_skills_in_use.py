@@ -11,12 +11,12 @@ import pytest
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.permissions import Permissions
+from mainspring.policies.large_results.store import MemoryContext
 from mainspring.policies.plan_mode import PlanMode
 from mainspring.presets import Preset, compose_presets
-from mainspring.runtime.context_outputs import ContextOutputs
-from mainspring.sessions.context import MemoryContext
+from mainspring.sessions.output_offload import ContextOutputs
 from mainspring.skills import Skill, Skills, SkillsConfig
-from mainspring.skills.body import read_body
+from mainspring.skills.content import read_body
 from mainspring.skills.delivery import delivered_name, wrapped
 from mainspring.skills.sources import find_skills
 from mainspring.subagents import AgentDefinition, Subagents

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from mainspring.tools.arguments import parse_arguments, partial_arguments
+from mainspring.tools.arguments.coerce import coerce
+from mainspring.tools.arguments.parse import parse_arguments, partial_arguments
 from mainspring.tools.checks import compile_plain
-from mainspring.tools.coerce import coerce
-from mainspring.tools.validate import CompiledSchema, _FullSchema, schema_problem, validate
-from tests.needs import missing
+from mainspring.tools.validation import CompiledSchema, _FullSchema, schema_problem, validate
+from tests.requires import missing
 
 FIXTURE = Path(__file__).parent / "fixtures" / "tool_arguments.jsonl"
 

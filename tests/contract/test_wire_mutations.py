@@ -14,17 +14,17 @@ import pytest
 from mainspring.errors import ModelError
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message
-from mainspring.models.answer import AnswerReader
+from mainspring.models.codec.protocol import WireDecoder
+from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
-from mainspring.models.protocol import WireDecoder
-from mainspring.models.wire.anthropic_messages import MessagesDecoder
+from mainspring.models.wire.anthropic import MessagesDecoder
 from mainspring.models.wire.gemini import GeminiDecoder
 from mainspring.models.wire.ollama import OllamaDecoder
 from mainspring.models.wire.openai_chat import ChatDecoder
 from mainspring.models.wire.openai_responses import ResponsesDecoder
-from tests.contract.protocols import CHAT, GEMINI, MESSAGES, RESPONSES
 from tests.contract.test_odd_histories import WIRES
+from tests.contract.wire_scenarios import CHAT, GEMINI, MESSAGES, RESPONSES
 
 OLLAMA: Sequence[bytes] = (
     b'{"created_at":"2026","message":{"role":"assistant","thinking":"Hm."},"done":false}\n',

@@ -11,17 +11,17 @@ from jsonschema import Draft202012Validator
 
 from mainspring.extensions.command_hooks import EVENTS
 from mainspring.extensions.command_hooks.payload import PreToolUseInput, encoded
-from tests.schemas import tidy
+from tests.helpers.schemas import tidy
 
 
 @pytest.mark.covers("BYD-01")
 def test_the_schema_is_current(repository: Path) -> None:
-    code = "import sys; sys.path.insert(0, 'scripts'); import command_hooks_schema as c; print(c.text())"
+    code = "import sys; sys.path.insert(0, 'scripts'); import make_command_hooks_schema as c; print(c.text())"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=repository, capture_output=True, encoding="utf-8", check=True
     )
     published = (repository / "docs" / "command-hooks.schema.json").read_text(encoding="utf-8")
-    assert tidy(done.stdout) == tidy(published), "run `python scripts/command_hooks_schema.py`"
+    assert tidy(done.stdout) == tidy(published), "run `python scripts/make_command_hooks_schema.py`"
 
 
 def test_the_schema_takes_what_is_sent_and_refuses_what_would_not_be_understood(repository: Path) -> None:

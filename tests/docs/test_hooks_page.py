@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.events import HOOKS
+from mainspring.loop.hooks import HOOKS
 
 
 def test_the_page_is_current(repository: Path) -> None:
-    done = subprocess.run([sys.executable, "scripts/hooks_page.py", "--check"], cwd=repository, check=False)
-    assert done.returncode == 0, "run `python scripts/hooks_page.py`"
+    done = subprocess.run([sys.executable, "scripts/make_hooks_page.py", "--check"], cwd=repository, check=False)
+    assert done.returncode == 0, "run `python scripts/make_hooks_page.py`"
 
 
 @pytest.mark.covers("HOK-41")

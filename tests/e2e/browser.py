@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.needs import missing
+from tests.requires import missing
 
 FLAGS = (
     "--headless",

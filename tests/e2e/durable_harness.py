@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import ended
+from tests.helpers.processes import ended
 
 HERE = Path(__file__).resolve().parent
 

@@ -21,13 +21,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from mainspring import Agent
 from mainspring.durable import DurableAgents, DurableSteps
-from mainspring.durable.dbos import DbosEngine
+from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.env.memory import MemoryEnv
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message
 from mainspring.models.port import ModelRequest
-from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.permissions import Permissions, RuleSet
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import Tool, tool
 
 LOADED: tuple[Any, ...] = (Agent, DbosEngine, dbos.DBOSClient, psycopg, postgresql, sqlite)

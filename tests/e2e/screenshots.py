@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/terminal.md anew, of a real session: ``python -m tests.e2e.pictures``."""
+"""Draws the pictures of docs/terminal.md anew, of a real session: ``python -m tests.e2e.screenshots``."""
 
 import io
 import tempfile

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.env import LocalEnv
-from mainspring.events import TurnBefore
 from mainspring.loop import Behavior, CoreAgent
+from mainspring.loop.hooks import TurnBefore
 from mainspring.messages import Message
-from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.sessions import (
     IntentEntry,
     JsonlStore,
@@ -38,6 +37,7 @@ from mainspring.sessions import (
     SqliteStore,
 )
 from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import Tool, tool
 
 KILLS_A_SESSION = 10

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.command import Command, command
-from tests.needs import missing
+from tests.requires import missing
 
 __all__ = ["command"]
 

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from tests.e2e.command import Command, command, finish
 from tests.e2e.servers.chat import Reply, call, error
-from tests.needs import needs
+from tests.requires import needs
 
 __all__ = ["command"]
 

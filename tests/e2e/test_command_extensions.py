@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply, call
-from tests.processes import ended
+from tests.helpers.processes import ended
 
 __all__ = ["command"]
 
@@ -209,7 +209,7 @@ def test_a_program_that_closes_nothing_tells_of_its_end_once(tmp_path: Path, end
     program = f"""
 import sys
 from mainspring import Agent
-from mainspring.models.scripted import ScriptedModel
+from mainspring.testing.scripted_model import ScriptedModel
 
 def extension(api):
     api.on("session_shutdown", lambda event: print("over", event.reason))

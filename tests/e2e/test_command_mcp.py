@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.command import Command, command
-from tests.e2e.little_server import command_line
+from tests.e2e.mcp_server import command_line
 
 __all__ = ["command"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from mainspring.app.printing.output_schema import schema_of
 from mainspring.errors import ConfigError
-from mainspring.runtime.commands.schema import schema_of
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply
 

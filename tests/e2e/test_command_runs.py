@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from tests.e2e.command import KEY, Command, command
 from tests.e2e.servers.chat import Reply, call, error
-from tests.needs import on_linux
+from tests.requires import on_linux
 
 __all__ = ["command"]
 

@@ -9,7 +9,7 @@ import pytest
 from mainspring.env.sandbox import Bubblewrap
 from tests.e2e.command import KEY, Command, command
 from tests.e2e.servers.chat import Reply
-from tests.sandboxes import LAYERS, layer
+from tests.helpers.sandboxes import LAYERS, layer
 
 __all__ = ["command"]
 

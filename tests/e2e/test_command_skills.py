@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.command import Command, command
-from tests.needs import on_posix
+from tests.requires import on_posix
 
 __all__ = ["command"]
 

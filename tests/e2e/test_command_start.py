@@ -63,7 +63,7 @@ def third_party(loaded: set[str]) -> set[str]:
 
 def test_version_and_help_load_next_to_nothing(command: Command) -> None:
     assert own(modules(command, "--version")) == [
-        "mainspring", "mainspring.app", "mainspring.app.cli", "mainspring.app.cli.early", "mainspring.app.cli.main",
+        "mainspring", "mainspring.app", "mainspring.app.cli", "mainspring.app.cli.main", "mainspring.app.cli.startup_interrupt",
         "mainspring.lazy",
     ]  # fmt: skip
     helping = modules(command, "--help")
@@ -77,13 +77,13 @@ def test_a_run_loads_what_it_needs(command: Command) -> None:
     loaded = modules(command, "-p", "x")
 
     assert {m.split(".")[0] for m in loaded} & NEVER == set()
-    unused = ("env.sandbox.box", "env.container", "permissions.commandjudge", "telemetry", "runtime.templates",
-              "tools.builtin.diagnostics.client", "sessions.sqlite", "models.wire.anthropic_messages.encode",
+    unused = ("env.sandbox.policy", "env.container", "permissions.command_checker", "telemetry", "app.workspace.custom_commands",
+              "tools.diagnostics.client", "sessions.sqlite_store", "models.wire.anthropic.encode",
               "models.wire.gemini.encode", "models.wire.openai_responses", "models.embedded.engine",
-              "runtime.callbacks.plug", "extensions.command_hooks.plug", "sessions.portable", "sessions.transcript", "env.web",
-              "tools.builtin.samples", "tools.builtin.files.patching", "tools.builtin.files.plan", "sessions.rewind.plan",
-              "permissions.units", "policies.structured.plug", "models.error_body", "models.transport_httpx2",
-              "models.transport_aiohttp", "policies.audit", "app.tui", "app.export", "durable")  # fmt: skip
+              "callbacks.plug", "extensions.command_hooks.plug", "sessions.import_export", "sessions.transcript", "env.http_fetch",
+              "tools.builtin.samples", "tools.support.editing.patch", "tools.support.editing.replacement", "sessions.rewind.plan",
+              "permissions.units", "policies.structured.plug", "models.error_body", "models.transport.httpx_transport",
+              "models.transport.aiohttp_transport", "policies.audit_log", "app.tui", "app.export", "durable")  # fmt: skip
     assert [m for m in own(loaded) for part in unused if m.startswith(f"mainspring.{part}")] == []
     assert len(own(loaded)) <= OWN_OF_A_RUN
 

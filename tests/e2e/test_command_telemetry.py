@@ -16,7 +16,7 @@ import pytest
 
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply, call
-from tests.needs import on_posix
+from tests.requires import on_posix
 from tests.unit.telemetry.receiver import Receiver
 
 __all__ = ["command"]

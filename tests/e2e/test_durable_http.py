@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply
 from tests.e2e.test_http_service import Up, up
-from tests.needs import on_posix
+from tests.requires import on_posix
 
 __all__ = ["command"]
 pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31", "BYD-29")]

@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 
 from mainspring.durable import DurableRun, DurableRuns
-from mainspring.durable.dbos import DbosEngine
+from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.loop import RunResult
 from mainspring.messages import Message
-from tests.e2e.durable_rig import Workers, forking, workers
-from tests.needs import on_posix
+from tests.e2e.durable_harness import Workers, forking, workers
+from tests.requires import on_posix
 
 __all__ = ["forking", "workers"]
 pytestmark = [on_posix, pytest.mark.timeout(90)]

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from mainspring.durable import DurableError, DurableRuns
-from mainspring.durable.dbos import DbosEngine
+from mainspring.durable import DurableRuns
+from mainspring.durable.dbos.engine import DbosEngine
+from mainspring.errors_actions import DurableError
 from mainspring.loop import RunResult
 from mainspring.messages import Message
-from tests.e2e.durable_rig import Workers, forking, workers
-from tests.needs import on_posix
-from tests.processes import ended, stopped
+from tests.e2e.durable_harness import Workers, forking, workers
+from tests.helpers.processes import ended, stopped
+from tests.requires import on_posix
 
 __all__ = ["forking", "workers"]
 pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31")]

@@ -19,8 +19,8 @@ from mainspring.models import ModelRequest
 from mainspring.models.embedded import EmbeddedModel, create_embedded
 from mainspring.models.embedded.server import LlamaServer
 from mainspring.tools.builtin import builtin_tools, grep, list_files, read_file
-from tests.needs import require_module
-from tests.processes import alive, ended
+from tests.helpers.processes import alive, ended
+from tests.requires import require_module
 
 pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(300)]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.export import html_page
-from mainspring.runtime.commands.export import export_transcript
-from mainspring.runtime.options import Place
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.export import export_transcript
 from tests.e2e.browser import page_after_scripts
 from tests.unit.app.export.conftest import exported
 

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from tests.needs import on_linux
+from tests.requires import on_linux
 
 TOKEN = "a-token-of-the-test-0123456789"
 FOLLOWERS, SLOW, DEAF, LEAVING = 500, 25, 25, 100
 
 AGENTS = '''
 from mainspring import Agent, tool
-from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 
 
 @tool(idempotent=True)

@@ -186,7 +186,7 @@ async def test_a_run_is_stopped_from_the_page(command: Command, tmp_path: Path):
 @pytest.mark.parametrize("path", ["", "page/page.js", "page/view.js", "page/events.js", "page/page.css"])
 def test_the_page_holds_nothing_that_fetches_or_writes_html(path: str):
     name = path.rpartition("/")[2] or "index.html"
-    text = Path(__file__).parents[2].joinpath("src/mainspring/app/server/http/page", name).read_text(encoding="utf-8")
+    text = Path(__file__).parents[2].joinpath("src/mainspring/app/servers/http/page", name).read_text(encoding="utf-8")
     for word in (
         "innerHTML",
         "outerHTML",

@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply, call
-from tests.needs import require_module
+from tests.requires import require_module
 
 __all__ = ["command"]
 
@@ -157,7 +157,7 @@ def test_a_second_signal_ends_it_at_once(command: Command):
 
 AGENTS = """
 from mainspring import Agent
-from mainspring.models.scripted import ScriptedModel
+from mainspring.testing.scripted_model import ScriptedModel
 
 agents = {
     "parrot": lambda steps: Agent(ScriptedModel("I am a parrot."), steps=steps),

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
 from mainspring import Agent, tool
-from mainspring.app.server.http.running import Place, listen, url_of
+from mainspring.app.servers.http.server import Place, listen, url_of
 from mainspring.events import TextDelta
 from mainspring.testing import Call, Reply, ScriptedModel
 

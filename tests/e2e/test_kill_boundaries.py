@@ -17,12 +17,20 @@ from typing import Any, cast
 import pytest
 
 from mainspring.env import LocalEnv
-from mainspring.events import SessionEnd, SessionTurns, ToolAfter, ToolIntent, ToolPermit, ToolResultsAfter, ToolStart
 from mainspring.loop import Behavior, CoreAgent
+from mainspring.loop.hooks import (
+    SessionEnd,
+    SessionTurns,
+    ToolAfter,
+    ToolIntent,
+    ToolPermit,
+    ToolResultsAfter,
+    ToolStart,
+)
 from mainspring.messages import Message
-from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.sessions import PairEntry, Session, SessionPlug
 from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import Tool, tool
 
 BEFORE, AFTER = 50, 150  # the session's own handlers stand at 100

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from mainspring import Agent, Behavior, tool
-from mainspring.events import ContextCompacted
+from mainspring.env.memory import MemoryEnv
+from mainspring.loop.hooks import ContextCompacted
 from mainspring.policies.compaction import Compaction
 from mainspring.sessions import CompactionEntry, ResultEntry, Session, SessionOptions
-from mainspring.testing import MemoryEnv
 from tests.e2e.servers.strict import SPECS, StrictServer, check_anthropic, check_chat, strict_server, tokens
 
 CALLS = 300

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from mainspring.mcp import McpFailure, McpServer, McpServerConfig, connect_mcp
-from tests.needs import needs
-from tests.unit.mcp.stage import until
+from tests.requires import needs
+from tests.unit.mcp.harness import until
 
 pytestmark = [
     pytest.mark.soak,
@@ -188,7 +188,7 @@ def test_the_official_suite_is_content_with_our_client(suite: list[str], tmp_pat
     assert len(scenarios) > 20
     failed: dict[str, str] = {}
     for scenario in scenarios:
-        client = f"{sys.executable} -m mainspring.mcp.conformance"
+        client = f"{sys.executable} -m mainspring.testing.mcp_conformance"
         done = subprocess.run(
             [*suite, "client", "--command", client, "--scenario", scenario, "-o", str(tmp_path)],
             capture_output=True,

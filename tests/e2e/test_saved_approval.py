@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, Approve, Behavior, Deny
-from mainspring.events import ToolAfter, ToolPermit, ToolStart
-from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.loop.hooks import ToolAfter, ToolPermit, ToolStart
 from mainspring.sessions import Session
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import Tool, tool
 
 CALLS = [Call("act", {"key": key}, id=f"call-{key}") for key in ("free", "ask", "other", "edit")]

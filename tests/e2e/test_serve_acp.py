@@ -13,8 +13,8 @@ from acp.client.connection import ClientSideConnection
 
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply, call
-from tests.processes import ended
-from tests.unit.app.server.acp.stage import Editor, ask, client_can, tell
+from tests.helpers.processes import ended
+from tests.unit.app.servers.acp.harness import Editor, ask, client_can, tell
 
 __all__ = ["command"]
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import call
-from tests.processes import ended
+from tests.helpers.processes import ended
 
 __all__ = ["command"]
 

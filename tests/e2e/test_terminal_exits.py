@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.servers.chat import Reply, call
 from tests.e2e.terminal import Chatting, Terminal, chat, chatting
-from tests.needs import on_linux, on_posix, on_tmux
+from tests.requires import on_linux, on_posix, on_tmux
 
 pytestmark = [on_posix, on_tmux, on_linux]
 

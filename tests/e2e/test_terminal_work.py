@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.servers.chat import Reply, Step, call
 from tests.e2e.terminal import Chatting, Terminal, chat
-from tests.needs import on_posix, on_tmux
+from tests.requires import on_posix, on_tmux
 
 pytestmark = [on_posix, on_tmux]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mainspring.telemetry.viewer import Viewer
-from mainspring.telemetry.viewer.otlp import decode
+from mainspring.app.servers.viewer import Viewer
+from mainspring.app.servers.viewer.otlp import decode
 from tests.e2e.devtools import opened
-from tests.unit.telemetry.viewer.test_otlp import request
+from tests.unit.app.servers.viewer.test_otlp import request
 
 pytestmark = pytest.mark.timeout(120)
 

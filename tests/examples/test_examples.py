@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from mainspring.models.scripted import Call, ScriptedModel
+from mainspring.testing.scripted_model import Call, ScriptedModel
 
 
 def load(repository: Path, name: str) -> ModuleType:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.needs import missing
+from tests.requires import missing
 
 ENGINES = ("fake_docker", "busybox_docker", *(("podman",) if os.environ.get("TEST_PODMAN") else ()))
 """The fixtures of engines. A real one is asked for by name: whether it works in a virtual machine is not the suite's to find out."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.needs import missing, postgres_programs
+from tests.requires import missing, postgres_programs
 
 
 class Postgres:

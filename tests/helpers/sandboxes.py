@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxProvider
-from tests.needs import missing
+from tests.requires import missing
 
 LAYERS: dict[str, Callable[[], SandboxProvider]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}
 

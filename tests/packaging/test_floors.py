@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.needs import needs
+from tests.requires import needs
 
 
 def requirements(repository: Path) -> list[Requirement]:
@@ -32,10 +32,16 @@ def test_every_dependency_has_a_floor_below_what_is_installed(repository: Path) 
 @needs(shutil.which("uv") is not None, "uv, and a package index")
 def test_the_lowest_versions_work(repository: Path, tmp_path: Path) -> None:
     """Where they did not: exceptions of msgspec, marks of charset-normalizer, partial values of jiter, exporters of OpenTelemetry."""
-    tried = ["tools/test_arguments.py", "env/test_text.py", "models/test_langchain.py", "telemetry", "app/server/acp"]
+    tried = [
+        "tools/arguments/test_parse.py",
+        "tools/support/test_text_files.py",
+        "models/test_langchain.py",
+        "telemetry",
+        "app/servers/acp",
+    ]
 
     done = subprocess.run(
-        ["scripts/lowest", str(tmp_path / "venv"), *(f"tests/unit/{name}" for name in tried)],
+        ["scripts/test_lowest_versions", str(tmp_path / "venv"), *(f"tests/unit/{name}" for name in tried)],
         cwd=repository,
         capture_output=True,
         encoding="utf-8",

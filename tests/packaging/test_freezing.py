@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.freezing import data_files, hook_dirs, modules
+from mainspring.app.pyinstaller import data_files, hook_dirs, modules
 from tests.e2e.servers.chat import ChatServer, call
-from tests.needs import needs
+from tests.requires import needs
 
 
 def test_every_module_and_every_file_is_taken_along(repository: Path) -> None:
@@ -26,7 +26,7 @@ def test_every_module_and_every_file_is_taken_along(repository: Path) -> None:
     assert taken | data.keys() == files
     assert taken & data.keys() == set()
     assert all(source / folder == path.parent for path, folder in data.items())
-    assert {"mainspring.app.cli.ask", "mainspring.models.providers.ollama"} <= set(modules())
+    assert {"mainspring.app.cli.default", "mainspring.models.providers.ollama"} <= set(modules())
 
 
 def test_the_hook_is_found_by_its_entry_point(repository: Path) -> None:

@@ -35,13 +35,13 @@ USES = {
         "from mainspring.presets import Preset, compose_presets; "
         "assert compose_presets(Preset(system='a'), Preset(system='b')).system == 'b'"
     ),
-    "runtime.chat": (
-        "from mainspring.runtime.chat import Chat, ChatOptions, command_of; assert Chat.open; assert ChatOptions(); "
+    "app.chat": (
+        "from mainspring.app.chat import Chat, ChatOptions, command_of; assert Chat.open; assert ChatOptions(); "
         "assert command_of('do it').text == 'do it'"
     ),
     "app.tui": (
-        "from mainspring.app.tui.transcript import Transcript; from mainspring.app.tui.look import Look; "
-        "from mainspring.runtime.chat.events import AnswerEnd; "
+        "from mainspring.app.tui.transcript_view import Transcript; from mainspring.app.tui.theme import Look; "
+        "from mainspring.app.chat.events import AnswerEnd; "
         "assert 'hi' in str(Transcript(Look(), 40, 9).show(AnswerEnd('hi'), 0.0))"
     ),
 }

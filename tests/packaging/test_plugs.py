@@ -26,6 +26,13 @@ KEPT = {
     "extras.py",
     "counting.py",
     "py.typed",
+    "cancellation.py",
+    "threads.py",
+    "state_files.py",
+    "globs.py",
+    "locks.py",
+    "prompt_tags.py",
+    "text_search.py",
 }
 
 
@@ -36,6 +43,7 @@ def test_the_loop_needs_nothing_above_it(repository: Path, tmp_path: Path, monke
     (tmp_path / "tests").mkdir()
     for path in [*(repository / "tests").glob("*.py"), repository / "tests" / "requirements.toml"]:
         shutil.copy(path, tmp_path / "tests")  # what all tests share
+    shutil.copytree(repository / "tests" / "helpers", tmp_path / "tests" / "helpers")
     shutil.copytree(repository / "tests" / "unit" / "loop", tmp_path / "tests" / "unit" / "loop")
     for path in sorted((repository / "src" / "mainspring").iterdir()):
         target = tmp_path / "src" / "mainspring" / path.name

@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from scripts import code_rules
-from scripts.size_ratchet import (
+from scripts import check_imports as code_rules
+from scripts.check_sizes import (
     CORE,
     Finding,
     Survey,

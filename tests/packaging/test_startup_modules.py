@@ -49,7 +49,8 @@ def test_what_only_tells_loads_nothing_of_others(flag: str) -> None:
     allowed = ("mainspring.app.cli.main",) if flag == "--version" else ("mainspring.app.cli", "mainspring.text")
     assert not [
         name
-        for name in names - {"mainspring.app", "mainspring.app.cli", "mainspring.app.cli.early", "mainspring.lazy"}
+        for name in names
+        - {"mainspring.app", "mainspring.app.cli", "mainspring.app.cli.startup_interrupt", "mainspring.lazy"}
         if not name.startswith(allowed)
     ]
 
@@ -81,23 +82,23 @@ def test_the_first_prompt_is_drawn_with_next_to_nothing() -> None:
     names = loaded("import mainspring.app.tui.start")
     assert foreign(names) <= {"msgspec", "typing_extensions"}
     assert names <= {
-        "msgspec", "typing_extensions", "mainspring.lazy", "mainspring.app", "mainspring.app.cli", "mainspring.app.cli.early", "mainspring.app.tui", "mainspring.app.tui.start", "mainspring.app.tui.guard",
-        "mainspring.app.tui.look",
+        "msgspec", "typing_extensions", "mainspring.lazy", "mainspring.app", "mainspring.app.cli", "mainspring.app.cli.startup_interrupt", "mainspring.app.tui", "mainspring.app.tui.start", "mainspring.app.tui.terminal_guard",
+        "mainspring.app.tui.theme",
     }  # fmt: skip
 
 
 @pytest.mark.covers("CLI-07")
 def test_typing_is_possible_before_the_agent_and_the_painter_are_loaded() -> None:
-    names = loaded("import mainspring.app.tui.opening")
+    names = loaded("import mainspring.app.tui.launch")
     assert foreign(names) <= {"msgspec", "prompt_toolkit", "wcwidth", "typing_extensions"}
     assert "prompt_toolkit" in names
     late = (
         "mainspring.loop",
         "mainspring.models",
         "mainspring.tools",
-        "mainspring.runtime.build",
+        "mainspring.app.compose.conversation",
         "mainspring.sessions",
     )
     assert not [name for name in names if name.startswith(late)]
     assert "mainspring.app.tui.markdown" not in names
-    assert "mainspring.runtime.chat.engine" not in names
+    assert "mainspring.app.chat.engine" not in names

@@ -21,8 +21,8 @@ from mainspring import (
     create_agent,
     tool,
 )
-from mainspring.subagents import ChildStats
-from mainspring.testing import MemoryEnv
+from mainspring.env.memory import MemoryEnv
+from mainspring.events.types import ChildStats
 
 
 @dataclass

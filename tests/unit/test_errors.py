@@ -20,15 +20,15 @@ from mainspring.errors import (
     ToolError,
     model_error,
 )
-from mainspring.events import AgentDone, TurnAfter
 from mainspring.loop import Behavior, LoopContext, agent_loop
+from mainspring.loop.hooks import AgentDone, TurnAfter
 from mainspring.messages import Message
 from mainspring.models import LLMClient, RetryConfig
 from mainspring.models.client import ModelCallbacks
 from mainspring.models.results import Failure
-from mainspring.models.scripted import ScriptedModel
+from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools import ToolRegistry, tool
-from tests.unit.loop.stage import Script, call, config, fail, said, say
+from tests.unit.loop.harness import Script, call, config, fail, said, say
 
 
 @pytest.mark.covers("ERR-01")

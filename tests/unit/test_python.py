@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import mainspring
-from mainspring.app.cli.early import drop_relative_entries
+from mainspring.app.cli.startup_interrupt import drop_relative_entries
+from mainspring.app.run_service.agents import named_agents
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.models.embedded.pip import pip_command
+from mainspring.models.embedded.sources import pip_command
 from mainspring.programs import find_program
 from mainspring.python import python_module, python_script
-from mainspring.runtime.serving.named_agents import named_agents
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -147,9 +147,9 @@ def test_one_helper_makes_all_command_lines() -> None:
     allowed = {
         "python.py",
         "extras.py",  # text for people
-        "runtime/commands/check.py",  # text for people, and the folder beside it
+        "app/commands/check_actions.py",  # text for people, and the folder beside it
         "env/local.py",  # the folder beside it
-        "env/sandbox/box.py",  # the folder beside it
+        "env/sandbox/policy.py",  # the folder beside it
         "env/sandbox/landlock.py",  # isolated, and without packages
     }
     used = {

@@ -12,13 +12,14 @@ import pytest
 
 import mainspring
 from mainspring import Agent, AgentDefinition, ConfigError, CoreAgent, create_model, define_tool, tool
+from mainspring.env.memory import MemoryEnv
 from mainspring.env.sandbox import SandboxEnv
 from mainspring.messages import Message
 from mainspring.models import ModelResponse, Success, complete, retry_stream, with_retry
 from mainspring.models.client import LLMClient
 from mainspring.permissions import Permissions
 from mainspring.telemetry import Telemetry, TelemetryOptions, install_tracing
-from mainspring.testing import MemoryEnv, ScriptedModel, Tape
+from mainspring.testing import ScriptedModel, Tape
 
 WRONG: Any = {"bse_url": 1}
 SCHEMA = {"type": "object"}

@@ -10,43 +10,42 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from msgspec.structs import asdict, replace
 
+from mainspring.agent.assist import Assistance
+from mainspring.agent.behavior_checks import check_behavior
+from mainspring.agent.children import AgentHost, SubagentsOption, as_plug
+from mainspring.agent.disclosing import DisclosureOption, disclosing, own_search
+from mainspring.agent.lifecycle import Entered, Entrance
+from mainspring.agent.mcp_option import bind_sampling, close_servers, mcp_plugs
+from mainspring.agent.options import AgentOptions, RunOptions, StreamOptions, check_agent, check_run, tools_of
+from mainspring.agent.plugs import holder_of, skills_plugs
+from mainspring.agent.policies import RunPolicies
+from mainspring.agent.token_notices import TokenNotices
 from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, ConfigError
-from mainspring.events import ContextCompacted
-from mainspring.events.bus import Hooks
-from mainspring.extensions.loaded import Extension
+from mainspring.extensions.extension import Extension
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import later
 from mainspring.loop import AgentRun, Behavior, CoreAgent, Plug, Prompt, RunResult, Steps
+from mainspring.loop.hooks import ContextCompacted, Hooks
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
-from mainspring.models.foreign import as_model
+from mainspring.models.langchain.detect import as_model
 from mainspring.policies.budgets import Ledger
 from mainspring.policies.compaction import Compaction, CompactionReport, compact_now
-from mainspring.runtime.agent_options import AgentOptions, RunOptions, StreamOptions, check_agent, check_run, tools_of
-from mainspring.runtime.assist import Assistance
-from mainspring.runtime.behavior_checks import check_behavior
-from mainspring.runtime.children import AgentHost, SubagentsOption, as_plug
-from mainspring.runtime.disclosing import DisclosureOption, disclosing, own_search
-from mainspring.runtime.entrance import Entered, Entrance
-from mainspring.runtime.mcp_option import bind_sampling, close_servers, mcp_plugs
-from mainspring.runtime.policies import RunPolicies
-from mainspring.runtime.skill_option import holder_of, skills_plugs
-from mainspring.runtime.token_notices import TokenNotices
 from mainspring.subagents import Child, Inherited, Subagents
 from mainspring.tools import LazyTool, Tool
 
 if TYPE_CHECKING:  # whoever passes one has imported it
+    from mainspring.agent.options import McpServersOption
+    from mainspring.agent.plugs import SkillsOption
+    from mainspring.callbacks import AgentCallbacks, CallbacksPlug
     from mainspring.mcp import McpConnector
     from mainspring.memory import Memory
     from mainspring.permissions import Permissions
     from mainspring.policies.structured import StructuredOutput
-    from mainspring.runtime.agent_options import McpServersOption
-    from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug
-    from mainspring.runtime.skill_option import SkillsOption
     from mainspring.sessions import Session
 else:
-    CallbacksPlug = later("mainspring.runtime.callbacks", "CallbacksPlug")
+    CallbacksPlug = later("mainspring.callbacks", "CallbacksPlug")
     StructuredOutput = later("mainspring.policies.structured", "StructuredOutput")
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, AgentError, ModelError
-from mainspring.events import SessionStart, ToolTransform
 from mainspring.loop import Plug
+from mainspring.loop.hooks import SessionStart, ToolTransform
 from mainspring.messages import Message
 from mainspring.models import ModelRequest
 from mainspring.tools import ToolErrorCode, ToolResult

@@ -9,7 +9,7 @@ from mainspring.events import RunStatus
 from mainspring.subagents import AgentDefinition, ChildRequest, Inherited, NestingSteps, Subagents
 
 if TYPE_CHECKING:
-    from mainspring.runtime.agent import Agent
+    from mainspring.agent.agent import Agent
 
 SubagentsOption = Subagents | Iterable[AgentDefinition] | bool
 """The plug itself; kinds of sub-agents for one with its defaults; or whether there are any."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mainspring.agent.mcp_option import mcp_of
 from mainspring.errors import ConfigError
 from mainspring.loop import CoreAgent, Plug
 from mainspring.mcp.tool_search import ToolSearch
 from mainspring.messages import ToolSpec
 from mainspring.policies.disclosure import Disclosure, DisclosureMode
-from mainspring.runtime.mcp_option import mcp_of
 from mainspring.tools import Tool
 
 DisclosureOption = Disclosure | DisclosureMode

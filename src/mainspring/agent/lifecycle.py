@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.events import (
-    AgentBefore,
-    CancelToken,
-    Hook,
-    InputHook,
-    Interrupt,
-    SessionOpen,
-    SessionShutdown,
-)
-from mainspring.events.entry_hooks import OpenReason
+from mainspring.cancellation import CancelToken
+from mainspring.interrupt import Interrupt
 from mainspring.loop import RunResult
+from mainspring.loop.hooks import AgentBefore, Hook, InputHook, SessionOpen, SessionShutdown
+from mainspring.loop.hooks.session import OpenReason
 from mainspring.messages import AgentMessage, Message, TextBlock, as_messages
 
 if TYPE_CHECKING:

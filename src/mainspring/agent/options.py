@@ -15,9 +15,9 @@ from mainspring.policies.budgets import Ledger
 from mainspring.tools import LazyTool, Tool, tool
 
 if TYPE_CHECKING:
-    from mainspring.events import CancelToken
+    from mainspring.cancellation import CancelToken
     from mainspring.loop import Behavior, Hooks
-    from mainspring.loop.run import Convert, Transform
+    from mainspring.loop.state import Convert, Transform
     from mainspring.mcp import Mcp, McpServerConfig
     from mainspring.models import ModelProvider, ThinkingLevel
 

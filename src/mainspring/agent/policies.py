@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mainspring.events import (
+from mainspring.agent.disclosing import offered_tools
+from mainspring.agent.plugs import kept_by
+from mainspring.events import RunStatus
+from mainspring.lazy import later
+from mainspring.loop.hooks import (
     AgentDone,
     ContextTransform,
     ModelErrorHook,
-    RunStatus,
     SessionStart,
     ToolAfter,
     ToolGate,
@@ -31,7 +34,6 @@ from mainspring.events import (
     TurnBefore,
     UsageUpdate,
 )
-from mainspring.lazy import later
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider
 from mainspring.models.profile import Profile
@@ -48,22 +50,20 @@ from mainspring.policies.compaction import (
 )
 from mainspring.policies.reads import DedupReads, ElideStaleReads, ReadBeforeEdit, ReadState
 from mainspring.policies.repeats import RepeatHint
-from mainspring.runtime.disclosing import offered_tools
-from mainspring.runtime.skill_option import kept_by
 from mainspring.tools import LazyTool, Tool
 
 if TYPE_CHECKING:
-    from mainspring.events.bus import Hooks
+    from mainspring.agent.tool_names import tell_unknown
     from mainspring.loop import CoreAgent, Settled
-    from mainspring.policies.dedup import DedupTools
-    from mainspring.policies.persistence import PersistResults
-    from mainspring.policies.thinking import DecayThinking
-    from mainspring.runtime.tool_names import tell_unknown
+    from mainspring.loop.hooks import Hooks
+    from mainspring.policies.large_results.persist import PersistResults
+    from mainspring.policies.repeated_calls import DedupTools
+    from mainspring.policies.request_settings import DecayThinking
 else:  # loaded when an option asks for it
-    DedupTools = later("mainspring.policies.dedup", "DedupTools")
-    DecayThinking = later("mainspring.policies.thinking", "DecayThinking")
-    PersistResults = later("mainspring.policies.persistence", "PersistResults")
-    tell_unknown = later("mainspring.runtime.tool_names", "tell_unknown")
+    DedupTools = later("mainspring.policies.repeated_calls", "DedupTools")
+    DecayThinking = later("mainspring.policies.request_settings", "DecayThinking")
+    PersistResults = later("mainspring.policies.large_results.persist", "PersistResults")
+    tell_unknown = later("mainspring.agent.tool_names", "tell_unknown")
 
 # The order on the bus. An application's handlers have 0 unless they say otherwise, a session has 100.
 FIRST = -300  # a history that is summed up is what all others see

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mainspring.events import SessionEnd, SessionStart
-from mainspring.events.oauth_hook import OAuthRefresh
+from mainspring.loop.hooks import OAuthRefresh, SessionEnd, SessionStart
 from mainspring.models.auth.refreshed import Refreshed, listen
 
 if TYPE_CHECKING:

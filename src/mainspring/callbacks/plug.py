@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mainspring.callbacks.types import AgentCallbacks, ErrorReport
 from mainspring.events import (
     AgentEnd,
     AgentEvent,
@@ -14,20 +15,17 @@ from mainspring.events import (
     EventStream,
     MessageEnd,
     MessageStart,
-    ModelErrorHook,
     ModelRetry,
     TextDelta,
     ToolExecutionEnd,
     ToolExecutionStart,
-    ToolTransform,
-    TurnBefore,
     TurnStart,
 )
 from mainspring.events.span import RandomBytes, SpanContext, SpanSource
 from mainspring.loop import Plug
+from mainspring.loop.hooks import ModelErrorHook, ToolTransform, TurnBefore
 from mainspring.messages import Message, ToolResultBlock, Usage
 from mainspring.permissions import Permissions
-from mainspring.runtime.callbacks.callbacks import AgentCallbacks, ErrorReport
 from mainspring.tools import ToolResult
 from mainspring.tools.response import as_error_code, to_tool_response
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mainspring.callbacks.types import AgentCallbacks, ErrorReport
 from mainspring.errors import AgentAbortedError
 from mainspring.events import (
     AgentEnd,
     AgentEvent,
     AgentStart,
-    Draft,
     MessageEnd,
     MessageStart,
     RunStatus,
@@ -22,7 +22,7 @@ from mainspring.events import (
 )
 from mainspring.events.span import SpanContext
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock, Usage
-from mainspring.runtime.callbacks.callbacks import AgentCallbacks, ErrorReport
+from mainspring.models.message_builder import Draft
 from mainspring.tools import ToolResult
 from mainspring.tools.response import ToolResponse
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from mainspring.durable.agents import DurableAgents, DurableRun, DurableRuns, Factory
 from mainspring.durable.engine import Engine, Letter, Place, RunInfo, RunLog, RunState, Worker
-from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem, WaitingCall
 from mainspring.durable.memory import MemoryEngine
 from mainspring.durable.steps import DurableSteps
+from mainspring.durable.worker import DurableAgents, DurableRun, DurableRuns, Factory
 
 __all__ = [
     "DurableAgents",
-    "DurableError",
     "DurableRun",
     "DurableRuns",
     "DurableSteps",

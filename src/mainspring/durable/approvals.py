@@ -10,11 +10,11 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.cancellation import CancelToken
 from mainspring.durable.engine import RunLog
 from mainspring.durable.feed import Asked, WaitingCall
-from mainspring.durable.outcomes import decode, encode
+from mainspring.durable.records import decode, encode
 from mainspring.errors import AgentAbortedError
-from mainspring.events import CancelToken
 from mainspring.loop import AgentStats, Approve, CoreAgent, Deny, RunResult
 from mainspring.messages import ToolUseBlock, Usage
 

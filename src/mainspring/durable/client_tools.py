@@ -8,9 +8,9 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from mainspring.durable.engine import RunLog
-from mainspring.durable.outcomes import decode
-from mainspring.events import TurnBefore
+from mainspring.durable.records import decode
 from mainspring.loop import CoreAgent
+from mainspring.loop.hooks import TurnBefore
 from mainspring.messages import AgentMessage, Message, ToolResultBlock
 from mainspring.tools import Tool, ToolContext, ToolResult
 

@@ -1,7 +1,7 @@
 """The seam to whatever keeps runs: a log of finished steps, an inbox, and somebody who takes a run up again.
 
 Above: `DurableSteps` and `DurableAgents`. Below: an engine. `MemoryEngine` is one that lives and dies with the process (it can be
-stopped in mid-run, for tests); `mainspring.durable.dbos` has one on SQLite or PostgreSQL.
+stopped in mid-run, for tests); `mainspring.durable.dbos.engine` has one on SQLite or PostgreSQL.
 
 What an engine promises: a run that was started ends, as long as some worker lives; what a finished step gave is given again
 and the step not repeated; a step that was begun and not finished may be begun again.
@@ -14,8 +14,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem
+from mainspring.errors_actions import DurableError
 
 Work = Callable[[], Awaitable[bytes]]
 """What a step does; its bytes are kept."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from mainspring.durable.outcomes import decode, encode
+from mainspring.durable.records import decode, encode
 from mainspring.events import RunStatus
 from mainspring.messages import AgentMessage, ToolResultBlock, ToolUseBlock
 

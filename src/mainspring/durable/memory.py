@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from mainspring.durable.attempts import Attempt, OtherCodeError
+from mainspring.durable.attempt import Attempt, OtherCodeError
 from mainspring.durable.engine import (
     OVER,
     Letter,
@@ -23,8 +23,8 @@ from mainspring.durable.engine import (
     not_over,
     why_it_waits,
 )
-from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import FeedEvent, FeedItem, MemoryFeed
+from mainspring.errors_actions import DurableError
 from mainspring.redaction import redact
 
 

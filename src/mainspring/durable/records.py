@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from mainspring.durable.errors import DurableError
 from mainspring.errors import (
     AgentAbortedError,
     AgentError,
@@ -16,13 +15,14 @@ from mainspring.errors import (
     ModelError,
     model_error,
 )
+from mainspring.errors_actions import DurableError
 from mainspring.events import RunStatus
 from mainspring.loop import AgentStats, RunResult
 from mainspring.messages import AgentMessage, Message, StopReason
 from mainspring.messages.codec import strip_surrogates
 from mainspring.redaction import redact
 from mainspring.tools import ToolResult
-from mainspring.tools.outcome import failure_again
+from mainspring.tools.execute import failure_again
 
 T = TypeVar("T")
 

@@ -12,19 +12,20 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from mainspring.durable.asking import Asker, Questions
+from mainspring.cancellation import CancelToken
+from mainspring.cancellation import sleep as sleep_live
+from mainspring.durable.approvals import Asker, Questions
 from mainspring.durable.engine import Letter, Place, RunLog
-from mainspring.durable.outcomes import KeptResult, Outcome, decode, encode, error_of, failure_of
+from mainspring.durable.records import KeptResult, Outcome, decode, encode, error_of, failure_of
 from mainspring.errors import ModelError
-from mainspring.events import CancelToken, Done, StreamEvent, StreamStart
-from mainspring.events import sleep as sleep_live
+from mainspring.events import Done, StreamEvent, StreamStart
 from mainspring.loop import CoreAgent, LiveSteps, RunResult
 from mainspring.loop.steps import Getter
 from mainspring.messages import AgentMessage, Message, ToolUseBlock, utc_now
+from mainspring.messages.call_ids import with_sound_ids
 from mainspring.models import ModelProvider, ModelRequest
-from mainspring.models.call_ids import with_sound_ids
 from mainspring.tools import ToolErrorCode, ToolResult
-from mainspring.tools.outcome import error_result
+from mainspring.tools.execute import error_result
 
 UNKNOWN_OUTCOME = (
     "Interrupted: the program ended while this call was running. Whether it did its work is unknown, and it is not made again by "

@@ -13,14 +13,14 @@ from typing import Any, Literal, Self, TypeAlias, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.durable.asking import ANSWER, Answer, Asker, Questions, topic_of
-from mainspring.durable.brought import Brought, bring
+from mainspring.durable.approvals import ANSWER, Answer, Asker, Questions, topic_of
+from mainspring.durable.client_tools import Brought, bring
 from mainspring.durable.engine import OVER, Engine, RunInfo, RunLog, RunState
-from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import Asked, FeedItem, RunEnded, WaitingCall
-from mainspring.durable.outcomes import KeptResult, decode, encode
+from mainspring.durable.feed_writer import Telling
+from mainspring.durable.records import KeptResult, decode, encode
 from mainspring.durable.steps import DurableSteps
-from mainspring.durable.telling import Telling
+from mainspring.errors_actions import DurableError
 from mainspring.events import AgentEvent
 from mainspring.loop import CoreAgent, RunResult
 from mainspring.messages import AgentMessage, Message, TextBlock, as_messages

@@ -3,6 +3,7 @@
 from mainspring.env.beneath import RealPath
 from mainspring.env.confined import ConfinedEnv
 from mainspring.env.editor import Buffers, EditorEnv
+from mainspring.env.editor_terminal import Terminals
 from mainspring.env.explain import explain
 from mainspring.env.jobs import Job, Jobs
 from mainspring.env.local import LocalEnv
@@ -21,7 +22,6 @@ from mainspring.env.protocol import (
     WalkEntry,
     WebAnswer,
 )
-from mainspring.env.terminals import Terminals
 
 __all__ = [
     "Buffers",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NoReturn, TypeVar
 
+from mainspring.cancellation import CancelToken
 from mainspring.env.beneath import RealPath, resolve
 from mainspring.env.files import LocalFiles
 from mainspring.env.jobs import Jobs
@@ -25,7 +26,6 @@ from mainspring.env.protocol import (
     Walk,
     WebAnswer,
 )
-from mainspring.events import CancelToken
 
 T = TypeVar("T")
 

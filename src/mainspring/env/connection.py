@@ -9,7 +9,7 @@ from asyncio.subprocess import SubprocessStreamProtocol
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from mainspring.env.families import MARK, end_family, kill_family
+from mainspring.env.process_tree import MARK, end_family, kill_family
 
 _GRACE = 1.0
 _MOST_ERRORS = 1 << 14

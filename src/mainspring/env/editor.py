@@ -10,7 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from mainspring.cancellation import CancelToken
 from mainspring.env.beneath import resolve
+from mainspring.env.editor_terminal import KEPT, Terminals, see_through
 from mainspring.env.files import LocalFiles
 from mainspring.env.jobs import Jobs
 from mainspring.env.local import LocalEnv, find_shell
@@ -27,8 +29,6 @@ from mainspring.env.protocol import (
     Walk,
     WebAnswer,
 )
-from mainspring.env.terminals import KEPT, Terminals, see_through
-from mainspring.events import CancelToken
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
+from mainspring.cancellation import CancelToken
 from mainspring.env.protocol import Output, ProcessResult
-from mainspring.events import CancelToken
 
 PATIENCE = 5.0
 """Seconds that an editor has to tell how something ended, and to let go of it."""

@@ -7,7 +7,7 @@ import os
 from io import BufferedReader
 from typing import BinaryIO
 
-from mainspring.env import disk
+from mainspring.env import local_files as disk
 from mainspring.env.beneath import PathChangedError, RealPath
 from mainspring.env.protocol import DirEntry, FileStat
 

@@ -7,8 +7,8 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from mainspring.cancellation import CancelToken
 from mainspring.env.protocol import ProcessResult, Stream
-from mainspring.events import CancelToken
 
 MOST_RUNNING = 32
 """Commands that may run at the same time in one environment."""

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from mainspring.env import disk
-from mainspring.env.connections import LocalConnection, connect
+from mainspring.cancellation import CancelToken
+from mainspring.env import local_files as disk
+from mainspring.env.connection import LocalConnection, connect
 from mainspring.env.files import LocalFiles, WalkedFiles
 from mainspring.env.ignore import is_ignored
 from mainspring.env.jobs import Jobs
 from mainspring.env.locks import PathLocks
-from mainspring.env.processes import Running, finish, start
+from mainspring.env.process import Running, finish, start
 from mainspring.env.protocol import (
     DEFAULT_LIMITS,
     DirEntry,
@@ -36,17 +37,16 @@ from mainspring.env.protocol import (
     WebAnswer,
 )
 from mainspring.env.variables import program_variables
-from mainspring.env.walking import Walker
+from mainspring.env.walk import Walker
 from mainspring.env.watcher import Watcher
 from mainspring.errors import ConfigError
-from mainspring.events import CancelToken
 from mainspring.lazy import later
 from mainspring.programs import find_program
 
 if TYPE_CHECKING:
-    from mainspring.env.web import Web
+    from mainspring.env.http_fetch import Web
 else:
-    Web = later("mainspring.env.web", "Web")
+    Web = later("mainspring.env.http_fetch", "Web")
 
 T = TypeVar("T")
 

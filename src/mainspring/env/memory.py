@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from mainspring.cancellation import CancelToken
 from mainspring.env.ignore import is_ignored
 from mainspring.env.jobs import Jobs
 from mainspring.env.locks import PathLocks
@@ -25,8 +26,7 @@ from mainspring.env.protocol import (
     Walk,
     WebAnswer,
 )
-from mainspring.env.walking import Walker
-from mainspring.events import CancelToken
+from mainspring.env.walk import Walker
 
 Answer = str | ProcessResult
 """What a program gives: what it prints, or a whole result."""

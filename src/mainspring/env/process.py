@@ -11,10 +11,10 @@ from asyncio.subprocess import PIPE, SubprocessStreamProtocol
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from mainspring.cancellation import CancelToken
 from mainspring.env.capture import Capture
-from mainspring.env.families import MARK, end_family, family, has_group, kill_family, left_behind, marked
+from mainspring.env.process_tree import MARK, end_family, family, has_group, kill_family, left_behind, marked
 from mainspring.env.protocol import OutputLimits, ProcessResult, Stream
-from mainspring.events import CancelToken
 
 DRAIN = 0.2
 """Seconds to wait for the rest of the output once the program has ended; something it left behind may hold the pipe."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_check
 
 from msgspec import Struct
 
-from mainspring.events import CancelToken
+from mainspring.cancellation import CancelToken
 
 if TYPE_CHECKING:
     from mainspring.env.files import LocalFiles

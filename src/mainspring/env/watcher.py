@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 
-from mainspring.env.families import MARK
+from mainspring.env.process_tree import MARK
 
 _SCRIPT = f"""trap '' INT TERM HUP
 read -r word

@@ -15,7 +15,7 @@ from mainspring.errors import ModelError
 from mainspring.messages import Message, StopReason, ToolUseBlock
 
 if TYPE_CHECKING:
-    from mainspring.events.draft import Draft
+    from mainspring.models.message_builder import Draft
 
 
 class _Growing(Struct, frozen=True, gc=False, eq=False):

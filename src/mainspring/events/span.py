@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from mainspring.events.agent import AgentEvent
+    from mainspring.events.types import AgentEvent
 
 RandomBytes = Callable[[int], bytes]
 """Gives so many random bytes; `os.urandom` is one."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mainspring.extensions.builtin import help_command as help_command
     from mainspring.extensions.context import ContextUsage as ContextUsage
     from mainspring.extensions.context import ExtensionContext as ExtensionContext
+    from mainspring.extensions.discovery import find_extensions as find_extensions
     from mainspring.extensions.events import EVENTS as EVENTS
     from mainspring.extensions.events import AgentEndEvent as AgentEndEvent
     from mainspring.extensions.events import AgentStartEvent as AgentStartEvent
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
     from mainspring.extensions.events import ToolResultEvent as ToolResultEvent
     from mainspring.extensions.events import TurnEndEvent as TurnEndEvent
     from mainspring.extensions.events import TurnStartEvent as TurnStartEvent
-    from mainspring.extensions.files import find_extensions as find_extensions
-    from mainspring.extensions.loaded import Extension as Extension
-    from mainspring.extensions.loaded import ExtensionProblem as ExtensionProblem
-    from mainspring.extensions.loaded import ExtensionSource as ExtensionSource
-    from mainspring.extensions.loaded import FoundExtensions as FoundExtensions
+    from mainspring.extensions.extension import Extension as Extension
+    from mainspring.extensions.extension import ExtensionProblem as ExtensionProblem
+    from mainspring.extensions.extension import ExtensionSource as ExtensionSource
+    from mainspring.extensions.extension import FoundExtensions as FoundExtensions
     from mainspring.extensions.plug import Extensions as Extensions
     from mainspring.extensions.registry import Command as Command
     from mainspring.extensions.registry import Shortcut as Shortcut
@@ -45,8 +45,8 @@ __all__, __getattr__ = exports(
         "builtin": "aliases guardrails help_command",
         "context": "ContextUsage ExtensionContext",
         "events": "EVENTS AgentEndEvent AgentStartEvent BeforeAgentStartEvent ContextEvent ExtensionEvent InputEvent SessionShutdownEvent SessionStartEvent ToolCallEvent ToolResultEvent TurnEndEvent TurnStartEvent",
-        "files": "find_extensions",
-        "loaded": "Extension ExtensionProblem ExtensionSource FoundExtensions",
+        "discovery": "find_extensions",
+        "extension": "Extension ExtensionProblem ExtensionSource FoundExtensions",
         "plug": "Extensions",
         "registry": "Command Shortcut",
         "runner": "ExtensionRunner",

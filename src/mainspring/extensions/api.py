@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.events import Hook, hook_class
 from mainspring.extensions.context import ExtensionContext
 from mainspring.extensions.events import EVENTS, EventHandler, bindings_of, bound
-from mainspring.extensions.loaded import Detach, Listening, Loaded, Registration
+from mainspring.extensions.extension import Detach, Listening, Loaded, Registration
 from mainspring.extensions.registry import (
     Command,
     CommandHandler,
@@ -21,6 +20,7 @@ from mainspring.extensions.registry import (
     command_name,
     key_name,
 )
+from mainspring.loop.hooks import Hook, hook_class
 from mainspring.messages import AgentMessage
 from mainspring.tools import Tool, tool
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from mainspring.events import ToolPermit
 from mainspring.extensions.api import ExtensionAPI
 from mainspring.extensions.events import InputEvent
 from mainspring.extensions.registry import command_name
 from mainspring.lazy import lazy_re
+from mainspring.loop.hooks import ToolPermit
 from mainspring.policies.guardrails import ORDER, Danger, Guardrails
 
 _ARGUMENTS = lazy_re(r"\$ARGUMENTS|\$([1-9])")

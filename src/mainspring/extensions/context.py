@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mainspring.events import SystemTransform
 from mainspring.extensions.ui import UserInterface
-from mainspring.policies.compaction.tokens import TokenMeter, estimate_overhead
+from mainspring.loop.hooks import SystemTransform
+from mainspring.messages.token_estimate import TokenMeter, estimate_overhead
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

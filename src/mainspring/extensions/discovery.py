@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from mainspring.extensions.loaded import ExtensionProblem, ExtensionSource, FoundExtensions, problem_of
+from mainspring.extensions.extension import ExtensionProblem, ExtensionSource, FoundExtensions, problem_of
 
 ENTRY_POINTS = "mainspring.extensions"
 """The group under which packages name their extensions."""

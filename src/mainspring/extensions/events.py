@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from msgspec import Struct, field
 
-from mainspring.events import (
+from mainspring.events import RunStatus
+from mainspring.loop.hooks import (
     AgentBefore,
     AgentDone,
     ContextTransform,
     Hook,
     InputHook,
-    RunStatus,
     SessionOpen,
     SessionShutdown,
     SessionStart,
@@ -27,7 +27,7 @@ from mainspring.events import (
     TurnAfter,
     TurnBefore,
 )
-from mainspring.events.entry_hooks import OpenReason
+from mainspring.loop.hooks.session import OpenReason
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage, as_messages
 from mainspring.tools import ToolOutput
 

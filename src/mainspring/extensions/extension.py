@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mainspring.events import Hook
 from mainspring.extensions.events import Binding, EventHandler
+from mainspring.loop.hooks import Hook
 from mainspring.redaction import redact
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
-from mainspring.events import CallHook
 from mainspring.extensions.api import label_of
 from mainspring.extensions.context import ExtensionContext
 from mainspring.extensions.events import bound
-from mainspring.extensions.loaded import Extension, ExtensionProblem, ExtensionSource, FoundExtensions
+from mainspring.extensions.extension import Extension, ExtensionProblem, ExtensionSource, FoundExtensions
 from mainspring.extensions.runner import ExtensionRunner
 from mainspring.extensions.ui import HeadlessUI, UserInterface
 from mainspring.loop import Plug
+from mainspring.loop.hooks import CallHook
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.events import (
+from mainspring.extensions.api import ExtensionAPI
+from mainspring.extensions.context import ExtensionContext
+from mainspring.extensions.events import MARK, takes_context
+from mainspring.extensions.extension import ExtensionProblem, ExtensionSource, Listening, Loaded, problem_of
+from mainspring.extensions.registry import Command, Offers, Shortcut, key_name
+from mainspring.extensions.ui import UserInterface
+from mainspring.lazy import lazy_re
+from mainspring.loop.hooks import (
     Hook,
     InputHook,
     SessionOpen,
@@ -22,13 +29,6 @@ from mainspring.events import (
     ToolPermit,
     ToolTransform,
 )
-from mainspring.extensions.api import ExtensionAPI
-from mainspring.extensions.context import ExtensionContext
-from mainspring.extensions.events import MARK, takes_context
-from mainspring.extensions.loaded import ExtensionProblem, ExtensionSource, Listening, Loaded, problem_of
-from mainspring.extensions.registry import Command, Offers, Shortcut, key_name
-from mainspring.extensions.ui import UserInterface
-from mainspring.lazy import lazy_re
 from mainspring.messages import ToolUseBlock
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, as_result, error_result, output_bytes
 

@@ -1,13 +1,13 @@
 """The loop, and the core agent around it."""
 
-from mainspring.events import Handler, HookBus, Hooks, Observer
 from mainspring.loop.agent import CoreAgent, Prompt
-from mainspring.loop.behavior import Behavior, Settled
+from mainspring.loop.hooks import Handler, HookBus, Hooks, Observer
 from mainspring.loop.inbox import Inbox
 from mainspring.loop.loop import agent_loop
+from mainspring.loop.options import Behavior, Settled
 from mainspring.loop.plug import Plug, Prepares, Resets
 from mainspring.loop.result import AgentRun, AgentStats, RunResult
-from mainspring.loop.run import Approve, Deny, LoopConfig, LoopContext, Pending
+from mainspring.loop.state import Approve, Deny, LoopConfig, LoopContext, Pending
 from mainspring.loop.steps import LiveSteps, Steps
 from mainspring.tools import output_bytes
 

@@ -9,27 +9,18 @@ from typing import Any, TypeVar, overload
 
 from msgspec.structs import replace
 
+from mainspring.cancellation import CancelToken
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError
-from mainspring.events import (
-    CancelToken,
-    Handler,
-    Hook,
-    HookBus,
-    HookDoor,
-    Hooks,
-    Interrupt,
-    MessageUpdate,
-    Observer,
-    StreamEvent,
-    refuse_async,
-)
-from mainspring.loop.behavior import Behavior
+from mainspring.events import MessageUpdate, StreamEvent
+from mainspring.interrupt import Interrupt
+from mainspring.loop.hooks import Handler, Hook, HookBus, HookDoor, Hooks, Observer, refuse_async
 from mainspring.loop.inbox import Inbox
 from mainspring.loop.loop import agent_loop
+from mainspring.loop.options import Behavior
 from mainspring.loop.plug import Plug, Prepares, Resets
 from mainspring.loop.result import AgentRun, RunResult
-from mainspring.loop.run import Approve, Convert, Deny, LoopConfig, LoopContext, Pending, Transform
+from mainspring.loop.state import Approve, Convert, Deny, LoopConfig, LoopContext, Pending, Transform
 from mainspring.loop.steps import LiveSteps, Steps
 from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, Usage, as_messages, convert_to_llm
 from mainspring.models import AliasedModel, ModelProvider, ModelRequest, ThinkingLevel

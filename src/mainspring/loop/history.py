@@ -7,17 +7,10 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from mainspring.events import (
-    MessageEnd,
-    MessageStart,
-    SessionTurns,
-    SteerInject,
-    ToolResultsAfter,
-    TurnEnd,
-    TurnSource,
-)
-from mainspring.loop.dispatch import Answers
-from mainspring.loop.run import Run
+from mainspring.events import MessageEnd, MessageStart, TurnEnd
+from mainspring.loop.hooks import SessionTurns, SteerInject, ToolResultsAfter, TurnSource
+from mainspring.loop.state import Run
+from mainspring.loop.tool_calls import Answers
 from mainspring.messages import AgentMessage, Message, as_messages
 
 

@@ -11,28 +11,18 @@ from functools import partial
 from types import TracebackType
 from typing import Literal
 
+from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError, AgentProviderError, InvalidResponseError
-from mainspring.events import (
-    AgentAbort,
-    AgentDone,
-    AgentEnd,
-    AgentStart,
-    CancelToken,
-    RunPause,
-    SessionEnd,
-    SessionStart,
-    SystemBefore,
-    ToolIntent,
-    TurnEnd,
-)
-from mainspring.loop.asking import side_call
-from mainspring.loop.dispatch import Answers, answer_calls, settle
-from mainspring.loop.joining import inject, join, pair
+from mainspring.events import AgentEnd, AgentStart, TurnEnd
+from mainspring.loop.history import inject, join, pair
+from mainspring.loop.hooks import AgentAbort, AgentDone, RunPause, SessionEnd, SessionStart, SystemBefore, ToolIntent
+from mainspring.loop.model_calls import side_call
 from mainspring.loop.result import RunResult
-from mainspring.loop.run import LoopConfig, LoopContext, Pending, Run
+from mainspring.loop.state import LoopConfig, LoopContext, Pending, Run
+from mainspring.loop.tool_calls import Answers, answer_calls, settle
 from mainspring.loop.turn import TurnFailed, take_turn
 from mainspring.messages import AgentMessage, Message, as_messages
-from mainspring.tools.outcome import BROKEN_OFF, NO_ANSWER, SKIPPED, TRUNCATED
+from mainspring.tools.execute import BROKEN_OFF, NO_ANSWER, SKIPPED, TRUNCATED
 
 
 async def agent_loop(

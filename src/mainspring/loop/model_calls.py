@@ -7,8 +7,10 @@ from contextlib import aclosing
 from typing import cast
 
 from mainspring.errors import AgentError, ModelError
-from mainspring.events import Done, Interrupt, StreamEvent, UsageUpdate
-from mainspring.loop.run import Run
+from mainspring.events import Done, StreamEvent
+from mainspring.interrupt import Interrupt
+from mainspring.loop.hooks import UsageUpdate
+from mainspring.loop.state import Run
 from mainspring.messages import Message, Usage
 from mainspring.models import ModelProvider, ModelRequest, RetryInfo, retry_stream
 

@@ -12,8 +12,8 @@ from mainspring.models import RetryConfig, ThinkingLevel
 if TYPE_CHECKING:  # what a policy is told belongs to the policy; here it is only passed on
     from mainspring.policies.budgets import Budget, ToolBudget
     from mainspring.policies.compaction import Compaction, Compactor
-    from mainspring.policies.dedup import Hasher
-    from mainspring.policies.thinking import ThinkingDecay
+    from mainspring.policies.repeated_calls import Hasher
+    from mainspring.policies.request_settings import ThinkingDecay
 
 
 class Behavior(Struct, frozen=True, kw_only=True):

@@ -10,8 +10,10 @@ from typing import Any, Self, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError
-from mainspring.events import AgentEvent, CancelToken, ChildStats, EventStream, HookBus, RunStatus
+from mainspring.events import AgentEvent, ChildStats, EventStream, RunStatus
+from mainspring.loop.hooks import HookBus
 from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
 
 T = TypeVar("T")

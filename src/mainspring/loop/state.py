@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
+from mainspring.cancellation import CancelToken
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError
-from mainspring.events import CallHook, CancelToken, ContextCompacted, Hook, HookBus, Interrupt, RunStatus, SideCall
-from mainspring.loop.behavior import Settled
+from mainspring.events import RunStatus
+from mainspring.interrupt import Interrupt
+from mainspring.loop.hooks import CallHook, ContextCompacted, Hook, HookBus, SideCall
+from mainspring.loop.options import Settled
 from mainspring.loop.result import AgentStats, RunResult
 from mainspring.loop.steps import Getter, LiveSteps, Steps
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock, Usage, convert_to_llm

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from mainspring.events import CancelToken, StreamEvent, sleep
+from mainspring.cancellation import CancelToken, sleep
+from mainspring.events import StreamEvent
 from mainspring.messages import AgentMessage, ToolUseBlock, utc_now
 from mainspring.models import ModelProvider, ModelRequest
 from mainspring.tools import ToolResult

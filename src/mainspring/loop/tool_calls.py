@@ -16,13 +16,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from mainspring.errors import AgentAbortedError, ToolError
-from mainspring.events import (
+from mainspring.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
+from mainspring.loop.hooks import (
     ToolAfter,
     ToolBefore,
     ToolErrorHook,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
     ToolGate,
     ToolPermit,
     ToolStart,
@@ -31,7 +29,7 @@ from mainspring.events import (
     ValidationCoerce,
     ValidationReject,
 )
-from mainspring.loop.run import Approve, Deny, Run
+from mainspring.loop.state import Approve, Deny, Run
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
 from mainspring.tools import (
     Tool,
@@ -46,7 +44,7 @@ from mainspring.tools import (
     run_tool,
     without_images,
 )
-from mainspring.tools.outcome import ABORTED, INTERRUPTED, SKIPPED
+from mainspring.tools.execute import ABORTED, INTERRUPTED, SKIPPED
 
 
 class Answers(Struct, kw_only=True):

@@ -19,31 +19,33 @@ from mainspring.errors import (
     ModelError,
 )
 from mainspring.events import (
-    ContextTransform,
     Done,
-    Interrupt,
     MessageEnd,
     MessageStart,
-    ModelErrorHook,
     ModelRetry,
-    StreamEnd,
     StreamError,
     StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    TurnStart,
+)
+from mainspring.interrupt import Interrupt
+from mainspring.loop.hooks import (
+    ContextTransform,
+    ModelErrorHook,
+    StreamEnd,
     StreamText,
     StreamThinking,
     SystemTransform,
-    TextDelta,
-    ThinkingDelta,
     TurnAfter,
     TurnBefore,
-    TurnStart,
     UsageUpdate,
 )
-from mainspring.loop.asking import ask, no_answer
-from mainspring.loop.run import Run
+from mainspring.loop.model_calls import ask, no_answer
+from mainspring.loop.state import Run
 from mainspring.messages import Message, Usage
+from mainspring.messages.call_ids import with_sound_ids
 from mainspring.models import ModelRequest, RetryInfo
-from mainspring.models.call_ids import with_sound_ids
 from mainspring.models.retry import provider_failure
 
 logger = logging.getLogger("mainspring")

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from mainspring.mcp.port import Block, ClientSide, Elicitation, Kind, PromptMessage, Sampling
+from mainspring.mcp.types import Block, ClientSide, Elicitation, Kind, PromptMessage, Sampling
 
 if TYPE_CHECKING:
     from mcp import Client, types

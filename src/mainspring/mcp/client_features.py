@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from mainspring.errors import MainspringError
-from mainspring.mcp.port import ElicitAnswer, Elicitation, Sampled, Sampling
+from mainspring.mcp.types import ElicitAnswer, Elicitation, Sampled, Sampling
 from mainspring.messages import TextBlock
-from mainspring.tools.builtin.talk.seam import Interaction, Option, Question, Reply
+from mainspring.tools.interaction import Interaction, Option, Question, Reply
 
 Elicit = Callable[[Elicitation], "ElicitAnswer | Awaitable[ElicitAnswer]"]
 """Answers a server's question to the user."""

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.errors import ConfigError
-from mainspring.mcp.asking import Allow, Asking, Elicit, Sampler
+from mainspring.mcp.client_features import Allow, Asking, Elicit, Sampler
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
 from mainspring.mcp.names import server_keys
-from mainspring.mcp.port import McpConnector
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer, open_server
+from mainspring.mcp.types import McpConnector
 
 
 @asynccontextmanager

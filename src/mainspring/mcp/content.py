@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from mainspring.mcp.port import Answer, Block, PromptMessage
+from mainspring.mcp.types import Answer, Block, PromptMessage
 from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.tools import Attachment, ToolErrorCode, ToolOutput, ToolResult
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mainspring.mcp.tool_search import create_tool_search
 from mainspring.messages import ToolSpec
-from mainspring.policies.compaction.tokens import estimate_overhead
+from mainspring.messages.token_estimate import estimate_overhead
 
 
 class ServerCost(Struct, frozen=True, kw_only=True):

@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.mcp.config import McpServerConfig
-from mainspring.mcp.port import McpFailure
+from mainspring.mcp.types import McpFailure
 from mainspring.redaction import redact
 
 if TYPE_CHECKING:
-    from mainspring.mcp.stdio import ServerProcess
+    from mainspring.mcp.stdio_transport import ServerProcess
 
 _LOGIN = frozenset({401, 403})
 _GONE = frozenset({404, 410})

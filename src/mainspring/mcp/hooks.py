@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mainspring.events import (
+from mainspring.loop.hooks import (
     HookBus,
     McpToolAfter,
     McpToolBefore,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainspring.mcp.config import McpServerConfig
-from mainspring.mcp.explain import Endpoint
+from mainspring.mcp.errors import Endpoint
 from mainspring.mcp.oauth import stored_login
 
 if TYPE_CHECKING:

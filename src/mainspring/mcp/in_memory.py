@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from mainspring.mcp.config import McpServerConfig
-from mainspring.mcp.port import (
+from mainspring.mcp.types import (
     Answer,
     Block,
     ClientSide,

@@ -15,11 +15,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from mainspring.errors import ConfigError
 from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.errors import Endpoint, failure_of
 from mainspring.mcp.expand import expanded
-from mainspring.mcp.explain import Endpoint, failure_of
 from mainspring.mcp.oauth import LoginFile, StoredLogin, callback_url, provider
-from mainspring.mcp.port import McpFailure
 from mainspring.mcp.sdk import import_sdk
+from mainspring.mcp.types import McpFailure
 from mainspring.text import visible
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.env.folder_lock import FolderLockedError, locked_folder
-from mainspring.env.replacing import replace_text
+from mainspring.folder_lock import FolderLockedError, locked_folder
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.refusals import fit_secret, needs_person, widen
+from mainspring.state_files import replace_text
 
 if TYPE_CHECKING:
     import httpx2

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainspring.errors import ConfigError
-from mainspring.events import (
+from mainspring.loop import Plug
+from mainspring.loop.hooks import (
     AgentDone,
     ContextTransform,
     McpBootstrapEnd,
@@ -22,20 +23,19 @@ from mainspring.events import (
     SessionStart,
     ToolUnknown,
 )
-from mainspring.loop import Plug
-from mainspring.mcp.asking import Allow, Asking, Elicit, Sampler
+from mainspring.mcp.client_features import Allow, Asking, Elicit, Sampler
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
 from mainspring.mcp.hooks import derive
-from mainspring.mcp.logs import ServerLog, log_file
 from mainspring.mcp.names import server_keys, server_of
 from mainspring.mcp.oauth import logins_folder
-from mainspring.mcp.port import McpConnector, McpFailure, ResourceInfo
 from mainspring.mcp.prompts import McpPrompt
 from mainspring.mcp.resources import RESOURCE_TOOLS, resource_tools
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer
+from mainspring.mcp.server_log import ServerLog, log_file
+from mainspring.mcp.types import McpConnector, McpFailure, ResourceInfo
 from mainspring.tools import Tool, ToolErrorCode, ToolResult
-from mainspring.tools.builtin.talk.seam import INTERACTION
+from mainspring.tools.interaction import INTERACTION
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mainspring.errors import ConfigError
-from mainspring.mcp.port import PromptArgument, PromptInfo
-from mainspring.mcp.results import prompt_messages
+from mainspring.mcp.content import prompt_messages
 from mainspring.mcp.server import McpServer
+from mainspring.mcp.types import PromptArgument, PromptInfo
 from mainspring.messages import Message
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainspring.errors import ConfigError
-from mainspring.mcp.port import McpFailure, ResourceInfo
-from mainspring.mcp.results import EMPTY, output_blocks
+from mainspring.mcp.content import EMPTY, output_blocks
+from mainspring.mcp.types import McpFailure, ResourceInfo
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 

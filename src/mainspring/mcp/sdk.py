@@ -15,10 +15,12 @@ from mainspring.errors import ConfigError
 from mainspring.extras import how_to_install
 from mainspring.mcp.callbacks import Callbacks
 from mainspring.mcp.config import McpServerConfig
-from mainspring.mcp.explain import Endpoint, failure_of
-from mainspring.mcp.http import http_transport
+from mainspring.mcp.errors import Endpoint, failure_of
+from mainspring.mcp.http_transport import http_transport
+from mainspring.mcp.message_repair import MendedStream
 from mainspring.mcp.orphans import Orphans
-from mainspring.mcp.port import (
+from mainspring.mcp.stdio_transport import stdio_transport
+from mainspring.mcp.types import (
     Answer,
     Block,
     ClientSide,
@@ -32,8 +34,6 @@ from mainspring.mcp.port import (
     ServerFacts,
     ToolInfo,
 )
-from mainspring.mcp.stdio import stdio_transport
-from mainspring.mcp.wire import MendedStream
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -13,13 +13,14 @@ from typing import Any, Literal, Protocol, TypeVar
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.mcp.asking import Asking
+from mainspring.mcp.client_features import Asking
 from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.errors import leaf
 from mainspring.mcp.expand import expanded
-from mainspring.mcp.explain import leaf
-from mainspring.mcp.logs import ServerLog
-from mainspring.mcp.patience import Clock, Patience
-from mainspring.mcp.port import (
+from mainspring.mcp.server_log import ServerLog
+from mainspring.mcp.timeouts import Clock, Patience
+from mainspring.mcp.tools import make_tools
+from mainspring.mcp.types import (
     Answer,
     Block,
     ElicitAnswer,
@@ -38,7 +39,6 @@ from mainspring.mcp.port import (
     ServerFacts,
     ToolInfo,
 )
-from mainspring.mcp.tools import make_tools
 from mainspring.redaction import redact, secret_values
 from mainspring.tools import Tool
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mainspring.env.families import MARK, end_family, family, kill_family, left_behind
+from mainspring.env.process_tree import MARK, end_family, family, kill_family, left_behind
 from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.message_repair import mended_message, refusal
 from mainspring.mcp.orphans import Orphans
-from mainspring.mcp.port import McpFailure
-from mainspring.mcp.wire import mended_message, refusal
+from mainspring.mcp.types import McpFailure
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams

@@ -7,9 +7,9 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mainspring.mcp.ranking import ToolIndex
 from mainspring.policies.disclosure import SEARCH, Disclosure
-from mainspring.policies.disclosure.envelope import escaped, escaped_json
+from mainspring.prompt_tags import escaped, escaped_json
+from mainspring.text_search import ToolIndex
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
 if TYPE_CHECKING:

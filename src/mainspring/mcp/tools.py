@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mainspring.mcp.content import tool_result
 from mainspring.mcp.names import tool_names
-from mainspring.mcp.port import McpFailure, ToolInfo
-from mainspring.mcp.results import tool_result
+from mainspring.mcp.types import McpFailure, ToolInfo
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What the plug needs of whoever speaks the protocol. `mainspring.mcp.sdk` is the real one; `mainspring.mcp.twin` is one in
+"""What the plug needs of whoever speaks the protocol. `mainspring.mcp.sdk` is the real one; `mainspring.mcp.in_memory` is one in
 memory, for tests and for servers that are plain functions.
 """
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mainspring.env.folder_lock import FolderLockedError, locked_folder
-from mainspring.env.replacing import replace_text, target_in_project
 from mainspring.errors import MainspringError
+from mainspring.folder_lock import FolderLockedError, locked_folder
+from mainspring.state_files import replace_text, target_in_project
 
 FILE = "MEMORY.md"
 _MOST = 1024 * 1024  # bytes; a memory file beyond it is a mistake, and reading on would not help

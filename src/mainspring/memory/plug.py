@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from mainspring.errors import MainspringError
-from mainspring.events import SessionStart, SystemTransform
+from mainspring.loop.hooks import SessionStart, SystemTransform
 from mainspring.memory.files import Located, MemoryFile, locate
 from mainspring.memory.notes import MAX_SHOWN, SECTIONS, Section, add_note, checked_note, prompt_part
+from mainspring.threads import in_thread
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
-from mainspring.tools.threads import in_thread
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

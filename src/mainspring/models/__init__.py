@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import exports
 
 if TYPE_CHECKING:
-    from mainspring.models.aliased import AliasedModel as AliasedModel
     from mainspring.models.catalog import find_entry as find_entry
     from mainspring.models.catalog import look_up as look_up
-    from mainspring.models.classify import ErrorKind as ErrorKind
-    from mainspring.models.classify import classify_error as classify_error
-    from mainspring.models.classify import classify_exception as classify_exception
-    from mainspring.models.classify import error_kind as error_kind
-    from mainspring.models.classify import map_error_to_code as map_error_to_code
     from mainspring.models.client import LLMClient as LLMClient
     from mainspring.models.client import ModelCallbacks as ModelCallbacks
     from mainspring.models.client import ResultStream as ResultStream
     from mainspring.models.client import complete as complete
+    from mainspring.models.codec.content_text import extract_text as extract_text
     from mainspring.models.config import ModelFacts as ModelFacts
     from mainspring.models.config import ProviderConfig as ProviderConfig
-    from mainspring.models.content_text import extract_text as extract_text
     from mainspring.models.dialect_gemini import GeminiDialect as GeminiDialect
     from mainspring.models.dialect_ollama import OllamaDialect as OllamaDialect
+    from mainspring.models.errors import ErrorKind as ErrorKind
+    from mainspring.models.errors import classify_error as classify_error
+    from mainspring.models.errors import classify_exception as classify_exception
+    from mainspring.models.errors import error_kind as error_kind
+    from mainspring.models.errors import map_error_to_code as map_error_to_code
     from mainspring.models.factories import PROVIDER_REGISTRY as PROVIDER_REGISTRY
     from mainspring.models.factories import create_anthropic_adapter as create_anthropic_adapter
     from mainspring.models.factories import create_anthropic_client as create_anthropic_client
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from mainspring.models.factories import create_openai_client as create_openai_client
     from mainspring.models.factories import create_openai_compat_adapter as create_openai_compat_adapter
     from mainspring.models.factories import create_openrouter_client as create_openrouter_client
-    from mainspring.models.fallback import Fallback as Fallback
-    from mainspring.models.fallback import FallbackModel as FallbackModel
     from mainspring.models.http_model import HttpModel as HttpModel
     from mainspring.models.langchain import LangChainModel as LangChainModel
     from mainspring.models.langchain import from_langchain as from_langchain
@@ -57,10 +54,8 @@ if TYPE_CHECKING:
     from mainspring.models.profile import Dialect as Dialect
     from mainspring.models.profile import Profile as Profile
     from mainspring.models.providers.compatible import openai_compatible as openai_compatible
-    from mainspring.models.providers.local import LocalServer as LocalServer
-    from mainspring.models.providers.local import detect_local_servers as detect_local_servers
-    from mainspring.models.rate_limit import RateLimitedModel as RateLimitedModel
-    from mainspring.models.rate_limit import TokenBucket as TokenBucket
+    from mainspring.models.providers.local_servers import LocalServer as LocalServer
+    from mainspring.models.providers.local_servers import detect_local_servers as detect_local_servers
     from mainspring.models.registry import ProviderFactory as ProviderFactory
     from mainspring.models.registry import ProviderRegistry as ProviderRegistry
     from mainspring.models.registry import create_model as create_model
@@ -86,34 +81,40 @@ if TYPE_CHECKING:
     from mainspring.models.retry import retry_stream as retry_stream
     from mainspring.models.retry import with_retry as with_retry
     from mainspring.models.retry_after import extract_retry_after as extract_retry_after
-    from mainspring.models.scripted import Call as Call
-    from mainspring.models.scripted import Reply as Reply
-    from mainspring.models.scripted import ScriptedModel as ScriptedModel
+    from mainspring.models.wrappers.fallback import Fallback as Fallback
+    from mainspring.models.wrappers.fallback import FallbackModel as FallbackModel
+    from mainspring.models.wrappers.rate_limit import RateLimitedModel as RateLimitedModel
+    from mainspring.models.wrappers.rate_limit import TokenBucket as TokenBucket
+    from mainspring.models.wrappers.tool_aliases import AliasedModel as AliasedModel
+
+    pass
+    pass
+    pass
+    from mainspring.models.replay import replay_exchange as replay_exchange
     from mainspring.models.structured import Structured as Structured
     from mainspring.models.structured import parse_structured as parse_structured
-    from mainspring.models.traffic import replay_exchange as replay_exchange
-    from mainspring.models.transport import Timeouts as Timeouts
-    from mainspring.models.transport import Transport as Transport
-    from mainspring.models.transport_memory import MemoryResponse as MemoryResponse
-    from mainspring.models.transport_memory import MemoryTransport as MemoryTransport
-    from mainspring.models.transport_recording import RecordingTransport as RecordingTransport
-    from mainspring.models.transport_recording import ReplayTransport as ReplayTransport
+    from mainspring.models.transport.memory import MemoryResponse as MemoryResponse
+    from mainspring.models.transport.memory import MemoryTransport as MemoryTransport
+    from mainspring.models.transport.port import Timeouts as Timeouts
+    from mainspring.models.transport.port import Transport as Transport
+    from mainspring.models.transport.recording import RecordingTransport as RecordingTransport
+    from mainspring.models.transport.recording import ReplayTransport as ReplayTransport
     from mainspring.models.usage import TokenUsage as TokenUsage
     from mainspring.models.usage import extract_token_usage as extract_token_usage
-    from mainspring.models.wire.anthropic_messages import build_anthropic_system_param as build_anthropic_system_param
-    from mainspring.models.wire.anthropic_messages import normalize_message as normalize_message
+    from mainspring.models.wire.anthropic import build_anthropic_system_param as build_anthropic_system_param
+    from mainspring.models.wire.anthropic import normalize_message as normalize_message
 
 __all__, __getattr__ = exports(
     __name__,
     {
-        "aliased": "AliasedModel",
+        "wrappers.tool_aliases": "AliasedModel",
         "catalog": "find_entry look_up",
-        "classify": "ErrorKind classify_error classify_exception error_kind map_error_to_code",
+        "errors": "ErrorKind classify_error classify_exception error_kind map_error_to_code",
         "client": "LLMClient ModelCallbacks ResultStream complete",
         "config": "ModelFacts ProviderConfig",
-        "content_text": "extract_text",
+        "codec.content_text": "extract_text",
         "factories": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client",
-        "fallback": "Fallback FallbackModel",
+        "wrappers.fallback": "Fallback FallbackModel",
         "http_model": "HttpModel",
         "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier Scratch ThinkingLevel ToolChoice",
         "profile": "Dialect Profile",
@@ -121,19 +122,18 @@ __all__, __getattr__ = exports(
         "dialect_ollama": "OllamaDialect",
         "langchain": "LangChainModel from_langchain",
         "providers.compatible": "openai_compatible",
-        "providers.local": "LocalServer detect_local_servers",
-        "rate_limit": "RateLimitedModel TokenBucket",
+        "providers.local_servers": "LocalServer detect_local_servers",
+        "wrappers.rate_limit": "RateLimitedModel TokenBucket",
         "registry": "ProviderFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
         "results": "Failure ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response",
         "retry": "RetryConfig RetryContext RetryInfo RetryOptions calculate_delay is_retryable_error retry_stream with_retry",
         "retry_after": "extract_retry_after",
-        "scripted": "Call Reply ScriptedModel",
         "structured": "Structured parse_structured",
-        "traffic": "replay_exchange",
-        "transport": "Timeouts Transport",
-        "transport_memory": "MemoryResponse MemoryTransport",
-        "transport_recording": "RecordingTransport ReplayTransport",
+        "replay": "replay_exchange",
+        "transport.port": "Timeouts Transport",
+        "transport.memory": "MemoryResponse MemoryTransport",
+        "transport.recording": "RecordingTransport ReplayTransport",
         "usage": "TokenUsage extract_token_usage",
-        "wire.anthropic_messages": "build_anthropic_system_param normalize_message",
+        "wire.anthropic": "build_anthropic_system_param normalize_message",
     },
 )

@@ -1,6 +1,6 @@
 """Facts about models: what is known, and nothing made up where it is not.
 
-The data (`catalog.json`) is written by ``scripts/make_catalog.py``; it is read on the first look-up.
+The data (`catalog.json`) is written by ``scripts/make_model_catalog.py``; it is read on the first look-up.
 """
 
 from __future__ import annotations

@@ -9,14 +9,15 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.cancellation import CancelToken
 from mainspring.errors import InvalidResponseError, ModelError
-from mainspring.events import CancelToken, Done, StreamError, StreamEvent
+from mainspring.events import Done, StreamError, StreamEvent
 from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, as_messages, convert_to_llm
-from mainspring.models.classify import classify_exception
 from mainspring.models.client_models import KeyFinder, ModelCache, split_options
 from mainspring.models.collect import collect
 from mainspring.models.config import ProviderConfig, as_config
-from mainspring.models.foreign import as_model, as_prompt
+from mainspring.models.errors import classify_exception
+from mainspring.models.langchain.detect import as_model, as_prompt
 from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse
 from mainspring.models.registry import ProviderRegistry
 from mainspring.models.results import Failure, ModelResult, Success, failure_of

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
 from mainspring.events import StreamEvent
 from mainspring.lazy import later
-from mainspring.models.answer import AnswerReader
+from mainspring.models.auth.credentials import Given
+from mainspring.models.codec.protocol import WireProtocol
+from mainspring.models.codec.refused_images import without_images
+from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.collect import collect
-from mainspring.models.credentials import Given
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
 from mainspring.models.profile import Profile
-from mainspring.models.protocol import WireProtocol
-from mainspring.models.refused_images import without_images
-from mainspring.models.shared_transport import shared_transport
-from mainspring.models.transport import Timeouts, Transport, TransportResponse
-from mainspring.models.transport_errors import host_of
+from mainspring.models.transport.default import shared_transport
+from mainspring.models.transport.errors import host_of
+from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
 from mainspring.redaction import redact
 
 if TYPE_CHECKING:
-    from mainspring.models.classify import classify_error
+    from mainspring.models.errors import classify_error
 else:
-    classify_error = later("mainspring.models.classify", "classify_error")
+    classify_error = later("mainspring.models.errors", "classify_error")
 
 Credential = Callable[[], Given | Awaitable[Given]]
 """Gives the key or the headers for a request; may be async, as for tokens that expire. If it has a method ``reject``, it is

@@ -9,7 +9,7 @@ from typing import Any
 
 from mainspring.errors import ErrorCode, ProviderConfigError
 from mainspring.models.config import ProviderConfig, as_config, refuse_misspelt
-from mainspring.models.foreign import as_model
+from mainspring.models.langchain.detect import as_model
 from mainspring.models.port import ModelProvider
 
 ProviderFactory = Callable[[Any], Awaitable[ModelProvider]]
@@ -34,7 +34,7 @@ _BUILT_IN = {
     "github": "mainspring.models.providers.github",
     "openrouter": "mainspring.models.providers.openrouter",
     "langchain": "mainspring.models.providers.langchain",
-    "local": "mainspring.models.providers.local",
+    "local": "mainspring.models.providers.local_servers",
     "ollama": "mainspring.models.providers.ollama",
     "embedded": "mainspring.models.embedded.provider",
 }

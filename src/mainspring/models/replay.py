@@ -8,14 +8,14 @@ from typing import Any
 from mainspring.errors import ModelError
 from mainspring.events import Done
 from mainspring.messages import Message, Usage
-from mainspring.models.answer import AnswerReader
-from mainspring.models.classify import classify_error
-from mainspring.models.exchanges import api_of
+from mainspring.models.codec.protocol import WireDecoder
+from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models.errors import classify_error
 from mainspring.models.json_values import as_int, as_object
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
-from mainspring.models.protocol import WireDecoder
-from mainspring.models.wire.anthropic_messages import MessagesDecoder
+from mainspring.models.transport.recording_format import api_of
+from mainspring.models.wire.anthropic import MessagesDecoder
 from mainspring.models.wire.gemini import GeminiDecoder
 from mainspring.models.wire.ollama import OllamaDecoder
 from mainspring.models.wire.openai_chat import ChatDecoder

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.cancellation import CancelToken
+from mainspring.cancellation import sleep as cancellable_sleep
 from mainspring.errors import MainspringError, ModelError
-from mainspring.events import CancelToken, StreamEvent, StreamStart
-from mainspring.events import sleep as cancellable_sleep
+from mainspring.events import StreamEvent, StreamStart
 from mainspring.lazy import later
 from mainspring.models.retry_after import extract_retry_after
 
 if TYPE_CHECKING:
-    from mainspring.models.classify import classify_exception
+    from mainspring.models.errors import classify_exception
 else:
-    classify_exception = later("mainspring.models.classify", "classify_exception")
+    classify_exception = later("mainspring.models.errors", "classify_exception")
 
 __all__ = [
     "RetryConfig",

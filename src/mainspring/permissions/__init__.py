@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import exports
 
 if TYPE_CHECKING:
-    from mainspring.permissions.decision import Decision as Decision
-    from mainspring.permissions.decision import Outcome as Outcome
-    from mainspring.permissions.decision import PermissionRequest as PermissionRequest
-    from mainspring.permissions.decision import Reply as Reply
-    from mainspring.permissions.decision import SessionGrant as SessionGrant
-    from mainspring.permissions.decision import Verdict as Verdict
+    from mainspring.permissions.decisions import Decision as Decision
+    from mainspring.permissions.decisions import Outcome as Outcome
+    from mainspring.permissions.decisions import PermissionRequest as PermissionRequest
+    from mainspring.permissions.decisions import Reply as Reply
+    from mainspring.permissions.decisions import SessionGrant as SessionGrant
+    from mainspring.permissions.decisions import Verdict as Verdict
     from mainspring.permissions.engine import Call as Call
     from mainspring.permissions.engine import Engine as Engine
-    from mainspring.permissions.pathjudge import Mode as Mode
+    from mainspring.permissions.path_checker import Mode as Mode
     from mainspring.permissions.plug import Answer as Answer
     from mainspring.permissions.plug import Ask as Ask
     from mainspring.permissions.plug import OnDeny as OnDeny
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 __all__, __getattr__ = exports(
     __name__,
     {
-        "decision": "Decision Outcome PermissionRequest Reply SessionGrant Verdict",
+        "decisions": "Decision Outcome PermissionRequest Reply SessionGrant Verdict",
         "engine": "Call Engine",
-        "pathjudge": "Mode",
+        "path_checker": "Mode",
         "portable": "is_portable relative_program",
         "plug": "Answer Ask OnDeny Permissions",
         "rules": "Effect Origin Rule RuleSet parse_rule rules_without_tool",

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import suggest
-from mainspring.permissions.commandpattern import compile_command
-from mainspring.permissions.decision import Outcome, Verdict
+from mainspring.permissions import suggestions as suggest
+from mainspring.permissions.command_patterns import compile_command
+from mainspring.permissions.decisions import Outcome, Verdict
 from mainspring.permissions.expand import expand
-from mainspring.permissions.judge import Finding, Judge
-from mainspring.permissions.looking import Looking
-from mainspring.permissions.pathjudge import NO_COVER, Cover, Key, Mode, PathJudge
+from mainspring.permissions.git_repository import neutral_environment
+from mainspring.permissions.path_checker import NO_COVER, Cover, Key, Mode, PathJudge
 from mainspring.permissions.paths import Resolver, Target, find_escapes, look_at_word
 from mainspring.permissions.programs import find_project_program
-from mainspring.permissions.repository import neutral_environment
+from mainspring.permissions.recursive_reads import Looking
+from mainspring.permissions.rule_matcher import Finding, Judge
 from mainspring.permissions.rules import Rule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import CommandLine, Unit

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from mainspring.permissions.rules import Rule
-from mainspring.tools.builtin.files import Preview
+from mainspring.tools.support.editing.preview import Preview
 
 Outcome = Literal["allow", "ask", "deny"]
 """What becomes of a call: ``ask`` means that a person decides."""

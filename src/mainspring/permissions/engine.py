@@ -11,14 +11,14 @@ from msgspec import Struct, structs
 
 from mainspring.env import explain
 from mainspring.lazy import later
-from mainspring.permissions import suggest
-from mainspring.permissions.decision import Decision, Verdict, decide_all, stricter
-from mainspring.permissions.judge import Judge
-from mainspring.permissions.pathjudge import Key, Mode, PathJudge
-from mainspring.permissions.pathpattern import components
+from mainspring.permissions import suggestions as suggest
+from mainspring.permissions.decisions import Decision, Verdict, decide_all, stricter
+from mainspring.permissions.path_checker import Key, Mode, PathJudge
+from mainspring.permissions.path_patterns import components
 from mainspring.permissions.paths import Place, Resolver, Target, look
+from mainspring.permissions.rule_matcher import Judge
 from mainspring.permissions.rules import FILE_TOOLS, RuleSet, parse_rule
-from mainspring.permissions.sensitive import SensitivePaths
+from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.shell_analysis.hosts import host_of
 from mainspring.shell_analysis.references import names_in, paths_in
 from mainspring.text import visible
@@ -26,12 +26,12 @@ from mainspring.tools import Access, Tool
 
 if TYPE_CHECKING:
     from mainspring.env.protocol import FileStat
-    from mainspring.permissions.commandjudge import CommandJudge, host_verdict
+    from mainspring.permissions.command_checker import CommandJudge, host_verdict
     from mainspring.shell_analysis.commands import analyse
 else:  # all that is known of commands takes as long to load as the rest
-    CommandJudge = later("mainspring.permissions.commandjudge", "CommandJudge")
+    CommandJudge = later("mainspring.permissions.command_checker", "CommandJudge")
     analyse = later("mainspring.shell_analysis.commands", "analyse")
-    host_verdict = later("mainspring.permissions.commandjudge", "host_verdict")
+    host_verdict = later("mainspring.permissions.command_checker", "host_verdict")
 
 MAX_TRIED = 20
 """Of how many rules it is tried whether a call needs them, before they are named to a person."""

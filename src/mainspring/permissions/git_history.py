@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from mainspring.env import OutputLimits, ProcessResult
 from mainspring.env.protocol import NamesPaths
 from mainspring.lazy import lazy_re
-from mainspring.permissions.pathpattern import components
-from mainspring.permissions.repository import neutral_environment
+from mainspring.permissions.git_repository import neutral_environment
+from mainspring.permissions.path_patterns import components
 from mainspring.shell_analysis.git_commands import GitCommand
 from mainspring.shell_analysis.words import Word
 

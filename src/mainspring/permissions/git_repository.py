@@ -14,7 +14,7 @@ from mainspring.env import DirEntry, Walk
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_config import Settings, is_harmless_setting, read_settings
 from mainspring.permissions.git_index import paths_of_index, submodules_of_index
-from mainspring.permissions.pathpattern import components
+from mainspring.permissions.path_patterns import components
 from mainspring.permissions.paths import Resolver
 
 MAX_BYTES = 1 << 18

@@ -7,12 +7,12 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.permissions import suggest
-from mainspring.permissions.decision import Outcome, Verdict
-from mainspring.permissions.judge import Judge
+from mainspring.permissions import suggestions as suggest
+from mainspring.permissions.decisions import Outcome, Verdict
 from mainspring.permissions.paths import Place, Target
+from mainspring.permissions.rule_matcher import Judge
 from mainspring.permissions.rules import Rule
-from mainspring.permissions.sensitive import SensitivePaths
+from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.shell_analysis import wildcards
 from mainspring.text import fold, visible
 

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from mainspring.env.protocol import NamesPaths
 from mainspring.lazy import lazy_re
-from mainspring.permissions.commandpattern import fixed_part
-from mainspring.permissions.ignored import IgnoreFiles
-from mainspring.permissions.pathpattern import PathPattern, components, is_absolute, matches
+from mainspring.permissions.command_patterns import fixed_part
+from mainspring.permissions.ignore_files import IgnoreFiles
+from mainspring.permissions.path_patterns import PathPattern, components, is_absolute, matches
 from mainspring.shell_analysis import wildcards
 from mainspring.text import fold
 

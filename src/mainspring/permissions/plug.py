@@ -15,18 +15,18 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError, ConfigWarning, refuse_unknown
-from mainspring.events import SessionStart, ToolPermit, ToolStart
-from mainspring.permissions.decision import ACTIONS, Decision, PermissionRequest, Reply, SessionGrant
+from mainspring.loop.hooks import SessionStart, ToolPermit, ToolStart
+from mainspring.permissions.decisions import ACTIONS, Decision, PermissionRequest, Reply, SessionGrant
 from mainspring.permissions.engine import Call, Engine
-from mainspring.permissions.pathjudge import Key, Mode
+from mainspring.permissions.path_checker import Key, Mode
 from mainspring.permissions.paths import Place, Resolver
 from mainspring.permissions.rules import Rule, RuleSet, rules_without_tool
-from mainspring.permissions.sensitive import SensitivePaths
+from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.text import visible
+from mainspring.threads import in_thread
 from mainspring.tools import Tool
 from mainspring.tools.builtin import BUILTIN_NAMES
-from mainspring.tools.builtin.files import Preview, preview
-from mainspring.tools.threads import in_thread
+from mainspring.tools.support.editing.preview import Preview, preview
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from mainspring.permissions.commandpattern import compile_command
+from mainspring.permissions.command_patterns import compile_command
 from mainspring.permissions.rules import COMMAND_TOOLS, FILE_TOOLS, Rule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.programs import INTERPRETERS, SHELLS

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from mainspring.env.protocol import FileStat
-from mainspring.permissions.pathpattern import components
+from mainspring.permissions.path_patterns import components
 from mainspring.permissions.paths import Place, Resolver
 from mainspring.programs import search_folders
 from mainspring.shell_analysis.commands import Unit

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_history import UnknownFilesError, history_of, path_in_revision
-from mainspring.permissions.pathjudge import PathJudge
-from mainspring.permissions.pathpattern import components
+from mainspring.permissions.git_repository import Looks, Repository, find_repository, has_rules_above, tracked_files
+from mainspring.permissions.path_checker import PathJudge
+from mainspring.permissions.path_patterns import components
 from mainspring.permissions.paths import Resolver, Target, look_at_word
-from mainspring.permissions.repository import Looks, Repository, find_repository, has_rules_above, tracked_files
 from mainspring.shell_analysis.file_reads import Reading
 from mainspring.shell_analysis.git_commands import GitCommand
 from mainspring.text import visible

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions.commandpattern import (
-    Certainty,
-    CommandPattern,
-    allows,
-    bounds,
-    compile_command,
-    concerns,
-)
-from mainspring.permissions.pathpattern import PathPattern, compile_path
+from mainspring.permissions.command_patterns import Certainty, CommandPattern, allows, bounds, compile_command, concerns
+from mainspring.permissions.path_patterns import PathPattern, compile_path
 from mainspring.permissions.paths import Place, Target
 from mainspring.permissions.portable import relative_program
 from mainspring.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet, names_line

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from mainspring.errors import ConfigError
 from mainspring.lazy import later, lazy_re
-from mainspring.permissions.commandpattern import compile_command
-from mainspring.permissions.pathpattern import compile_path
+from mainspring.permissions.command_patterns import compile_command
+from mainspring.permissions.path_patterns import compile_path
 from mainspring.shell_analysis import wildcards
 from mainspring.text import named, odd_character, visible
 from mainspring.tools import Scope

@@ -9,7 +9,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions.pathpattern import ANY_DEPTH, compile_path, is_absolute, matches
+from mainspring.permissions.path_patterns import ANY_DEPTH, compile_path, is_absolute, matches
 from mainspring.shell_analysis import wildcards
 from mainspring.text import fold
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
-from mainspring.permissions.commandpattern import allows, compile_command
+from mainspring.permissions.command_patterns import allows, compile_command
 from mainspring.permissions.paths import Place, Target
 from mainspring.permissions.rules import names_line, parse_rule
 from mainspring.shell_analysis import wildcards

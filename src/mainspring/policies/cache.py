@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.events import TurnBefore
+from mainspring.loop.hooks import TurnBefore
 
 
 def leave_cache_alone(hook: TurnBefore) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from mainspring.events import ToolPermit
 from mainspring.lazy import lazy_re
-from mainspring.tools.builtin.talk.seam import INTERACTION, Interaction, Option, Question
-from mainspring.tools.threads import in_thread
+from mainspring.loop.hooks import ToolPermit
+from mainspring.threads import in_thread
+from mainspring.tools.interaction import INTERACTION, Interaction, Option, Question
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

@@ -12,7 +12,7 @@ from msgspec import Struct
 from mainspring.env import RealPath
 from mainspring.env.paths import is_inside
 from mainspring.errors import AgentError
-from mainspring.events import SystemTransform, ToolAfter, ToolPermit
+from mainspring.loop.hooks import SystemTransform, ToolAfter, ToolPermit
 from mainspring.permissions.engine import Call, Engine, accesses
 from mainspring.permissions.paths import Place
 from mainspring.shell_analysis import wildcards

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
-from mainspring.events import ToolGate
+from mainspring.loop.hooks import ToolGate
 from mainspring.tools import ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.events import ToolGate, ToolIntent, ToolTransform
+from mainspring.loop.hooks import ToolGate, ToolIntent, ToolTransform
 from mainspring.tools import ToolResult
 
 logger = logging.getLogger("mainspring")

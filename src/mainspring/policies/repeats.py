@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from mainspring.events import ToolResultsAfter
 from mainspring.lazy import lazy_re
+from mainspring.loop.hooks import ToolResultsAfter
 from mainspring.messages import ImageBlock, Message, ToolResultBlock
 
 TEXT = (

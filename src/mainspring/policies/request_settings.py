@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mainspring.events import TurnBefore
+from mainspring.loop.hooks import TurnBefore
 
 if TYPE_CHECKING:
     from mainspring.models import ModelRequest, ThinkingLevel

@@ -9,8 +9,8 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import force_setattr
 
 from mainspring.errors import ConfigError
-from mainspring.events import Hook, hook_class
 from mainspring.loop import Behavior, Handler, Hooks
+from mainspring.loop.hooks import Hook, hook_class
 from mainspring.tools import LazyTool, Tool, tool
 
 AnyTool = Tool | LazyTool | Callable[..., Any]

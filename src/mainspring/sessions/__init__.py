@@ -25,20 +25,26 @@ from mainspring.sessions.entries import (
     entry_schema,
 )
 from mainspring.sessions.journal import SessionOptions
-from mainspring.sessions.jsonl import JsonlLog, JsonlStore
-from mainspring.sessions.memory import MemoryLog, MemoryStore
+from mainspring.sessions.jsonl_store import JsonlLog, JsonlStore
+from mainspring.sessions.memory_store import MemoryLog, MemoryStore
 from mainspring.sessions.plug import SessionPlug
 from mainspring.sessions.session import Session, list_sessions, store_of
 from mainspring.sessions.store import Problem, Row, SessionInfo, SessionLog, SessionStore
-from mainspring.sessions.turns import SessionTurn, turns_to_messages
+from mainspring.sessions.stored_messages import SessionTurn, turns_to_messages
 
 if TYPE_CHECKING:
-    from mainspring.sessions.branching import branch_with_summary
-    from mainspring.sessions.eventlog import EventLog, LogEvent, all_events, read_events
-    from mainspring.sessions.portable import find_session, import_session, raw_lines
+    from mainspring.sessions.branch_summary import branch_with_summary as branch_with_summary
+    from mainspring.sessions.event_log import EventLog as EventLog
+    from mainspring.sessions.event_log import LogEvent as LogEvent
+    from mainspring.sessions.event_log import all_events as all_events
+    from mainspring.sessions.event_log import read_events as read_events
+    from mainspring.sessions.import_export import find_session as find_session
+    from mainspring.sessions.import_export import import_session as import_session
+    from mainspring.sessions.import_export import raw_lines as raw_lines
     from mainspring.sessions.runs import SessionRun, session_runs
     from mainspring.sessions.search import Hit, search_sessions
-    from mainspring.sessions.sqlite import SqliteLog, SqliteStore
+    from mainspring.sessions.sqlite_store import SqliteLog as SqliteLog
+    from mainspring.sessions.sqlite_store import SqliteStore as SqliteStore
     from mainspring.sessions.transcript import Item, Transcript, TranscriptCall, read_transcript
 
 __all__ = [
@@ -101,12 +107,12 @@ __all__ = [
 _, __getattr__ = exports(
     __name__,
     {
-        "branching": "branch_with_summary",
-        "eventlog": "EventLog LogEvent all_events read_events",
-        "portable": "find_session import_session raw_lines",
+        "branch_summary": "branch_with_summary",
+        "event_log": "EventLog LogEvent all_events read_events",
+        "import_export": "find_session import_session raw_lines",
         "runs": "SessionRun session_runs",
         "search": "Hit search_sessions",
-        "sqlite": "SqliteLog SqliteStore",
+        "sqlite_store": "SqliteLog SqliteStore",
         "transcript": "Item Transcript TranscriptCall read_transcript",
     },
 )

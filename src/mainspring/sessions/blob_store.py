@@ -8,7 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from mainspring.env.replacing import make_private_folder
+from mainspring.state_files import make_private_folder
 
 
 class Blobs:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from mainspring.messages import AgentMessage, Message
 from mainspring.policies.compaction import Compaction, compact_now
 from mainspring.sessions.entries import BranchEntry
-from mainspring.sessions.load import history_at
+from mainspring.sessions.loader import history_at
 
 if TYPE_CHECKING:
     from mainspring.models import ModelProvider

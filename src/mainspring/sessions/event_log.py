@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from mainspring.events import (
-    AgentEvent,
+from mainspring.events import AgentEvent, ModelRetry, ToolExecutionEnd
+from mainspring.lazy import lazy_re
+from mainspring.loop import Plug
+from mainspring.loop.hooks import (
     ContextCompacted,
-    ModelRetry,
     RunPause,
     SessionEnd,
     SessionOpen,
@@ -27,19 +28,16 @@ from mainspring.events import (
     SessionStart,
     SessionTurns,
     ToolErrorHook,
-    ToolExecutionEnd,
     ToolStart,
     TurnAfter,
     TurnBefore,
     UsageUpdate,
 )
-from mainspring.lazy import lazy_re
-from mainspring.loop import Plug
 from mainspring.messages import Usage, utc_now
-from mainspring.permissions.sensitive import SensitivePaths
+from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.redaction import Redactor
-from mainspring.sessions.eventfile import LIMIT, LogFile
-from mainspring.sessions.places import log_file, older_log
+from mainspring.sessions.event_log_file import LIMIT, LogFile
+from mainspring.sessions.paths import log_file, older_log
 from mainspring.sessions.session import Home, Session, store_of
 from mainspring.sessions.store import SessionStore
 from mainspring.text import fold

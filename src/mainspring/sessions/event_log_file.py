@@ -7,8 +7,8 @@ import logging
 import os
 from pathlib import Path
 
-from mainspring.env.replacing import make_private_folder
-from mainspring.sessions.places import mark_quick, older_log
+from mainspring.sessions.paths import mark_quick, older_log
+from mainspring.state_files import make_private_folder
 
 logger = logging.getLogger("mainspring.sessions")
 logger.addHandler(logging.NullHandler())

@@ -20,7 +20,7 @@ from mainspring.sessions.entries import (
     decode_link,
     encode_entry,
 )
-from mainspring.sessions.places import new_session_id, resolved
+from mainspring.sessions.paths import new_session_id, resolved
 from mainspring.sessions.rewind.state import decode_note
 from mainspring.sessions.session import Home, list_sessions, store_of
 from mainspring.sessions.store import SessionInfo, SessionStore

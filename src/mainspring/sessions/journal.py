@@ -29,11 +29,11 @@ from mainspring.sessions.entries import (
     encode_entry,
 )
 from mainspring.sessions.history import History, OpenCalls
-from mainspring.sessions.load import Line, Tree, history_at, mend, read_path, read_tree
+from mainspring.sessions.loader import Line, Tree, history_at, mend, read_path, read_tree
+from mainspring.sessions.log_writer import Writer
 from mainspring.sessions.recent import read_recent
 from mainspring.sessions.repair import missing_results
 from mainspring.sessions.store import Problem, Row, SessionLog
-from mainspring.sessions.writer import Writer
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

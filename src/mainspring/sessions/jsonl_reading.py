@@ -20,7 +20,7 @@ from mainspring.sessions.entries import (
     decode_entry,
 )
 from mainspring.sessions.store import SessionInfo
-from mainspring.sessions.turns import headline
+from mainspring.sessions.stored_messages import headline
 
 _HEAD = 64 * 1024
 _TAIL = 16 * 1024

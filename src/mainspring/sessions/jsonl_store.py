@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from mainspring.env.replacing import make_private_folder
 from mainspring.errors import SessionError
+from mainspring.lock import LockState, lock, taken_by
 from mainspring.sessions.backwards import lines_back
 from mainspring.sessions.entries import VERSION, SessionEntry
-from mainspring.sessions.listing import head_of, last_writer, session_info
-from mainspring.sessions.lock import LockState, lock, taken_by
-from mainspring.sessions.places import checked_id, log_file, mark_quick, project_name, remove_index, remove_logs
+from mainspring.sessions.jsonl_reading import head_of, last_writer, session_info
+from mainspring.sessions.paths import checked_id, log_file, mark_quick, project_name, remove_index, remove_logs
 from mainspring.sessions.store import Problem, Row, SessionInfo
+from mainspring.state_files import make_private_folder
 
 SUFFIX = ".jsonl"
 

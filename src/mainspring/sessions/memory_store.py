@@ -10,9 +10,9 @@ from msgspec import Struct, field
 
 from mainspring.errors import SessionError
 from mainspring.sessions.entries import LabelEntry, MessageEntry, SessionEntry, decode_entry
-from mainspring.sessions.places import checked_id
+from mainspring.sessions.paths import checked_id
 from mainspring.sessions.store import Problem, Row, SessionInfo
-from mainspring.sessions.turns import headline
+from mainspring.sessions.stored_messages import headline
 
 
 class _Kept(Struct, eq=False):

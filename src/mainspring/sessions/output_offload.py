@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, MainspringError, SessionError
-from mainspring.events import ContextTransform, SessionStart, SessionTurns, ToolTransform
 from mainspring.lazy import later, lazy_re
 from mainspring.loop import Plug
+from mainspring.loop.hooks import ContextTransform, SessionStart, SessionTurns, ToolTransform
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, utc_now
 from mainspring.models import ModelRequest
-from mainspring.policies.compaction.wording import is_put_in
-from mainspring.sessions.context import ContextStore, OutputRecord, Pointer, arguments_in_short
-from mainspring.sessions.relevance import rank
+from mainspring.policies.compaction.summary_format import is_put_in
+from mainspring.policies.large_results.store import ContextStore, OutputRecord, Pointer, arguments_in_short
+from mainspring.policies.relevant_history import rank
 from mainspring.tools import Tool, ToolContext, ToolOutput, define_tool
 
 if TYPE_CHECKING:

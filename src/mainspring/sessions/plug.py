@@ -7,7 +7,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
-from mainspring.events import (
+from mainspring.loop import Plug
+from mainspring.loop.hooks import (
     ContextCompacted,
     RunPause,
     SessionEnd,
@@ -18,7 +19,6 @@ from mainspring.events import (
     ToolResultsAfter,
     ToolStart,
 )
-from mainspring.loop import Plug
 from mainspring.messages import AgentMessage, Message, ToolResultBlock
 from mainspring.sessions.entries import (
     CallStartedEntry,

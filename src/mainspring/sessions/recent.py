@@ -27,7 +27,7 @@ from mainspring.sessions.entries import (
     decode_link,
 )
 from mainspring.sessions.history import History
-from mainspring.sessions.load import Node, Tree, fold, header_of, read_path
+from mainspring.sessions.loader import Node, Tree, fold, header_of, read_path
 from mainspring.sessions.store import Problem, Row, SessionLog
 
 NEAR, FAR = 4096, 1024

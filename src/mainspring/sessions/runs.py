@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mainspring.messages import Usage
 from mainspring.sessions.entries import RunEndEntry, RunStartEntry
-from mainspring.sessions.load import read_path, read_tree
+from mainspring.sessions.loader import read_path, read_tree
 
 if TYPE_CHECKING:
     from mainspring.sessions.session import Session

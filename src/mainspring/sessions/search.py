@@ -15,14 +15,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mainspring.env.replacing import make_private_folder
 from mainspring.errors import SessionError
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.sessions.entries import UNREADABLE, IntentEntry, MessageEntry, ResultEntry, decode_entry
-from mainspring.sessions.places import resolved, search_index
+from mainspring.sessions.paths import resolved, search_index
 from mainspring.sessions.session import Home, store_of
 from mainspring.sessions.store import SessionInfo, SessionStore
+from mainspring.state_files import make_private_folder
 
 _VERSION = 1
 _SHORTEST = 3  # characters of a word that the index can find; shorter ones are looked for in what it found

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from mainspring.errors import SessionError
 from mainspring.loop import Pending
 from mainspring.messages import AgentMessage
-from mainspring.sessions.blobs import Blobs
+from mainspring.sessions.blob_store import Blobs
 from mainspring.sessions.entries import (
     VERSION,
     BranchEntry,
@@ -23,13 +23,13 @@ from mainspring.sessions.entries import (
     SessionEntry,
 )
 from mainspring.sessions.journal import Journal, SessionOptions
-from mainspring.sessions.jsonl import JsonlStore
-from mainspring.sessions.load import header_of
-from mainspring.sessions.memory import MemoryStore
-from mainspring.sessions.places import new_session_id, resolved, user_folder
+from mainspring.sessions.jsonl_store import JsonlStore
+from mainspring.sessions.loader import header_of
+from mainspring.sessions.memory_store import MemoryStore
+from mainspring.sessions.paths import new_session_id, resolved, user_folder
 from mainspring.sessions.plug import SessionPlug
 from mainspring.sessions.store import Problem, SessionInfo, SessionLog, SessionStore
-from mainspring.sessions.turns import SessionTurn, messages_to_turns
+from mainspring.sessions.stored_messages import SessionTurn, messages_to_turns
 
 Home = str | os.PathLike[str] | SessionStore
 """Where sessions are: the user's folder, or a store."""

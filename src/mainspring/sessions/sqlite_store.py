@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mainspring.env.folder_lock import locked_folder
-from mainspring.env.replacing import make_private_folder
 from mainspring.errors import SessionError
+from mainspring.folder_lock import locked_folder
+from mainspring.lock import lock, taken_by
 from mainspring.messages import Message
 from mainspring.sessions.entries import (
     UNREADABLE,
@@ -29,10 +29,10 @@ from mainspring.sessions.entries import (
     SessionEntry,
     decode_entry,
 )
-from mainspring.sessions.lock import lock, taken_by
-from mainspring.sessions.places import checked_id, log_file, remove_index, remove_logs
+from mainspring.sessions.paths import checked_id, log_file, remove_index, remove_logs
 from mainspring.sessions.store import Problem, Row, SessionInfo
-from mainspring.sessions.turns import headline
+from mainspring.sessions.stored_messages import headline
+from mainspring.state_files import make_private_folder
 
 MAGIC = 0x6D737072
 """``application_id`` of the file ("mspr"): a database without it is somebody else's and is never written to."""

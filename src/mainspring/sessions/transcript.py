@@ -23,7 +23,7 @@ from mainspring.sessions.entries import (
     ResultEntry,
     RunEndEntry,
 )
-from mainspring.sessions.load import Tree, read_path, read_tree
+from mainspring.sessions.loader import Tree, read_path, read_tree
 from mainspring.sessions.store import SessionStore
 
 ItemKind = Literal["user", "assistant", "system", "compaction", "branch", "model", "pause", "error", "custom"]

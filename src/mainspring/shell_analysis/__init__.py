@@ -14,4 +14,9 @@ if TYPE_CHECKING:
     from mainspring.shell_analysis.commands import Unit as Unit
     from mainspring.shell_analysis.commands import analyse as analyse
 
-__all__, __getattr__ = exports(__name__, {"commands": "CommandLine Unit analyse"})
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "commands": "CommandLine Unit analyse",
+    },
+)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import exports
 
 if TYPE_CHECKING:
-    from mainspring.skills.activator import Usage as Usage
-    from mainspring.skills.body import examples_of as examples_of
-    from mainspring.skills.body import read_body as read_body
+    from mainspring.skills.activation import Usage as Usage
+    from mainspring.skills.authoring import Written as Written
     from mainspring.skills.catalog import SkillCatalog as SkillCatalog
-    from mainspring.skills.creating import Written as Written
+    from mainspring.skills.content import examples_of as examples_of
+    from mainspring.skills.content import read_body as read_body
     from mainspring.skills.manifest import parse_skill as parse_skill
     from mainspring.skills.plug import Skills as Skills
-    from mainspring.skills.registry import SkillRegistry as SkillRegistry
     from mainspring.skills.skill import Script as Script
     from mainspring.skills.skill import Skill as Skill
     from mainspring.skills.skill import SkillError as SkillError
@@ -22,24 +21,25 @@ if TYPE_CHECKING:
     from mainspring.skills.skill import SkillsConfig as SkillsConfig
     from mainspring.skills.skill import Triggers as Triggers
     from mainspring.skills.sources import find_skills as find_skills
+    from mainspring.skills.state import SkillRegistry as SkillRegistry
     from mainspring.skills.toolsets import Dependencies as Dependencies
     from mainspring.skills.toolsets import load_toolset as load_toolset
-    from mainspring.skills.validate import Verdict as Verdict
-    from mainspring.skills.validate import check_skills as check_skills
+    from mainspring.skills.validation import Verdict as Verdict
+    from mainspring.skills.validation import check_skills as check_skills
 
 __all__, __getattr__ = exports(
     __name__,
     {
-        "activator": "Usage",
-        "body": "examples_of read_body",
+        "activation": "Usage",
+        "content": "examples_of read_body",
         "catalog": "SkillCatalog",
-        "creating": "Written",
+        "authoring": "Written",
         "manifest": "parse_skill",
         "plug": "Skills",
-        "registry": "SkillRegistry",
+        "state": "SkillRegistry",
         "skill": "Script Skill SkillError SkillProblem SkillsConfig Triggers",
         "sources": "find_skills",
         "toolsets": "Dependencies load_toolset",
-        "validate": "Verdict check_skills",
+        "validation": "Verdict check_skills",
     },
 )

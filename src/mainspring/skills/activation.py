@@ -8,16 +8,17 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mainspring.cancellation import CancelToken
 from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.events import CancelToken, SkillsActivate, SkillsDeactivate
-from mainspring.events.feature_hooks import SkillReason, SkillVia
+from mainspring.locks import LoopLock
+from mainspring.loop.hooks import SkillsActivate, SkillsDeactivate
+from mainspring.loop.hooks.features import SkillReason, SkillVia
 from mainspring.skills.active import Activation, ActiveSkills
-from mainspring.skills.body import read_body
+from mainspring.skills.allowed_tools import ALIAS
+from mainspring.skills.content import read_body
 from mainspring.skills.delivery import wrapped
-from mainspring.skills.gate import ALIAS
 from mainspring.skills.interpolate import Commands, has_commands, interpolate
-from mainspring.skills.locks import LoopLock
 from mainspring.skills.resources import listed, within
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.skills.toolsets import Dependencies, Toolset, ToolsetError, close_toolset, load_toolset, tools_of

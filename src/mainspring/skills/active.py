@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from mainspring.events.feature_hooks import SkillVia
+from mainspring.loop.hooks.features import SkillVia
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock
 from mainspring.skills.skill import Skill
 

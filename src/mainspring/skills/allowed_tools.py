@@ -10,11 +10,11 @@ from functools import lru_cache
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
-from mainspring.events import ToolGate, ToolPermit
 from mainspring.lazy import lazy_re
+from mainspring.loop.hooks import ToolGate, ToolPermit
 from mainspring.permissions import Call, Engine, Rule, RuleSet, parse_rule
 from mainspring.permissions.paths import Place
-from mainspring.permissions.sensitive import PathGroup, SensitivePaths
+from mainspring.permissions.sensitive_paths import PathGroup, SensitivePaths
 from mainspring.policies.structured import OUTPUT_TOOL
 from mainspring.skills.active import Activation, ActiveSkills
 from mainspring.tools.builtin import CLASSIC_ALIASES

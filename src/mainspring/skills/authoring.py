@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from mainspring.env.replacing import replace_text, target_in_project
 from mainspring.lazy import lazy_re
 from mainspring.redaction import redact
 from mainspring.skills.envelope import clean
+from mainspring.state_files import replace_text, target_in_project
+from mainspring.threads import in_thread
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
-from mainspring.tools.threads import in_thread
 
 if TYPE_CHECKING:
     from mainspring.skills.plug import Skills

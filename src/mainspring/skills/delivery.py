@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.events import AgentBefore, ContextTransform, SteerInject, ToolResultsAfter
 from mainspring.lazy import lazy_re
+from mainspring.loop.hooks import AgentBefore, ContextTransform, SteerInject, ToolResultsAfter
 from mainspring.messages import AgentMessage, Message
 from mainspring.skills.active import ActiveSkills, restored
 from mainspring.skills.envelope import CONTENT, inside, line, value

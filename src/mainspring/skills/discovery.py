@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from mainspring.env.ignore import Level, is_ignored, load, load_above
 from mainspring.frontmatter import read_head
-from mainspring.skills.body import read_text
+from mainspring.skills.content import read_text
 from mainspring.skills.skill import SkillError, SkillProblem
 
 SUFFIX = ".skill.md"

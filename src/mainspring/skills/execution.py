@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from mainspring.cancellation import CancelToken
 from mainspring.env import ExecutionEnv, OutputLimits, ProcessResult
-from mainspring.events import CancelToken
+from mainspring.env.quiet import QUIET
 from mainspring.skills.skill import Script, Skill
-from mainspring.tools.builtin.terminal.quiet import QUIET
 
 SECONDS = 60.0
 """What a script may take at most; its own limit may be shorter."""

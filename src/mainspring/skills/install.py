@@ -15,16 +15,16 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.skills.body import LARGEST, decode
+from mainspring.skills.content import LARGEST, decode
+from mainspring.skills.discovery import SUFFIX, Place
 from mainspring.skills.envelope import clean
-from mainspring.skills.git import fetch
+from mainspring.skills.fetch import fetch
 from mainspring.skills.manifest import parse_skill
 from mainspring.skills.preview import Preview, digest_of, preview_of
-from mainspring.skills.registry import Origin, SkillRegistry
-from mainspring.skills.scan import SUFFIX, Place
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.skills.sources import load_skill
 from mainspring.skills.spec import Spec
+from mainspring.skills.state import Origin, SkillRegistry
 from mainspring.skills.tree import MOST_BYTES, MOST_FILES, CommitTree, FolderTree, Item, Tree
 
 _STAGING, _ASIDE = ".staging-", ".replaced-"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
+from mainspring.cancellation import CancelToken
 from mainspring.env import ExecutionEnv, OutputLimits, explain
-from mainspring.events import CancelToken, ToolPermit
-from mainspring.events.bus import HookBus
+from mainspring.env.quiet import QUIET
 from mainspring.lazy import lazy_re
+from mainspring.loop.hooks import HookBus, ToolPermit
 from mainspring.messages import ToolUseBlock
 from mainspring.tools.builtin import shell
-from mainspring.tools.builtin.terminal.quiet import QUIET
 
 SECONDS = 10.0
 """What one command may take."""

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from mainspring.attachments import own_words
 from mainspring.errors import ConfigError
-from mainspring.events import (
+from mainspring.locks import LoopLock
+from mainspring.loop import Plug
+from mainspring.loop.hooks import (
     AgentBefore,
     AgentDone,
     ContextTransform,
@@ -24,15 +26,13 @@ from mainspring.events import (
     ToolResultsAfter,
     ToolUnknown,
 )
-from mainspring.loop import Plug
 from mainspring.messages import AgentMessage, Message, ToolUseBlock
-from mainspring.skills.activator import Activator, Usage
+from mainspring.skills.activation import Activator, Usage
 from mainspring.skills.active import Activation, ActiveSkills
+from mainspring.skills.allowed_tools import ALIAS, SKILL_TOOLS, Gate, read_allowance
 from mainspring.skills.catalog import SkillCatalog
 from mainspring.skills.delivery import Delivery
 from mainspring.skills.envelope import line
-from mainspring.skills.gate import ALIAS, SKILL_TOOLS, Gate, read_allowance
-from mainspring.skills.locks import LoopLock
 from mainspring.skills.prompt import breadcrumb, catalog, registry
 from mainspring.skills.ranking import rank
 from mainspring.skills.resuming import USE_NAMES, Delivered, delivered
@@ -45,7 +45,7 @@ from mainspring.tools import ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
-    from mainspring.skills.creating import Confirm
+    from mainspring.skills.authoring import Confirm
 
 logger = logging.getLogger("mainspring.skills")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mainspring.counting import counted
-from mainspring.skills.body import read_body, shell_lines
+from mainspring.skills.content import read_body, shell_lines
 from mainspring.skills.envelope import clean
 from mainspring.skills.requires import Lacking, lacking
 from mainspring.skills.skill import Script, Skill

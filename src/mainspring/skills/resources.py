@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from mainspring.env import ExecutionEnv, RealPath
-from mainspring.permissions.sensitive import SensitivePaths
+from mainspring.permissions.sensitive_paths import SensitivePaths
 
 MOST_LISTED = 60
 """Files that are named to the model."""

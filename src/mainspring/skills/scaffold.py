@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mainspring.skills.manifest import LONGEST_DESCRIPTION
 from mainspring.skills.skill import SkillError
-from mainspring.skills.strict import strict_faults
+from mainspring.skills.strict_validation import strict_faults
 
 _DESCRIPTION = "Says what this skill does. Use it when the user asks for that."
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.skills.body import read_text
 from mainspring.skills.catalog import SkillCatalog
+from mainspring.skills.content import read_text
+from mainspring.skills.discovery import SUFFIX, Place, places_in
 from mainspring.skills.fields import name_of
 from mainspring.skills.manifest import LONGEST_NAME, parse_skill
-from mainspring.skills.scan import SUFFIX, Place, places_in
 from mainspring.skills.skill import Script, Skill, SkillError, SkillProblem, SkillsConfig, Source
 
-SAMPLES = Path(__file__).parent / "samples"
+SAMPLES = Path(__file__).parent / "bundled"
 """The bundled skills."""
 
 _UNTRUSTED = "the project is not trusted, so it was not read; `mainspring trust` trusts it"

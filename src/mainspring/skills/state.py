@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.env.folder_lock import FolderLockedError, locked_folder
-from mainspring.env.replacing import replace_text
 from mainspring.errors import ConfigError
+from mainspring.folder_lock import FolderLockedError, locked_folder
+from mainspring.state_files import replace_text
 
 FILE = ".registry.json"
 """Its name in the user's folder of skills; hidden, so that it is no skill."""

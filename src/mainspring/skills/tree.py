@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from mainspring.skills.git import Git
+from mainspring.skills.fetch import Git
 from mainspring.skills.skill import SkillError
 
 MOST_FILES = 2_000

@@ -9,12 +9,12 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.skills.body import read_body
+from mainspring.skills.content import read_body
+from mainspring.skills.discovery import SUFFIX, Place, places_in
 from mainspring.skills.requires import lacking
-from mainspring.skills.scan import SUFFIX, Place, places_in
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.skills.sources import load_skill
-from mainspring.skills.strict import Fault, strict_faults
+from mainspring.skills.strict_validation import Fault, strict_faults
 
 ADVISED_LINES = 500
 _LINK = lazy_re(r"\]\(<?([^)\s>#]+)[^)]*\)")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mainspring.events import CHILD_HOOKS, ChildHook, Handler, Hook, ToolGate, ToolPermit, TurnBefore
-from mainspring.subagents.child import Child
+from mainspring.loop.hooks import CHILD_HOOKS, ChildHook, Handler, Hook, ToolGate, ToolPermit, TurnBefore
+from mainspring.subagents.run import Child
 
 if TYPE_CHECKING:
-    from mainspring.events import HookBus, RunStatus
+    from mainspring.events import RunStatus
     from mainspring.loop import CoreAgent
+    from mainspring.loop.hooks import HookBus
 
 _BEHIND_CHILD = 5  # behind the child's own handlers, before the gates of its policies
 _SPENDING = 96  # behind those who may still spend something

@@ -1,4 +1,4 @@
-"""What sub-agents need of the agent that starts them. Above: the plug. Below: whoever makes agents (`mainspring.runtime`)."""
+"""What sub-agents need of the agent that starts them. Above: the plug. Below: whoever makes agents (`mainspring.agent`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from mainspring.events import CancelToken, RunStatus
+from mainspring.cancellation import CancelToken
+from mainspring.events import RunStatus
 from mainspring.loop import Behavior, CoreAgent, Plug, RunResult, Steps
 from mainspring.tools import Tool
 

@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING, Unpack, cast
 
 from mainspring.errors import AgentError, ConfigError, ToolError, refuse_unknown
-from mainspring.events import RunStatus, SessionStart, SpawnBefore, SpawnComplete, SpawnError
+from mainspring.events import RunStatus
 from mainspring.loop import Behavior, Plug, RunResult
+from mainspring.loop.hooks import SessionStart, SpawnBefore, SpawnComplete, SpawnError
 from mainspring.subagents.bubble import connect
-from mainspring.subagents.child import Child, ChildResult, ChildStats
 from mainspring.subagents.definition import AgentDefinition
-from mainspring.subagents.host import ChildRequest, Host, NestingSteps
+from mainspring.subagents.inheritance import ChildRequest, Host, NestingSteps
 from mainspring.subagents.restrict import SpawnOptions, child_behavior, child_tools
+from mainspring.subagents.run import Child, ChildResult, ChildStats
 from mainspring.subagents.tool import SPAWN_TOOL, spawn_tool
 from mainspring.subagents.tree import PLAIN, Tree
 

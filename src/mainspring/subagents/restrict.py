@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from mainspring.cancellation import CancelToken
 from mainspring.errors import ToolError
-from mainspring.events import CancelToken
 from mainspring.loop import Behavior
 from mainspring.subagents.definition import AgentDefinition
-from mainspring.subagents.host import Inherited
+from mainspring.subagents.inheritance import Inherited
 
 if TYPE_CHECKING:
     from mainspring.models import ModelProvider

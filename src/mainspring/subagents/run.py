@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from mainspring.events import CancelToken, RunStatus
+from mainspring.cancellation import CancelToken
 from mainspring.events import ChildStats as ChildStats
+from mainspring.events import RunStatus
 from mainspring.loop import CoreAgent, RunResult
 
 

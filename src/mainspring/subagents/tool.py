@@ -8,8 +8,8 @@ from mainspring.counting import counted
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
-    from mainspring.subagents.child import ChildResult
     from mainspring.subagents.plug import Subagents
+    from mainspring.subagents.run import ChildResult
 
 SPAWN_TOOL = "spawn"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.errors import ToolError
-from mainspring.subagents.child import Child
+from mainspring.subagents.run import Child
 
 PLAIN = "agent"
 """What a sub-agent without a definition is called."""

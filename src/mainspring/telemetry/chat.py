@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from mainspring.events import ModelRetry
 from mainspring.messages import Message, Usage
 from mainspring.telemetry import conventions as c
-from mainspring.telemetry.api import Scope
 from mainspring.telemetry.attributes import Attributes, error_type, of_answer, of_request
 from mainspring.telemetry.content import Content
+from mainspring.telemetry.otel import Scope
 from mainspring.telemetry.signals import Signals
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mainspring.events import McpBootstrapEnd, McpBootstrapStart, McpConnect, McpError
+from mainspring.loop.hooks import McpBootstrapEnd, McpBootstrapStart, McpConnect, McpError
 from mainspring.telemetry import conventions as c
 from mainspring.telemetry.attributes import Attributes, error_type
 from mainspring.telemetry.signals import Signals

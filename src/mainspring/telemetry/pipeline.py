@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from mainspring.extras import how_to_install
-from mainspring.telemetry.api import Api
 from mainspring.telemetry.conventions import SCHEMA_URL, SCOPE
 from mainspring.telemetry.options import TelemetryOptions
+from mainspring.telemetry.otel import Api
 
 if TYPE_CHECKING:
     from opentelemetry._logs import Logger

@@ -9,40 +9,42 @@ from typing import TYPE_CHECKING, Any
 
 from mainspring.errors import ConfigError
 from mainspring.events import (
-    AgentDone,
     AgentEnd,
     AgentEvent,
     AgentStart,
+    MessageEnd,
+    MessageStart,
+    ModelRetry,
+    SpanContext,
+    StreamError,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+)
+from mainspring.loop import Plug
+from mainspring.loop.hooks import (
+    AgentDone,
     ContextCompacted,
     McpBootstrapEnd,
     McpBootstrapStart,
     McpConnect,
     McpError,
     McpToolBefore,
-    MessageEnd,
-    MessageStart,
     ModelErrorHook,
-    ModelRetry,
-    SpanContext,
     SpawnBefore,
-    StreamError,
-    TextDelta,
-    ThinkingDelta,
     ToolAfter,
-    ToolCallDelta,
-    ToolCallStart,
     ToolErrorHook,
-    ToolExecutionEnd,
-    ToolExecutionStart,
     ToolStart,
     TurnBefore,
     UsageUpdate,
 )
-from mainspring.loop import Plug
-from mainspring.telemetry.bootstrap import Bootstrap
-from mainspring.telemetry.call import Calls
-from mainspring.telemetry.run import Named, RunTrace
+from mainspring.telemetry.mcp_spans import Bootstrap
+from mainspring.telemetry.run_spans import Named, RunTrace
 from mainspring.telemetry.telemetry import Telemetry
+from mainspring.telemetry.tool_spans import Calls
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -5,25 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from mainspring.events import (
-    AgentDone,
-    AgentEnd,
-    ContextCompacted,
-    ModelErrorHook,
-    ModelRetry,
-    SpanContext,
-    StreamError,
-    TurnBefore,
-    UsageUpdate,
-)
+from mainspring.events import AgentEnd, ModelRetry, SpanContext, StreamError
+from mainspring.loop.hooks import AgentDone, ContextCompacted, ModelErrorHook, TurnBefore, UsageUpdate
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.telemetry import conventions as c
-from mainspring.telemetry.api import Scope
 from mainspring.telemetry.attributes import Attributes, error_type, of_model, of_request, of_server, of_usage
-from mainspring.telemetry.call import Calls
 from mainspring.telemetry.chat import ChatTrace
 from mainspring.telemetry.content import Content
+from mainspring.telemetry.otel import Scope
 from mainspring.telemetry.signals import Signals
+from mainspring.telemetry.tool_spans import Calls
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

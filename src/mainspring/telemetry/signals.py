@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainspring.redaction import Redactor
-from mainspring.telemetry.api import ReservedIds
 from mainspring.telemetry.attributes import Attributes, kind_in_words
 from mainspring.telemetry.content import Cleaner
 from mainspring.telemetry.conventions import CLASSIC_NAMES, DETAILS_EVENT
-from mainspring.telemetry.instruments import Instruments
+from mainspring.telemetry.metrics import Instruments
 from mainspring.telemetry.options import TelemetryOptions
+from mainspring.telemetry.otel import ReservedIds
 from mainspring.telemetry.pipeline import Pipeline
 
 if TYPE_CHECKING:

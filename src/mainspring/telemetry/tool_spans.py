@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from mainspring.events import McpToolBefore, SpanContext, ToolAfter, ToolErrorHook, ToolExecutionEnd, ToolStart
+from mainspring.events import SpanContext, ToolExecutionEnd
+from mainspring.loop.hooks import McpToolBefore, ToolAfter, ToolErrorHook, ToolStart
 from mainspring.messages import ToolUseBlock
 from mainspring.telemetry import conventions as c
-from mainspring.telemetry.api import Scope
 from mainspring.telemetry.attributes import Attributes, result_error
 from mainspring.telemetry.content import Content
+from mainspring.telemetry.otel import Scope
 from mainspring.telemetry.signals import Signals
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Our client as the official conformance suite drives it: ``python -I -m mainspring.mcp.conformance URL``.
+"""Our client as the official conformance suite drives it: ``python -I -m mainspring.testing.mcp_conformance URL``.
 
 The suite starts a server, runs this with its address, and judges what it saw. Connections, calls and logins are those that agents
 use; only the person is played: they accept a form as it stands and agree to a login.
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
-from mainspring.mcp.connecting import connect_mcp
+from mainspring.mcp.connect import connect_mcp
 from mainspring.mcp.login import login_mcp
-from mainspring.mcp.port import ElicitAnswer, Elicitation, McpFailure, Sampled, Sampling
 from mainspring.mcp.server import McpServer
+from mainspring.mcp.types import ElicitAnswer, Elicitation, McpFailure, Sampled, Sampling
 
-USAGE = "usage: python -I -m mainspring.mcp.conformance URL"
+USAGE = "usage: python -I -m mainspring.testing.mcp_conformance URL"
 CONTEXT = "MCP_CONFORMANCE_CONTEXT"
 """The variable in which the suite hands over what a client must know beforehand, as JSON."""
 

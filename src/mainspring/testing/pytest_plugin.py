@@ -1,4 +1,4 @@
-"""Pytest fixtures; opt in with ``pytest_plugins = ["mainspring.testing.plugin"]`` in a conftest.py."""
+"""Pytest fixtures; opt in with ``pytest_plugins = ["mainspring.testing.pytest_plugin"]`` in a conftest.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.env import MemoryEnv
 from mainspring.loop import CoreAgent
-from mainspring.models.scripted import ScriptedModel
+from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.testing.tape import Tape, TapeMode
 
 

@@ -9,14 +9,15 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from mainspring.cancellation import CancelToken
 from mainspring.errors import ErrorCode, MainspringError, ModelError, model_error
-from mainspring.events import CancelToken, Done, StreamEvent, StreamStart
+from mainspring.events import Done, StreamEvent, StreamStart
 from mainspring.loop import LiveSteps, Steps
 from mainspring.loop.steps import Getter
 from mainspring.messages import AgentMessage, Message, ToolUseBlock
 from mainspring.models import ModelProvider, ModelRequest
 from mainspring.tools import ToolResult
-from mainspring.tools.outcome import failure_again
+from mainspring.tools.execute import failure_again
 
 
 class Step(Struct, frozen=True):

@@ -14,17 +14,17 @@ from typing import Any, Literal, Self, get_args
 import msgspec
 from msgspec import Struct
 
+from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError, MainspringError
-from mainspring.events import CancelToken
 from mainspring.loop import LiveSteps, Steps
 from mainspring.messages import ToolUseBlock
 from mainspring.models import HttpModel, ModelProvider, RecordingTransport, ReplayTransport, create_model
-from mainspring.models.exchanges import secrets_of
-from mainspring.models.transport import Timeouts, TransportResponse
+from mainspring.models.transport.port import Timeouts, TransportResponse
+from mainspring.models.transport.recording_format import secrets_of
 from mainspring.redaction import Redactor, redact_stream
-from mainspring.testing.record import ReplayError
+from mainspring.testing.steps import ReplayError
 from mainspring.tools import ToolResult
-from mainspring.tools.outcome import failure_again
+from mainspring.tools.execute import failure_again
 
 VERSION = 1
 """Of the form of tapes."""

@@ -1,9 +1,9 @@
 """Tools: what they are, how arguments are checked, and the built-in ones (`mainspring.tools.builtin`)."""
 
 from mainspring.tools.aliases import wire_names
-from mainspring.tools.arguments import ParsedArguments, parse_arguments
+from mainspring.tools.arguments.parse import ParsedArguments, parse_arguments
 from mainspring.tools.define import LazyTool, define_tool, tool
-from mainspring.tools.outcome import error_result, failure, output_bytes, told, without_images
+from mainspring.tools.execute import error_result, failure, output_bytes, told, without_images
 from mainspring.tools.registry import ToolRegistry
 from mainspring.tools.response import (
     AssistRequest,

@@ -9,9 +9,14 @@ from typing import Any, Protocol, cast, overload
 from msgspec import Struct
 
 from mainspring.errors import refuse_unknown
+from mainspring.threads import in_thread
 from mainspring.tools.registry import check_name
-from mainspring.tools.signature import FunctionSchema, schema_from_mapping, schema_from_signature, schema_from_type
-from mainspring.tools.threads import in_thread
+from mainspring.tools.schema.function import (
+    FunctionSchema,
+    schema_from_mapping,
+    schema_from_signature,
+    schema_from_type,
+)
 from mainspring.tools.tool import Access, Execute, Tool, ToolContext, ToolOutput, ToolResult
 
 

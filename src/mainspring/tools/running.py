@@ -6,9 +6,9 @@ import asyncio
 import logging
 from typing import Any
 
+from mainspring.cancellation import run_cancellable
 from mainspring.errors import ToolError
-from mainspring.events import run_cancellable
-from mainspring.tools.outcome import told
+from mainspring.tools.execute import told
 from mainspring.tools.tool import Tool, ToolContext, ToolResult, as_result
 
 logger = logging.getLogger("mainspring")

@@ -11,7 +11,7 @@ from msgspec import Struct, field, to_builtins
 from msgspec import json as msgspec_json
 from msgspec.structs import replace
 
-from mainspring.events import CancelToken
+from mainspring.cancellation import CancelToken
 from mainspring.messages import ImageBlock, TextBlock, ToolSpec
 
 if TYPE_CHECKING:

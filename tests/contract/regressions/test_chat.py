@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.runtime.chat import command_of
-from mainspring.runtime.chat.commands import Abort, Approve, Attachment, Prompt, Queue, Shell
-from mainspring.runtime.chat.events import (
+from mainspring.app.chat import command_of
+from mainspring.app.chat.commands import Abort, Approve, Attachment, Prompt, Queue, Shell
+from mainspring.app.chat.events import (
     ApprovalAsked,
     Notice,
     QueueChanged,
@@ -21,8 +21,8 @@ from mainspring.runtime.chat.events import (
     UserText,
 )
 from mainspring.testing import Call, Reply, ScriptedModel
-from tests.needs import on_posix
-from tests.unit.runtime.chat.stage import Gate, WaitingModel, chatting
+from tests.requires import on_posix
+from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
 
 @pytest.fixture
@@ -162,9 +162,9 @@ async def test_cf07_a_home_that_cannot_be_written_is_told_and_the_chat_works(fol
 _CHAT = """
 import asyncio, os, sys
 from pathlib import Path
-from mainspring.runtime.chat.commands import Prompt, Queue
-from tests.needs import on_posix
-from tests.unit.runtime.chat.stage import Gate, WaitingModel, chatting
+from mainspring.app.chat.commands import Prompt, Queue
+from tests.requires import on_posix
+from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
 async def main():
     gate = Gate()
@@ -185,7 +185,7 @@ asyncio.run(main())
 @on_posix
 async def test_what_was_typed_survives_a_kill(folder: Path, home: Path) -> None:
     """T-20, and what no exit can promise: the process is gone at once."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _CHAT, str(folder), str(home)), cwd=root, stdout=asyncio.subprocess.PIPE
     )

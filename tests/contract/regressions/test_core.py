@@ -26,14 +26,15 @@ from mainspring import (
     ToolContext,
     tool,
 )
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import RateLimitedError
-from mainspring.events import HOOKS, ToolPermit
+from mainspring.loop.hooks import HOOKS, ToolPermit
 from mainspring.messages import Message, Usage, encode_message
 from mainspring.models import ModelRequest, RetryConfig, create_model
 from mainspring.sessions import Session, SessionOptions
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import Tool, ToolRegistry, ToolResult
-from tests.unit.loop.stage import paired, said
+from tests.unit.loop.harness import paired, said
 
 QUICK = SessionOptions(sync="never", retry_after=0.0, redact=None)
 NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)

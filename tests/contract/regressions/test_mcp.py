@@ -1,20 +1,20 @@
 """Known problems of MCP clients: each hung, broke or leaked somebody's session.
 
-Tested elsewhere: M-01, 02, 03, 04, 05, 06, 10, 15, 16 and 20 with a real program in ``tests/unit/mcp/test_stdio.py``; 09 and 18 in
+Tested elsewhere: M-01, 02, 03, 04, 05, 06, 10, 15, 16 and 20 with a real program in ``tests/unit/mcp/test_stdio_transport.py``; 09 and 18 in
 ``test_http.py``; 13 in ``test_names.py``; 17 in ``test_config.py``; 21 in ``test_plug.py``; 11 in ``test_mcp_tool_schemas.py``.
 """
 
 import asyncio
 from pathlib import Path
 
+from mainspring.agent.agent import Agent
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.loop import Behavior
 from mainspring.mcp import TwinConnector, TwinServer, connect_mcp
-from mainspring.mcp.port import ToolInfo
-from mainspring.models.scripted import Call, ScriptedModel
-from mainspring.runtime.agent import Agent
+from mainspring.mcp.types import ToolInfo
+from mainspring.testing.scripted_model import Call, ScriptedModel
 from mainspring.tools import ToolContext
-from tests.unit.mcp.stage import info, raw, results
+from tests.unit.mcp.harness import info, raw, results
 
 
 async def test_m07_no_pipe_is_ever_full_for_long() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, AgentProviderError, Behavior, tool
+from mainspring.app.workspace.settings import ProviderSettings
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ErrorCode, ModelError
 from mainspring.messages import Message
 from mainspring.models import Failure, HttpModel, LLMClient, ModelRequest, ProviderConfig, RetryConfig, create_model
-from mainspring.models.classify import classify_error
-from mainspring.runtime.settings import ProviderSettings
-from tests.contract.protocols import (
+from mainspring.models.errors import classify_error
+from tests.contract.wire_scenarios import (
     CHAT,
     GEMINI,
     MESSAGES,

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.manage_settings import change_config
+from mainspring.app.workspace.mcp_files import add_server
+from mainspring.app.workspace.skill_manager import new_skill
 from mainspring.errors import MainspringError
 from mainspring.memory.files import locate
-from mainspring.runtime.commands.config import change_config
-from mainspring.runtime.commands.mcp_files import add_server
-from mainspring.runtime.commands.skills import new_skill
-from mainspring.runtime.options import Place
 
 
 def config(folder: Path) -> None:

@@ -8,15 +8,16 @@ import msgspec
 import pytest
 
 from mainspring import Agent
+from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.trust import TrustStore
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ContextExceededError
 from mainspring.loop import Behavior
 from mainspring.memory import Memory
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage
 from mainspring.models import ModelInfo, ModelRequest
 from mainspring.policies.compaction import Compaction, SummaryCompactor, is_summary
-from mainspring.runtime.home import Home
-from mainspring.runtime.trust import TrustStore
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import tool
 
 GOOD = "## Goal\nLook at everything.\n\n## Progress\n### Done\nsome looks\n\n## Next steps\nmore looks"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parent.parent.parent.parent
 TABLE: dict[str, dict[str, Any]] = tomllib.loads(
     (REPOSITORY / "tests" / "known_problems.toml").read_text(encoding="utf-8")
 )

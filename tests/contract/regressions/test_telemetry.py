@@ -16,16 +16,16 @@ import pytest
 from opentelemetry import trace
 
 from mainspring import Agent
+from mainspring.app.commands.cost_actions import cost_report
+from mainspring.app.run.options import Place
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, NetworkError
 from mainspring.loop import AgentRun, Behavior
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelRequest
 from mainspring.policies.budgets import Budget
-from mainspring.runtime.commands.cost import cost_report
-from mainspring.runtime.options import Place
 from mainspring.sessions import Session
-from mainspring.sessions.eventlog import EventLog
+from mainspring.sessions.event_log import EventLog
 from mainspring.telemetry import Tracing
 from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import tool
@@ -77,7 +77,7 @@ def test_tl_04_nothing_is_printed_and_no_foreign_logger_is_set_up(tmp_path: Path
     code = """
 import asyncio, logging
 from mainspring import Agent
-from mainspring.testing import MemoryEnv, ScriptedModel
+from mainspring.env.memory import MemoryEnv; from mainspring.testing import ScriptedModel
 from mainspring.telemetry import Telemetry, Tracing
 telemetry = Telemetry(endpoint="http://127.0.0.1:9", close_seconds=0.2)
 telemetry.signals.instruments = None  # whatever is asked of it raises

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent, Behavior, tool
-from mainspring.app.cli.render import told
-from mainspring.app.server.acp.calls import locations_of, plan_of, raw, title_of
+from mainspring.app.chat.tool_display import started
+from mainspring.app.printing.text_output import told
+from mainspring.app.servers.acp.tool_calls import locations_of, plan_of, raw, title_of
 from mainspring.env import LocalEnv
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.permissions import PermissionRequest, Permissions
-from mainspring.runtime.chat.describe import started
 from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin import builtin_tools

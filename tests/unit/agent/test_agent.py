@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, Behavior, CancelToken, Message, RunResult, TextBlock, Usage, define_tool
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentError, AgentProviderError, ConfigError, NetworkError, ProviderConfigError
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
-from tests.unit.loop.stage import said
+from mainspring.testing import Call, Reply, ScriptedModel
+from tests.unit.loop.harness import said
 
 
 def double(n: int) -> int:

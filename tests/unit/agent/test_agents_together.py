@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, create_agent, tool
+from mainspring.callbacks import AgentCallbacks
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError
 from mainspring.events import ToolExecutionEnd
 from mainspring.permissions import Permissions
-from mainspring.runtime.callbacks import AgentCallbacks
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import Access
 from mainspring.tools.builtin import builtin_tools
 
@@ -21,7 +22,7 @@ SEVERAL = """
 import asyncio, sys, warnings
 warnings.simplefilter("error")
 from mainspring import Agent, tool
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.testing import Call, ScriptedModel; from mainspring.env.memory import MemoryEnv
 
 @tool
 def double(n: int) -> int:

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from mainspring.agent.agent import Agent
+from mainspring.agent.assist import SYSTEM, Assistance, AssistPolicy
 from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError
 from mainspring.loop import Behavior
 from mainspring.messages import Message, ToolResultBlock, Usage
-from mainspring.models.scripted import Call, Reply, ScriptedModel
-from mainspring.runtime.agent import Agent
-from mainspring.runtime.assist import SYSTEM, Assistance, AssistPolicy
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import Tool, ToolResult, define_tool, tool
 from mainspring.tools.response import AssistRequest, error_response
 

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent, Behavior, ConfigError, Subagents
+from mainspring.agent.behavior_checks import check_behavior
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigWarning
 from mainspring.loop import Settled
 from mainspring.models import RetryConfig
 from mainspring.policies.budgets import Budget, ToolBudget
 from mainspring.policies.compaction import Compaction
-from mainspring.runtime.behavior_checks import check_behavior
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.testing import Call, ScriptedModel
 
 WRONG: list[dict[str, Any]] = [
     {"max_turns": -1},

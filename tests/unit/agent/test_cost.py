@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent
+from mainspring.app.commands.cost_actions import CostReport, cost_report, since_when, spent_by
+from mainspring.app.run.options import Place
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, NetworkError
-from mainspring.events import ModelErrorHook, UsageUpdate
 from mainspring.loop import Behavior
+from mainspring.loop.hooks import ModelErrorHook, UsageUpdate
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest
-from mainspring.runtime.commands.cost import CostReport, cost_report, since_when, spent_by
-from mainspring.runtime.options import Place
 from mainspring.sessions import LogEvent, Session
-from mainspring.sessions.eventlog import EventLog
+from mainspring.sessions.event_log import EventLog
 from mainspring.testing import Call, Reply, ScriptedModel
 
 KNOWN = Usage(100, 20, cache_read=50, cache_write=5, reasoning_tokens=4, cost=Cost(0.01, 0.02, 0.001, 0.0))

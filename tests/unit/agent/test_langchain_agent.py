@@ -7,7 +7,7 @@ from langchain_core.language_models.fake_chat_models import FakeMessagesListChat
 from langchain_core.messages import AIMessage
 
 from mainspring import Agent, tool
-from mainspring.testing import MemoryEnv
+from mainspring.env.memory import MemoryEnv
 
 
 class Calling(FakeMessagesListChatModel):

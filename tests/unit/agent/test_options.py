@@ -8,9 +8,10 @@ import pytest
 
 from mainspring import Agent, Permissions, create_agent
 from mainspring.env import LocalEnv
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
 from mainspring.subagents import Subagents
-from mainspring.testing import MemoryEnv, ScriptedModel
+from mainspring.testing import ScriptedModel
 from mainspring.tools import ToolContext
 
 

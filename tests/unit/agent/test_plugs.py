@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from mainspring import Agent
-from mainspring.events import OAuthRefresh
+from mainspring.env.memory import MemoryEnv
+from mainspring.loop.hooks import OAuthRefresh
 from mainspring.models.auth import OAuthTokens, TokenFile
 from mainspring.models.auth.refreshed import listener
 from mainspring.models.registry import create_model
-from mainspring.testing import MemoryEnv, ScriptedModel
+from mainspring.testing import ScriptedModel
 from tests.unit.models.auth.test_oauth import given
 from tests.unit.models.responses_wire import completed, sse, text_item
 from tests.unit.models.server import Received, chunked, serve

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.app.cli.args import COMMANDS, UsageError, ask_parser, parse
+from mainspring.app.cli.arguments import COMMANDS, UsageError, ask_parser, parse
 
 
 def test_a_run() -> None:

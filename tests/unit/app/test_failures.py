@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.app.cli.failures import in_words
+from mainspring.app.cli.errors import in_words
 from mainspring.errors import AgentProviderError, ModelError, RateLimitedError
 
 

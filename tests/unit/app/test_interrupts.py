@@ -9,7 +9,7 @@ import pytest
 HELD = """
 import sys
 from mainspring.app.cli import interrupts
-from mainspring.events import CancelToken
+from mainspring.cancellation import CancelToken
 
 interrupts._LONGEST = 0.1
 interrupts._LAST_WORDS = 0.1

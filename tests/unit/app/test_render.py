@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.cli import wire
+from mainspring.app.cli import json_schema as wire
 from mainspring.app.cli.console import Console
+from mainspring.app.cli.errors import in_words
 from mainspring.app.cli.exit_codes import code_of, code_of_error
-from mainspring.app.cli.failures import in_words
-from mainspring.app.cli.frame import framed
-from mainspring.app.cli.render import renderer
-from mainspring.app.cli.render_json import line_of
+from mainspring.app.cli.runner import framed
+from mainspring.app.printing.json_output import line_of
+from mainspring.app.printing.text_output import renderer
+from mainspring.app.run.events import Equipped, ModelName, Notice, Outcome, Progress, Report, Started
 from mainspring.errors import (
     AgentAbortedError,
     AgentProviderError,
@@ -28,8 +29,7 @@ from mainspring.errors import (
 )
 from mainspring.events import MessageEnd, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from mainspring.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
-from mainspring.runtime.outcome import Equipped, ModelName, Notice, Outcome, Progress, Report, Started
-from tests.schemas import tidy
+from tests.helpers.schemas import tidy
 
 MODEL = ModelName(provider="embedded", id="tiny", label="Tiny", why="no key", notice="It is for trying out.")
 CALL = ToolUseBlock("c1", "read_file", {"path": "a\x1b[31m.txt"})
@@ -161,7 +161,7 @@ def test_the_published_schema_is_current(repository: Path) -> None:
     file = repository / "docs" / "stream-json.schema.json"
 
     current = tidy(file.read_text(encoding="utf-8")) == tidy(wire.schema())
-    assert current, "run: python -m mainspring.app.cli.wire > docs/stream-json.schema.json"
+    assert current, "run: python -m mainspring.app.cli.json_schema > docs/stream-json.schema.json"
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------------

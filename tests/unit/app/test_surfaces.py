@@ -6,19 +6,20 @@ from datetime import UTC, datetime
 
 import pytest
 
+from mainspring.app.chat import events as told
+from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.export import html_page, markdown, tree_lines
-from mainspring.app.tui.approval import ApprovalDialog
-from mainspring.app.tui.fragments import text_of
-from mainspring.app.tui.look import Look
-from mainspring.app.tui.plain import one_row, plain, spelled
-from mainspring.app.tui.question import PickerDialog
-from mainspring.app.tui.transcript import Transcript as Screen
+from mainspring.app.commands.tree import tree_lines
+from mainspring.app.export import html_page, markdown
+from mainspring.app.tui.dialogs.approval import ApprovalDialog
+from mainspring.app.tui.dialogs.question import PickerDialog
+from mainspring.app.tui.safe_text import one_row, plain, spelled
+from mainspring.app.tui.styled_text import text_of
+from mainspring.app.tui.theme import Look
+from mainspring.app.tui.transcript_view import Transcript as Screen
 from mainspring.env import MemoryEnv
 from mainspring.permissions import Permissions
 from mainspring.permissions.plug import question, request_for
-from mainspring.runtime.chat import events as told
-from mainspring.runtime.chat.shown import Choice, Picker
 from mainspring.sessions.transcript import Item, Transcript, TranscriptCall
 from tests.unit.test_text import HIDDEN
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
+from mainspring.agent.agent import Agent
+from mainspring.callbacks import callbacks_to_events
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError
 from mainspring.events import AgentEnd, MessageUpdate, TextDelta, ToolExecutionEnd
 from mainspring.loop import Behavior
 from mainspring.messages import Usage
-from mainspring.models.scripted import Call, Reply, ScriptedModel
-from mainspring.runtime.agent import Agent
-from mainspring.runtime.callbacks import callbacks_to_events
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import tool
 
 
@@ -74,8 +74,8 @@ async def test_a_failure_comes_back_too() -> None:
 
 
 def test_an_abort_has_its_own_status() -> None:
+    from mainspring.callbacks import ErrorReport
     from mainspring.events import SpanContext
-    from mainspring.runtime.callbacks import ErrorReport
 
     back: list[Any] = []
     told = callbacks_to_events(back.append)

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
+from mainspring.agent.agent import Agent
+from mainspring.callbacks import AgentCallbacks, CallbacksPlug, ErrorReport
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError, RateLimitedError
-from mainspring.events import HOOKS, ModelErrorHook, SpanContext, ToolGate
+from mainspring.events import SpanContext
 from mainspring.loop import Behavior
+from mainspring.loop.hooks import HOOKS, ModelErrorHook, ToolGate
 from mainspring.messages import Usage
 from mainspring.models import RetryConfig
-from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.permissions import Permissions
-from mainspring.runtime.agent import Agent
-from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug, ErrorReport
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import Attachment, ToolErrorCode, ToolResult, tool
 from mainspring.tools.builtin import write_file
 from mainspring.tools.response import ErrorResponse, SuccessResponse

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from mainspring.durable.asking import Questions
+from mainspring.durable.approvals import Questions
 from mainspring.durable.feed import Asked, WaitingCall
-from mainspring.durable.outcomes import decode
+from mainspring.durable.records import decode
 from mainspring.messages import ToolUseBlock
 
 pytestmark = pytest.mark.covers("BYD-31")

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from mainspring import Agent
-from mainspring.durable import DurableAgents, DurableError, DurableRuns, DurableSteps
-from mainspring.durable.dbos import DbosEngine
+from mainspring.durable import DurableAgents, DurableRuns, DurableSteps
+from mainspring.durable.dbos.engine import DbosEngine
+from mainspring.durable.dbos.old_runs import Old
 from mainspring.durable.feed import Attempt
-from mainspring.durable.old_runs import Old
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.errors_actions import DurableError
+from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import tool
 
 pytestmark = pytest.mark.covers("BYD-31")

@@ -12,8 +12,7 @@ import pytest
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, StepReservation, error
 
-from mainspring.durable import dbos as engine
-from mainspring.durable import old_runs
+from mainspring.durable.dbos import engine, old_runs
 from tests.contract.test_durable_engines import empty_database
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,7 +24,7 @@ def test_the_private_names_are_there() -> None:
         ("dbos._recovery", "recover_pending_workflows", "taking up the runs of a worker that died"),
     ):
         assert hasattr(import_module(module), name), (
-            f"DBOS has no {module}.{name} any more, by which mainspring.durable.dbos does: {used_for}"
+            f"DBOS has no {module}.{name} any more, by which mainspring.durable.dbos.engine does: {used_for}"
         )
         assert f'"{module}")' in inspect.getsource(engine), f"{module} is used no more: take it out of this test"
     recover = inspect.signature(import_module("dbos._recovery").recover_pending_workflows)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from mainspring.durable.errors import DurableError
+from mainspring.durable.dbos.polling import Watch
 from mainspring.durable.feed import (
     Asked,
     Attempt,
@@ -21,8 +21,8 @@ from mainspring.durable.feed import (
     decode_event,
     encode_event,
 )
-from mainspring.durable.telling import Telling
-from mainspring.durable.watch import Watch
+from mainspring.durable.feed_writer import Telling
+from mainspring.errors_actions import DurableError
 from mainspring.messages import ToolResultBlock, ToolUseBlock
 
 pytestmark = pytest.mark.covers("BYD-31")

@@ -3,10 +3,12 @@
 import pytest
 
 from mainspring import Agent
-from mainspring.durable import DurableAgents, DurableError, DurableRuns, MemoryEngine
+from mainspring.durable import DurableAgents, DurableRuns, MemoryEngine
 from mainspring.durable.steps import DurableSteps
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AuthenticationError
-from mainspring.testing import MemoryEnv, ScriptedModel
+from mainspring.errors_actions import DurableError
+from mainspring.testing import ScriptedModel
 
 
 def make(steps: DurableSteps) -> Agent:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from mainspring.cancellation import CancelToken
 from mainspring.env import OutputLimits
 from mainspring.env.container import DockerEnv, find_engine
 from mainspring.errors import ConfigError
-from mainspring.events import CancelToken
-from tests.containers import ENGINES, IMAGE
-from tests.unit.env.test_processes import content, until
+from tests.helpers.containers import ENGINES, IMAGE
+from tests.unit.env.test_process import content, until
 
 pytestmark = [pytest.mark.covers("EXE-02", "EXE-05"), pytest.mark.timeout(60)]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.env.addresses import is_public
-from mainspring.env.web import Web, WebError
+from mainspring.env.http_fetch import Web, WebError
 
 IPV4 = {
     '"This network"': "0.0.0.0/8",

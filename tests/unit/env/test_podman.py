@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mainspring.env.container import DockerEnv
-from tests.containers import IMAGE
+from tests.helpers.containers import IMAGE
 from tests.unit.env.test_docker import making, output
-from tests.unit.env.test_processes import until
+from tests.unit.env.test_process import until
 from tests.unit.env.test_sandbox import started
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(60)]

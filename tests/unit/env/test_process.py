@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv, OutputLimits
 from mainspring.env.local import is_shell
-from mainspring.events import CancelToken
-from tests.needs import on_linux
+from tests.requires import on_linux
 
 
 @pytest.fixture

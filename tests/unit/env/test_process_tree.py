@@ -12,8 +12,8 @@ from mainspring.env import LocalEnv
 from mainspring.env.watcher import Watcher
 from mainspring.tools import ToolContext
 from mainspring.tools.builtin import shell
-from tests.needs import on_linux
-from tests.processes import alive, ended
+from tests.helpers.processes import alive, ended
+from tests.requires import on_linux
 
 pytestmark = on_linux
 

@@ -17,13 +17,13 @@ import pytest
 
 from mainspring.env import EditorEnv, ExecutionEnv, LocalEnv, OutputLimits
 from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxEnv, SandboxProvider, find_provider
-from mainspring.env.sandbox.kernel import landlock_version
+from mainspring.env.sandbox.lockdown import landlock_version
 from mainspring.errors import ConfigError
 from mainspring.permissions import Permissions
 from mainspring.tools.builtin import builtin_tools
-from tests.needs import needs
-from tests.sandboxes import LAYERS, layer
-from tests.unit.env.test_processes import content, is_running, until
+from tests.helpers.sandboxes import LAYERS, layer
+from tests.requires import needs
+from tests.unit.env.test_process import content, is_running, until
 
 pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.env.sandbox import SandboxEnv, SandboxProvider, kernel
+from mainspring.env.sandbox import SandboxEnv, SandboxProvider
+from mainspring.env.sandbox import lockdown as kernel
 from mainspring.env.sandbox.guarded import GuardedTree, is_guarded, is_harmless, linked_worktree
-from tests.needs import missing
-from tests.sandboxes import LAYERS, layer
+from tests.helpers.sandboxes import LAYERS, layer
+from tests.requires import missing
 
 pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mainspring.env.sandbox import Box, Seatbelt
-from mainspring.env.sandbox.box import make_box
 from mainspring.env.sandbox.landlock import rules_of
+from mainspring.env.sandbox.policy import make_box
 from mainspring.env.sandbox.seatbelt import profile
 
 pytestmark = [pytest.mark.covers("EXE-03", "BYD-17")]

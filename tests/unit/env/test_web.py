@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring.env import LocalEnv
-from mainspring.env.web import PrivateAddressError, Web, WebError
+from mainspring.env.http_fetch import PrivateAddressError, Web, WebError
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
 

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from mainspring.events import CancelToken, EventStream, run_cancellable, sleep
+from mainspring.cancellation import CancelToken, run_cancellable, sleep
+from mainspring.events import EventStream
 
 
 def stream() -> EventStream[str, str]:

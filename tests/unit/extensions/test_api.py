@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from mainspring import Agent, Behavior
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, ConfigError
-from mainspring.events import InputHook, TurnBefore
 from mainspring.extensions import (
     ExtensionAPI,
     ExtensionContext,
@@ -27,9 +26,10 @@ from mainspring.extensions import (
     help_command,
 )
 from mainspring.extensions.builtin import substituted
+from mainspring.loop.hooks import InputHook, TurnBefore
 from mainspring.messages import Message, Usage
-from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.subagents import Subagents
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import ToolContext, define_tool, tool
 
 

@@ -12,18 +12,18 @@ import pytest
 
 from mainspring import Agent, Behavior
 from mainspring.env import LocalEnv, MemoryEnv
-from mainspring.events import ContextCompacted, ToolBefore
 from mainspring.extensions import HeadlessUI
 from mainspring.extensions.command_hooks import EVENTS, GATES, CommandEvent, CommandHook, CommandHooks
-from mainspring.extensions.command_hooks.model import DEEPEST
+from mainspring.extensions.command_hooks.config import DEEPEST
 from mainspring.extensions.command_hooks.plug import MOST_STOPS
-from mainspring.extensions.command_hooks.run import CommandRunner
+from mainspring.extensions.command_hooks.runner import CommandRunner
+from mainspring.loop.hooks import ContextCompacted, ToolBefore
 from mainspring.messages import Message
-from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.permissions import Permissions
 from mainspring.subagents import Subagents
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import tool
-from tests.processes import ended
+from tests.helpers.processes import ended
 
 
 @tool

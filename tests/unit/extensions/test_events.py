@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from mainspring import Agent, Approve
+from mainspring.cancellation import CancelToken
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError
-from mainspring.events import CancelToken, InputHook, ToolBefore
 from mainspring.extensions import (
     BeforeAgentStartEvent,
     ContextEvent,
@@ -17,8 +17,9 @@ from mainspring.extensions import (
     ToolCallEvent,
     ToolResultEvent,
 )
+from mainspring.loop.hooks import InputHook, ToolBefore
 from mainspring.messages import ImageBlock, Message, TextBlock
-from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import tool
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.events import HOOKS
 from mainspring.extensions import EVENTS, ExtensionAPI, Extensions, ExtensionSource, find_extensions
+from mainspring.loop.hooks import HOOKS
 from mainspring.messages import Message
-from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 
 
 def agent_of(*script: Any, extensions: Any = (), **options: Any) -> Agent:

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from mainspring.env import MemoryEnv
-from mainspring.events import Draft, StreamEvent
+from mainspring.events import StreamEvent
 from mainspring.loop import Behavior, CoreAgent, LoopConfig
 from mainspring.messages import AgentMessage, Message, StopReason, ToolUseBlock, Usage
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
-from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.models.message_builder import Draft
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 
 _ids = itertools.count()
 

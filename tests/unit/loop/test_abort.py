@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AgentAbortedError, AgentError, ModelError, NetworkError
-from mainspring.events import (
+from mainspring.loop import Behavior, CoreAgent
+from mainspring.loop.hooks import (
     ContextTransform,
     ModelErrorHook,
     SessionEnd,
@@ -22,12 +23,11 @@ from mainspring.events import (
     TurnBefore,
     UsageUpdate,
 )
-from mainspring.loop import Behavior, CoreAgent
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig
-from mainspring.models.scripted import Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedModel
 from mainspring.tools import tool
-from tests.unit.loop.stage import Script, agent, call, calls, fail, paired, said, say
+from tests.unit.loop.harness import Script, agent, call, calls, fail, paired, said, say
 
 QUICK = Behavior(abort_grace=0.01)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mainspring.cancellation import CancelToken
 from mainspring.errors import (
     AgentAbortedError,
     AgentBusyError,
@@ -16,11 +17,12 @@ from mainspring.errors import (
     ConfigError,
     NetworkError,
 )
-from mainspring.events import CancelToken, MessageUpdate, TextDelta, ToolGate, TurnAfter
+from mainspring.events import MessageUpdate, TextDelta
 from mainspring.loop import Behavior, CoreAgent, RunResult
+from mainspring.loop.hooks import ToolGate, TurnAfter
 from mainspring.messages import CustomMessage, Message, TextBlock
 from mainspring.tools import define_tool, tool
-from tests.unit.loop.stage import Script, agent, call, calls, fail, kinds, paired, said, say
+from tests.unit.loop.harness import Script, agent, call, calls, fail, kinds, paired, said, say
 
 
 @tool

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError
-from mainspring.events import (
+from mainspring.loop import Behavior, HookBus, LoopContext, agent_loop
+from mainspring.loop.hooks import (
     HOOKS,
     CallHook,
     ContextTransform,
@@ -30,11 +31,10 @@ from mainspring.events import (
     ValidationCoerce,
     ValidationReject,
 )
-from mainspring.loop import Behavior, HookBus, LoopContext, agent_loop
 from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.models import RetryConfig
 from mainspring.tools import ToolOutput, ToolRegistry, output_bytes, tool
-from tests.unit.loop.stage import Script, agent, call, calls, config, fail, said, say
+from tests.unit.loop.harness import Script, agent, call, calls, config, fail, said, say
 
 
 @tool(label="Look up")

@@ -9,10 +9,10 @@ import pytest
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
-from mainspring.events import ToolAfter, ToolGate, ToolPermit, ToolStart, TurnAfter
 from mainspring.loop import Approve, Behavior, CoreAgent, Deny, RunResult
+from mainspring.loop.hooks import ToolAfter, ToolGate, ToolPermit, ToolStart, TurnAfter
 from mainspring.tools import define_tool, tool
-from tests.unit.loop.stage import Script, agent, call, calls, paired, said, say
+from tests.unit.loop.harness import Script, agent, call, calls, paired, said, say
 
 
 @tool

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mainspring.cancellation import CancelToken
 from mainspring.errors import (
     AgentAbortedError,
     AgentContextExceededError,
@@ -12,12 +13,12 @@ from mainspring.errors import (
     ContextExceededError,
     NetworkError,
 )
-from mainspring.events import CancelToken, ModelErrorHook, SessionTurns, TurnAfter, TurnBefore, UsageUpdate
 from mainspring.loop import Behavior, HookBus, LoopContext, agent_loop
+from mainspring.loop.hooks import ModelErrorHook, SessionTurns, TurnAfter, TurnBefore, UsageUpdate
 from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, convert_to_llm
 from mainspring.tools import ToolContext, ToolRegistry, tool
-from mainspring.tools.outcome import ABORTED
-from tests.unit.loop.stage import Script, call, calls, config, cut, fail, kinds, paired, said, say
+from mainspring.tools.execute import ABORTED
+from tests.unit.loop.harness import Script, call, calls, config, cut, fail, kinds, paired, said, say
 
 
 @tool

@@ -6,7 +6,8 @@ from typing import Any, cast
 import pytest
 
 from mainspring.errors import AgentError, ConfigError
-from mainspring.events import (
+from mainspring.loop import Approve, Behavior, Deny
+from mainspring.loop.hooks import (
     ContextTransform,
     SteerInject,
     SystemTransform,
@@ -16,10 +17,9 @@ from mainspring.events import (
     TurnAfter,
     TurnBefore,
 )
-from mainspring.loop import Approve, Behavior, Deny
 from mainspring.messages import TextBlock, ToolUseBlock
 from mainspring.tools import tool
-from tests.unit.loop.stage import Script, agent, call, calls, paired, said, say
+from tests.unit.loop.harness import Script, agent, call, calls, paired, said, say
 
 ran: list[str] = []
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentProviderError, RateLimitedError
-from mainspring.events import CancelToken
 from mainspring.loop import Behavior, LoopContext, agent_loop
 from mainspring.messages import Message, encode_message
 from mainspring.models import RetryConfig
 from mainspring.testing import RecordedSteps, RecordingSteps, ReplayError
 from mainspring.tools import ToolRegistry, tool
-from tests.unit.loop.stage import Script, call, calls, config, fail, said, say
+from tests.unit.loop.harness import Script, call, calls, config, fail, said, say
 
 
 def conversation(ran: list[str]) -> LoopContext:

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import ToolError
-from mainspring.events import HOOKS, ToolBefore
-from mainspring.loop import Behavior, CoreAgent, HookBus, LoopContext, agent_loop, output_bytes
+from mainspring.loop import Behavior, CoreAgent, HookBus, LoopContext, agent_loop
+from mainspring.loop.hooks import HOOKS, ToolBefore
 from mainspring.messages import ImageBlock, TextBlock, ToolUseBlock
 from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import ToolContext, ToolErrorCode, ToolRegistry, ToolResult, tool
 from mainspring.tools.builtin import builtin_tools
-from tests.unit.loop.stage import Script, call, calls, config, paired, said, say
+from mainspring.tools.execute import output_bytes
+from tests.unit.loop.harness import Script, call, calls, config, paired, said, say
 
 
 @tool
@@ -440,8 +441,8 @@ PLAN = st.lists(
 @pytest.mark.covers("TEX-23", "TST-07")
 @given(PLAN, st.sampled_from(["parallel", "sequential"]), st.booleans())
 async def test_every_call_has_one_result_whatever_happens(plan: list[str], mode: Any, safe: bool) -> None:
+    from mainspring.cancellation import CancelToken
     from mainspring.errors import AgentAbortedError, AgentProviderError
-    from mainspring.events import CancelToken
     from mainspring.messages import Message
 
     signal, waiting = CancelToken(), list[Message]()

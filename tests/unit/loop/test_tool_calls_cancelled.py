@@ -9,7 +9,7 @@ import pytest
 from mainspring.errors import AgentAbortedError
 from mainspring.messages import TextBlock
 from mainspring.tools import ToolResult, define_tool, tool
-from tests.unit.loop.stage import Script, agent, call, calls, paired, said, say
+from tests.unit.loop.harness import Script, agent, call, calls, paired, said, say
 
 
 class Unspeakable(Exception):

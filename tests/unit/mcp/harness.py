@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.mcp import Mcp, McpServerConfig, TwinConnector, TwinServer
-from mainspring.mcp.port import ToolInfo
+from mainspring.mcp.types import ToolInfo
 from mainspring.messages import Message, ToolResultBlock
-from mainspring.models.scripted import ScriptedModel
-from mainspring.runtime.agent import Agent
+from mainspring.testing.scripted_model import ScriptedModel
 
 RAW = Path(__file__).with_name("raw_server.py")
 

@@ -13,10 +13,10 @@ import pytest
 
 from mainspring.mcp import Answer, McpConnection, McpServerConfig, TwinConnector, TwinServer, connect_mcp
 from mainspring.mcp import server as server_module
-from mainspring.mcp.logs import BURST, KEPT, ServerLog
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer, open_server
-from tests.unit.mcp.stage import raw, twin, until
+from mainspring.mcp.server_log import BURST, KEPT, ServerLog
+from tests.unit.mcp.harness import raw, twin, until
 
 
 async def asked(server: McpServer) -> dict[str, Any]:

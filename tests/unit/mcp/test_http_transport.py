@@ -16,8 +16,8 @@ from mainspring.errors import ConfigError
 from mainspring.mcp import ElicitAnswer, McpFailure, McpServer, McpServerConfig, connect_mcp, login_mcp
 from mainspring.mcp.login import logout_mcp
 from mainspring.mcp.oauth import LoginFile
+from tests.unit.mcp.harness import until
 from tests.unit.mcp.http_server import HttpServer
-from tests.unit.mcp.stage import until
 
 
 def said(answer: Any) -> str:

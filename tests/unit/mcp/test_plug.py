@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
+from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.events import McpToolAfter, McpToolBefore, ToolGate, TurnBefore
 from mainspring.loop import Behavior
+from mainspring.loop.hooks import McpToolAfter, McpToolBefore, ToolGate, TurnBefore
 from mainspring.mcp import Answer, ElicitAnswer, Elicitation, Mcp, McpServerConfig, Sampling, TwinConnector, TwinServer
-from mainspring.mcp.port import McpFailure
-from mainspring.mcp.results import tool_result
+from mainspring.mcp.content import tool_result
+from mainspring.mcp.types import McpFailure
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.models import ModelInfo
-from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.permissions import Permissions, RuleSet
 from mainspring.policies.budgets import ToolBudget
 from mainspring.presets import Preset, compose_presets
-from mainspring.runtime.agent import Agent
-from mainspring.tools.builtin.talk.seam import Question
-from mainspring.tools.builtin.talk.seam import Reply as Said
-from tests.unit.mcp.stage import agent_with, info, plug_of, results, twin, until
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.tools.interaction import Question
+from mainspring.tools.interaction import Reply as Said
+from tests.unit.mcp.harness import agent_with, info, plug_of, results, twin, until
 
 
 def names_told(agent: Agent) -> list[list[str]]:
@@ -516,7 +516,7 @@ async def test_a_server_asks_the_user_field_by_field() -> None:
 @pytest.mark.parametrize("allowed", [True, False, None])
 async def test_a_server_asks_the_model_when_the_user_agrees_and_it_is_counted(allowed: bool | None) -> None:
     async def sample(side: Any, text: str = "") -> str:
-        from mainspring.mcp.port import PromptMessage
+        from mainspring.mcp.types import PromptMessage
 
         content = ({"type": "text", "text": "Say hi"},)
         got = await side.sample(

@@ -4,9 +4,9 @@ import pytest
 
 from mainspring.errors import ConfigError
 from mainspring.mcp import TwinConnector, connect_mcp
-from mainspring.mcp.port import PromptArgument, PromptInfo
 from mainspring.mcp.prompts import McpPrompt
-from tests.unit.mcp.stage import twin
+from mainspring.mcp.types import PromptArgument, PromptInfo
+from tests.unit.mcp.harness import twin
 
 
 async def prompt(*arguments: PromptArgument) -> McpPrompt:

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from mainspring.env import MemoryEnv
 from mainspring.mcp import Answer, ElicitAnswer, McpFailure, Sampled, connect_mcp
-from mainspring.mcp.wire import mend_result
+from mainspring.mcp.message_repair import mend_result
 from mainspring.tools import ToolContext
-from tests.processes import alive, ended
-from tests.unit.mcp.stage import RAW, raw, until
+from tests.helpers.processes import alive, ended
+from tests.unit.mcp.harness import RAW, raw, until
 
 
 @pytest.mark.covers("MCP-01", "MCP-02", "MCP-05", "MCP-12")

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, MainspringError
+from mainspring.env.memory import MemoryEnv
 from mainspring.memory import Memory, MemoryFile, Note, add_note, locate
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.testing import Call, Reply, ScriptedModel
 
 
 def agent_with(memory: Memory, *replies: Reply) -> tuple[Agent, ScriptedModel]:

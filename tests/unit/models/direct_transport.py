@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from mainspring.models.transport import Timeouts
-from mainspring.models.transport_direct import DirectTransport
+from mainspring.models.transport.http1.client import DirectTransport
+from mainspring.models.transport.port import Timeouts
 
 SOON = Timeouts(connect=5, first_byte=5, idle=5)
 

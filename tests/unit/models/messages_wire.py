@@ -6,11 +6,11 @@ from typing import Any
 
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message
-from mainspring.models.answer import AnswerReader
+from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
-from mainspring.models.wire.anthropic_messages import MessagesDecoder, encode_request
+from mainspring.models.wire.anthropic import MessagesDecoder, encode_request
 
 
 def profile(dialect: MessagesDialect | None = None, **facts: Any) -> Profile:

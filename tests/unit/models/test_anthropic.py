@@ -38,8 +38,8 @@ from mainspring.models.providers.anthropic import (
     MODEL,
     dialect_of,
 )
-from mainspring.models.transport_memory import MemoryResponse, MemoryTransport
-from mainspring.models.wire.anthropic_messages import AnthropicMessages
+from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
+from mainspring.models.wire.anthropic import AnthropicMessages
 from tests.unit.models.messages_wire import begin, body, call, end, profile, sse, start, text
 from tests.unit.models.server import chunked, serve
 

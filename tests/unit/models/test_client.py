@@ -8,19 +8,17 @@ from mainspring.errors import AuthenticationError, ErrorCode, ModelError, Networ
 from mainspring.events import StreamError
 from mainspring.messages import Message, Usage
 from mainspring.models import (
-    Call,
     Failure,
     LLMClient,
     ModelCallbacks,
     ProviderConfig,
     ProviderRegistry,
-    Reply,
     RetryConfig,
-    ScriptedModel,
     Success,
     is_model_error,
     is_model_success,
 )
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 
 QUICK = RetryConfig(base_delay_ms=1, jitter=0)
 

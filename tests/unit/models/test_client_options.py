@@ -26,12 +26,10 @@ from mainspring.models import (
     ModelRequest,
     ProviderConfig,
     ProviderRegistry,
-    Reply,
     RetryConfig,
     RetryContext,
     RetryInfo,
     RetryOptions,
-    ScriptedModel,
     Success,
     complete,
     create_anthropic_adapter,
@@ -46,6 +44,7 @@ from mainspring.models import (
     success_response,
     with_retry,
 )
+from mainspring.testing.scripted_model import Reply, ScriptedModel
 
 
 class Made:

@@ -27,12 +27,12 @@ from mainspring.messages import (
     ToolUseBlock,
 )
 from mainspring.models import HttpModel, Scratch, create_model
-from mainspring.models.answer import AnswerReader
+from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.dialect_gemini import GeminiDialect
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
 from mainspring.models.providers.gemini import dialect_of
-from mainspring.models.transport_memory import MemoryResponse, MemoryTransport
+from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
 from mainspring.models.wire.gemini import Gemini, GeminiDecoder, encode_request
 from mainspring.models.wire.gemini.schema import json_schema, openapi_schema
 

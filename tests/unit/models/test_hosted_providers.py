@@ -20,10 +20,10 @@ from mainspring.models import (
     default_registry,
     get_provider_factory,
 )
-from mainspring.models.auth.github import GitHubCli
-from mainspring.models.credentials import KEY_VARIABLES
+from mainspring.models.auth.cli_tokens import GitHubCli
+from mainspring.models.auth.credentials import KEY_VARIABLES
 from mainspring.models.providers.compatible import openai_compatible
-from tests.needs import on_posix
+from tests.requires import on_posix
 from tests.unit.models.server import plain, serve
 from tests.unit.models.wire import chunk, sse
 

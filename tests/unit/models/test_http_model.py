@@ -18,12 +18,12 @@ from mainspring.errors import (
 )
 from mainspring.events import StreamEvent
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from mainspring.models import answer
+from mainspring.models.codec import response_reader as answer
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelProvider, ModelRequest, Scratch
 from mainspring.models.profile import Profile
-from mainspring.models.transport import Timeouts
-from mainspring.models.transport_memory import MemoryResponse, MemoryTransport
+from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
+from mainspring.models.transport.port import Timeouts
 from mainspring.models.wire.openai_chat import ChatCompletions
 from tests.unit.models.server import chunked, serve
 from tests.unit.models.wire import chunk, profile, sse

@@ -38,8 +38,8 @@ from mainspring.messages import (
     ToolUseBlock,
 )
 from mainspring.models import LLMClient, ModelProvider, ProviderRegistry, create_model, create_model_provider
-from mainspring.models.foreign import as_model, as_prompt, is_chat_model
 from mainspring.models.langchain import LangChainModel, from_langchain
+from mainspring.models.langchain.detect import as_model, as_prompt, is_chat_model
 from mainspring.models.port import ModelRequest
 from mainspring.tools import tool
 

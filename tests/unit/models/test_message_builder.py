@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.events import Draft, TextDelta, parse_call
+from mainspring.events import TextDelta
 from mainspring.messages import Message, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from mainspring.models.message_builder import Draft, parse_call
 
 
 @pytest.mark.covers("STR-04", "STR-05", "STR-06", "STR-07", "STR-08", "STR-10")

@@ -16,7 +16,7 @@ from mainspring.errors import (
     RateLimitedError,
 )
 from mainspring.messages import Cost, RedactedThinkingBlock, TextBlock, ThinkingBlock, Usage
-from mainspring.models.wire.anthropic_messages import MessagesDecoder
+from mainspring.models.wire.anthropic import MessagesDecoder
 from tests.unit.models.messages_wire import (
     begin,
     call,

@@ -22,7 +22,7 @@ from mainspring.messages import (
 from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.port import ModelRequest, Scratch
 from mainspring.models.profile import Profile
-from mainspring.models.wire.anthropic_messages import (
+from mainspring.models.wire.anthropic import (
     build_anthropic_system_param,
     encode,
     encode_message,

@@ -18,13 +18,13 @@ from mainspring.messages import (
     ToolUseBlock,
 )
 from mainspring.models import HttpModel, Scratch, create_model
-from mainspring.models.answer import AnswerReader
+from mainspring.models.codec.ndjson import LineParser
+from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.dialect_ollama import OllamaDialect
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
 from mainspring.models.providers.ollama import address
-from mainspring.models.transport import Timeouts
-from mainspring.models.wire.lines import LineParser
+from mainspring.models.transport.port import Timeouts
 from mainspring.models.wire.ollama import Ollama, OllamaDecoder, encode_request
 from tests.unit.models.server import chunked, plain, serve
 

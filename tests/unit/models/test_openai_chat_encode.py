@@ -16,8 +16,8 @@ from mainspring.messages import (
     ToolUseBlock,
     Usage,
 )
+from mainspring.models.codec.normalize import pair
 from mainspring.models.port import ModelRequest, Scratch
-from mainspring.models.prepare import pair
 from mainspring.models.profile import Dialect
 from mainspring.models.wire.openai_chat import ChatCompletions, encode_request
 from tests.unit.models.wire import body, chunk, message, profile
@@ -358,7 +358,7 @@ def test_a_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_repeats_costs_no_work_on_old_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mainspring.models import history as module
+    from mainspring.models.codec import encoded_history as module
 
     starts: list[int] = []
     original = pair

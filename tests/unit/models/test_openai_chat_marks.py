@@ -18,7 +18,7 @@ from mainspring.messages import (
 from mainspring.models import HttpModel, create_model
 from mainspring.models.port import ModelRequest, Scratch
 from mainspring.models.profile import Dialect
-from mainspring.models.transport import Timeouts
+from mainspring.models.transport.port import Timeouts
 from mainspring.models.wire.openai_chat import ChatCompletions, encode_request
 from tests.unit.models.server import serve
 from tests.unit.models.wire import body, chunk, message, profile

@@ -17,7 +17,7 @@ from mainspring.errors import (
 )
 from mainspring.events import ThinkingEnd
 from mainspring.messages import RedactedThinkingBlock, TextBlock, ThinkingBlock
-from mainspring.models.answer import AnswerReader
+from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
 from mainspring.models.wire.openai_responses import ResponsesDecoder

@@ -21,7 +21,7 @@ from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelRequest, Scratch
 from mainspring.models.profile import Profile
-from mainspring.models.transport_memory import MemoryResponse, MemoryTransport
+from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
 from mainspring.models.wire.openai_responses import Responses, encode_request
 from mainspring.models.wire.openai_responses.marks import make_mark, read_mark
 from tests.unit.models.responses_wire import (

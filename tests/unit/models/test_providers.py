@@ -17,7 +17,6 @@ from mainspring.models import (
     ModelProvider,
     ProviderConfig,
     ProviderRegistry,
-    ScriptedModel,
     Timeouts,
     create_model,
     create_model_provider,
@@ -27,11 +26,12 @@ from mainspring.models import (
     get_supported_providers,
     is_provider_supported,
 )
+from mainspring.models.auth.credentials import KEY_VARIABLES, require_key, setting
 from mainspring.models.config import as_config
-from mainspring.models.credentials import KEY_VARIABLES, require_key, setting
 from mainspring.models.port import ModelRequest
-from mainspring.models.providers.local import KNOWN_SERVERS
-from mainspring.models.transport_memory import MemoryResponse, MemoryTransport
+from mainspring.models.providers.local_servers import KNOWN_SERVERS
+from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
+from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.models.server import plain, serve
 from tests.unit.models.wire import chunk, sse
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mainspring.cancellation import CancelToken
 from mainspring.errors import (
     AuthenticationError,
     ContextExceededError,
@@ -14,13 +15,11 @@ from mainspring.errors import (
     NetworkError,
     RateLimitedError,
 )
-from mainspring.events import CancelToken, StreamEvent
+from mainspring.events import StreamEvent
 from mainspring.messages import Message
 from mainspring.models import (
-    Reply,
     RetryConfig,
     RetryInfo,
-    ScriptedModel,
     calculate_delay,
     extract_retry_after,
     is_retryable_error,
@@ -28,6 +27,7 @@ from mainspring.models import (
     with_retry,
 )
 from mainspring.models.port import ModelRequest
+from mainspring.testing.scripted_model import Reply, ScriptedModel
 
 HI = ModelRequest([Message.user("Hi")])
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message
-from mainspring.models.answer import AnswerReader
+from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Dialect, Profile
 from mainspring.models.wire.openai_chat import ChatDecoder, encode_request

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Decision, Permissions
-from mainspring.testing import MemoryEnv
 from mainspring.tools import Tool
 from mainspring.tools.builtin import builtin_tools
 

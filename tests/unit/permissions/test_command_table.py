@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.permissions.stage import shell
+from tests.unit.permissions.harness import shell
 
 ALLOW = (
     "shell(git status *)", "shell(git log *)", "shell(git diff *)", "shell(git add *)", "shell(git commit *)", "shell(npm test)",

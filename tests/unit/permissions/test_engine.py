@@ -10,7 +10,7 @@ from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
 from mainspring.permissions import Permissions
 from mainspring.tools import Access, Tool, ToolContext
-from tests.unit.permissions.stage import TOOLS, decided, project, shell
+from tests.unit.permissions.harness import TOOLS, decided, project, shell
 
 
 async def nothing(arguments: dict[str, Any], ctx: ToolContext) -> str:
@@ -99,7 +99,7 @@ async def test_ordinary_names_are_not_sensitive(path: str) -> None:
 
 async def test_the_name_of_the_project_itself_is_not_looked_at() -> None:
     from mainspring.env.memory import MemoryEnv
-    from tests.unit.permissions.stage import TOOLS
+    from tests.unit.permissions.harness import TOOLS
 
     env = MemoryEnv({"a.txt": ""}, cwd="/home/user/secret-plans")
 

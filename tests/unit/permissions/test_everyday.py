@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Permissions
-from mainspring.testing import MemoryEnv
 from mainspring.tools.builtin import shell
 
 FILES = {

@@ -10,7 +10,7 @@ from msgspec import structs
 from mainspring import Agent
 from mainspring.env.local import LocalEnv
 from mainspring.permissions import Decision, Permissions
-from mainspring.permissions.repository import neutral_environment
+from mainspring.permissions.git_repository import neutral_environment
 from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import ToolContext, ToolResult
 from mainspring.tools.builtin import shell

@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent
+from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Permissions
-from mainspring.permissions.ignored import IgnoreFiles
-from mainspring.permissions.pathpattern import components
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.permissions.ignore_files import IgnoreFiles
+from mainspring.permissions.path_patterns import components
+from mainspring.testing import Call, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
-from tests.unit.policies.stage import texts
+from tests.unit.policies.harness import texts
 
 FILES = {
     ".agentignore": "secrets/\n*.dat\n!public.dat\n/top.txt\n",

@@ -7,7 +7,7 @@ import pytest
 
 from mainspring.env import LocalEnv
 from mainspring.permissions import Decision, Permissions
-from tests.unit.permissions.stage import TOOLS
+from tests.unit.permissions.harness import TOOLS
 
 
 @pytest.fixture

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError, ConfigWarning
 from mainspring.loop import CoreAgent, Plug
 from mainspring.messages import Message, ToolResultBlock
 from mainspring.permissions import PermissionRequest, Permissions, RuleSet
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import LazyTool, Tool, ToolErrorCode, tool
-from tests.unit.permissions.stage import TOOLS, project
+from tests.unit.permissions.harness import TOOLS, project
 
 
 def write(path: str, id: str = "w") -> Call:

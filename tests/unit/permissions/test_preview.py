@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
+from mainspring.env.memory import MemoryEnv
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message
 from mainspring.permissions import PermissionRequest, Permissions, Reply
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.testing import Call, ScriptedModel
 from mainspring.testing import Reply as Says
 from mainspring.tools import ToolContext
 from mainspring.tools.builtin import apply_patch, edit, multi_edit, shell, write_file
-from mainspring.tools.builtin.files import preview
+from mainspring.tools.support.editing.preview import preview
 
 FILES = {"a.txt": "one\ntwo\nthree\n", "crlf.txt": "one\r\ntwo\r\n"}
 TOOLS = (write_file, edit, multi_edit, apply_patch)

@@ -8,7 +8,7 @@ import pytest
 from mainspring.env import LocalEnv
 from mainspring.permissions import Permissions
 from mainspring.programs import find_program
-from tests.unit.permissions.stage import TOOLS
+from tests.unit.permissions.harness import TOOLS
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mainspring.permissions import Decision, Effect, RuleSet, parse_rule
-from mainspring.permissions.commandpattern import allows, compile_command
-from mainspring.permissions.pathpattern import compile_path, matches
-from mainspring.permissions.suggest import quote
+from mainspring.permissions.command_patterns import allows, compile_command
+from mainspring.permissions.path_patterns import compile_path, matches
+from mainspring.permissions.suggestions import quote
 from mainspring.shell_analysis import analyse
 from mainspring.shell_analysis.words import Word
-from tests.unit.permissions.stage import decided, shell
+from tests.unit.permissions.harness import decided, shell
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import pytest
 from mainspring.errors import ConfigError
 from mainspring.permissions import Origin, RuleSet, parse_rule, rules_without_tool
 from mainspring.permissions.rules import Effect, OriginKind, names_line
-from tests.unit.permissions.stage import decided, shell
+from tests.unit.permissions.harness import decided, shell
 
 
 @pytest.mark.parametrize(

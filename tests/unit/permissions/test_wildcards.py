@@ -7,7 +7,7 @@ import pytest
 
 from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Decision, Permissions
-from tests.unit.permissions.stage import TOOLS
+from tests.unit.permissions.harness import TOOLS
 
 TABLE: dict[str, dict[str, list[str]]] = tomllib.loads((Path(__file__).parent / "data" / "wildcards.toml").read_text())
 FILES = {"README.md": "", "notes.txt": "", "src/app.py": "", "src/deep/er.py": "", "build/out.o": "", "docs/a.md": ""}

@@ -5,9 +5,10 @@ from typing import Any
 
 from mainspring import Agent, Behavior, Message, ToolResultBlock
 from mainspring.env import ExecutionEnv
+from mainspring.env.memory import MemoryEnv
 from mainspring.messages import AgentMessage, ToolUseBlock
 from mainspring.models import ModelRequest
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import Tool
 from mainspring.tools.builtin import builtin_tools
 

@@ -12,11 +12,11 @@ import pytest
 
 from mainspring import Agent
 from mainspring.env.memory import MemoryEnv
-from mainspring.models.scripted import Call, ScriptedModel
 from mainspring.permissions import Permissions
-from mainspring.policies.audit import AuditLog
+from mainspring.policies.audit_log import AuditLog
+from mainspring.testing.scripted_model import Call, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
-from tests.unit.policies.stage import results
+from tests.unit.policies.harness import results
 
 KEY = "sk-ant-api03-" + "a1B2" * 8
 

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from mainspring import Agent, Behavior, tool
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.events import ToolGate, ToolResultsAfter
 from mainspring.loop import Approve
+from mainspring.loop.hooks import ToolGate, ToolResultsAfter
 from mainspring.mcp import Mcp, McpServerConfig, TwinConnector, TwinServer
-from mainspring.mcp.port import ToolInfo
 from mainspring.mcp.tool_search import create_tool_search
+from mainspring.mcp.types import ToolInfo
 from mainspring.models import ModelRequest
 from mainspring.models.port import ModelInfo
-from mainspring.models.scripted import Call, ScriptedModel
 from mainspring.permissions import Permissions
 from mainspring.policies.compaction import Compaction
 from mainspring.policies.disclosure import Disclosure
-from mainspring.policies.disclosure.envelope import escaped, escaped_json, named
+from mainspring.prompt_tags import escaped, escaped_json, named
+from mainspring.testing.scripted_model import Call, ScriptedModel
 from mainspring.tools import Tool, define_tool
-from tests.unit.policies.stage import model_of, requests, results, texts, words
+from tests.unit.policies.harness import model_of, requests, results, texts, words
 
 SERVERS = {"files": ("copy", "move"), "mail": ("send", "list_folders"), "calendar": ("add_event",)}
 

@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, tool
-from mainspring.events import ToolPermit
+from mainspring.env.memory import MemoryEnv
+from mainspring.loop.hooks import ToolPermit
 from mainspring.policies.guardrails import STANDARD, Danger, Guardrail, Guardrails
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.testing import Call, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
-from mainspring.tools.builtin.talk import INTERACTION, Plan, Question, Reply, Review
-from tests.unit.policies.stage import results
+from mainspring.tools.interaction import INTERACTION, Plan, Question, Reply, Review
+from tests.unit.policies.harness import results
 
 
 @tool

@@ -8,12 +8,12 @@ import pytest
 
 from mainspring import Message, Session, define_tool
 from mainspring.errors import AgentContextExceededError, ConfigError, ContextExceededError, ErrorCode, NetworkError
-from mainspring.events import ContextCompacted, ModelErrorHook, SideCall
+from mainspring.loop.hooks import ContextCompacted, ModelErrorHook, SideCall
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelRequest
 from mainspring.policies.compaction.overflow import told_window
 from mainspring.testing import Call
-from tests.unit.policies.stage import agent, requests, texts, words
+from tests.unit.policies.harness import agent, requests, texts, words
 
 TOO_LONG = ContextExceededError("prompt is too long: 210000 tokens > 200000 maximum", provider="scripted")
 BIG = "x" * 40_000

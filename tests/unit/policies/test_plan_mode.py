@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, tool
+from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Permissions
 from mainspring.policies.plan_mode import PlanMode
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import Tool
 from mainspring.tools.builtin import builtin_tools
-from mainspring.tools.builtin.talk import INTERACTION, Plan, Question, Reply, Review
-from tests.unit.policies.stage import results
+from mainspring.tools.interaction import INTERACTION, Plan, Question, Reply, Review
+from tests.unit.policies.harness import results
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 

@@ -3,12 +3,13 @@
 import pytest
 
 from mainspring import Agent, Behavior, tool
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.events import ToolGate, ToolPermit
-from mainspring.policies.ratelimit import RateLimit
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.loop.hooks import ToolGate, ToolPermit
+from mainspring.policies.rate_limit import RateLimit
+from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import ToolResult
-from tests.unit.policies.stage import results, texts
+from tests.unit.policies.harness import results, texts
 
 
 @tool

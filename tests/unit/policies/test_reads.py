@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent, Behavior, Message, Session, ToolResult, define_tool
-from mainspring.events import ContextTransform, ToolAfter, ToolTransform
+from mainspring.env.memory import MemoryEnv
+from mainspring.loop.hooks import ContextTransform, ToolAfter, ToolTransform
 from mainspring.messages import AgentMessage
 from mainspring.permissions import Permissions
 from mainspring.policies.reads import ElideStaleReads, FileRead, ReadState
 from mainspring.policies.reads.state import Version
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
-from mainspring.tools.builtin.files.apply_patch import apply_patch
-from tests.unit.policies.stage import TOOLS, agent, edit, project, read, requests, results, texts, turn, write
+from mainspring.testing import Call, ScriptedModel
+from mainspring.tools.builtin.apply_patch import apply_patch
+from tests.unit.policies.harness import TOOLS, agent, edit, project, read, requests, results, texts, turn, write
 
 UNCHANGED = "Unchanged: a.py is as it was"
 

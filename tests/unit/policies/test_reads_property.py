@@ -10,7 +10,7 @@ from mainspring import define_tool
 from mainspring.env import MemoryEnv
 from mainspring.testing import Call
 from mainspring.tools import ToolContext, as_result
-from tests.unit.policies.stage import TOOLS, agent, edit, read, requests, results, write
+from tests.unit.policies.harness import TOOLS, agent, edit, read, requests, results, write
 
 FILES = ("a.txt", "b.txt")
 _path = st.sampled_from(FILES)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mainspring import Behavior, ToolResult, define_tool
-from mainspring.events import ToolAfter, ToolGate, ToolTransform
+from mainspring.loop.hooks import ToolAfter, ToolGate, ToolTransform
 from mainspring.testing import Call
-from tests.unit.policies.stage import agent, results, texts
+from tests.unit.policies.harness import agent, results, texts
 
 
 class Counter:

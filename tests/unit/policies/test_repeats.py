@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, Behavior, tool
+from mainspring.env.memory import MemoryEnv
 from mainspring.messages import ImageBlock, Message
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import Tool, ToolResult
 
 

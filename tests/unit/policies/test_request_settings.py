@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Behavior
-from mainspring.events import TurnBefore
+from mainspring.loop.hooks import TurnBefore
 from mainspring.models import ModelRequest
-from mainspring.policies.thinking import LEVELS, DecayThinking, ThinkingDecay
+from mainspring.policies.request_settings import LEVELS, DecayThinking, ThinkingDecay
 from mainspring.testing import Call
-from tests.unit.policies.stage import agent, project, read, requests
+from tests.unit.policies.harness import agent, project, read, requests
 
 
 def loop_of(turns: int) -> list[Any]:

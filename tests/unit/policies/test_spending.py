@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent, Behavior, Cost, Message, Usage, define_tool
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentBusyError, AgentProviderError, ModelError
-from mainspring.events import BudgetWarning, SideCall, TurnAfter, TurnBefore
 from mainspring.loop import LiveSteps
+from mainspring.loop.hooks import BudgetWarning, SideCall, TurnAfter, TurnBefore
 from mainspring.models import ModelRequest
 from mainspring.policies.budgets import Budget, Ledger
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
-from tests.unit.policies.stage import agent, requests
+from mainspring.testing import Call, Reply, ScriptedModel
+from tests.unit.policies.harness import agent, requests
 
 
 def reply(tokens: int = 10, cost: float | None = 0.1, *, call: bool = True) -> Reply:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from mainspring import Behavior, ImageBlock, Message, TextBlock, ToolResult, ToolResultBlock, define_tool
 from mainspring.errors import ConfigError
-from mainspring.events import ContextTransform
+from mainspring.loop.hooks import ContextTransform
 from mainspring.messages import AgentMessage, CustomMessage
 from mainspring.models import ModelInfo, Profile
 from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.policies.compaction import TailStubs
 from mainspring.testing import Call, ScriptedModel
-from tests.unit.policies.stage import agent, edit, project, read, requests, results, texts, turn, words
+from tests.unit.policies.harness import agent, edit, project, read, requests, results, texts, turn, words
 
 BIG = "x" * 40_000
 STUB = "[Result of look left out to save room: 40000 bytes. Call it again if you need it.]"

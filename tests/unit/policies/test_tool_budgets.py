@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from mainspring import Behavior, Session, define_tool
 from mainspring.errors import AgentProviderError, ModelError
-from mainspring.events import BudgetExceeded, ToolBudgetExceeded, ToolGate, ToolResultsAfter, ToolTransform
+from mainspring.loop.hooks import BudgetExceeded, ToolBudgetExceeded, ToolGate, ToolResultsAfter, ToolTransform
 from mainspring.policies.budgets import ToolBudget
 from mainspring.testing import Call
-from tests.unit.policies.stage import agent, requests, results, texts, words
+from tests.unit.policies.harness import agent, requests, results, texts, words
 
 STEER = "[Tool budget exceeded: look has had its 1 call in this run. Do not call it again; go on with what you have.]"
 

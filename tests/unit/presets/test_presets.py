@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.events import ToolGate, TurnBefore
 from mainspring.loop import Behavior
-from mainspring.models.scripted import ScriptedModel
+from mainspring.loop.hooks import ToolGate, TurnBefore
 from mainspring.presets import BUILD_AGENT, PLAN_AGENT, Preset, basic, compose_presets
-from mainspring.runtime.agent import Agent
+from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools import Tool, define_tool, tool
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from mainspring.env.memory import MemoryEnv
 from mainspring.loop import CoreAgent
 from mainspring.messages import AgentMessage, Message, encode_message
-from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.sessions import Session, SessionOptions, SessionPlug
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import Tool, tool
 
 QUICK = SessionOptions(sync="never", retry_after=0.0)

@@ -6,10 +6,9 @@ from typing import Any, cast
 import pytest
 
 from mainspring.errors import AgentBusyError, ModelError, SessionError
-from mainspring.events import RunPause, SessionEnd, SessionStart, SessionTurns
+from mainspring.loop.hooks import RunPause, SessionEnd, SessionStart, SessionTurns
 from mainspring.messages import Message, Usage
 from mainspring.models import ModelRequest
-from mainspring.models.scripted import ScriptedModel
 from mainspring.sessions import (
     BranchEntry,
     JsonlStore,
@@ -22,7 +21,8 @@ from mainspring.sessions import (
     branch_with_summary,
     session_runs,
 )
-from tests.unit.sessions.stage import QUICK, agent, calling, check_paired, texts
+from mainspring.testing.scripted_model import ScriptedModel
+from tests.unit.sessions.harness import QUICK, agent, calling, check_paired, texts
 
 SUMMARY = "A bridge of paper was tried; it did not hold."
 

@@ -12,7 +12,8 @@ from msgspec import Struct, field
 
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import SessionError
-from mainspring.events import (
+from mainspring.loop import CoreAgent
+from mainspring.loop.hooks import (
     ContextCompacted,
     Hook,
     RunPause,
@@ -24,14 +25,13 @@ from mainspring.events import (
     ToolResultsAfter,
     ToolStart,
 )
-from mainspring.loop import CoreAgent
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
-from mainspring.models.scripted import ScriptedModel
 from mainspring.sessions import JsonlStore, Session, SessionPlug
-from mainspring.sessions.load import fold, history_at, read_path, read_tree
+from mainspring.sessions.loader import fold, history_at, read_path, read_tree
 from mainspring.sessions.recent import read_recent
 from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
-from tests.unit.sessions.stage import QUICK, check_paired, encoded
+from mainspring.testing.scripted_model import ScriptedModel
+from tests.unit.sessions.harness import QUICK, check_paired, encoded
 
 FATES = st.sampled_from(["blocked", "failed to start", "ran", "ran late", "hung", "never"])
 STEPS = st.one_of(

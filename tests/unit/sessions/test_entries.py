@@ -32,7 +32,7 @@ from mainspring.sessions import (
     entry_schema,
 )
 from mainspring.sessions.entries import KNOWN, decode_link
-from tests.schemas import tidy
+from tests.helpers.schemas import tidy
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 USER = Message.user("hi", timestamp=NOW, id="m1")

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from mainspring.errors import NetworkError, ToolError
-from mainspring.events import SessionEnd, SessionShutdown, SessionStart
 from mainspring.loop import Behavior
+from mainspring.loop.hooks import SessionEnd, SessionShutdown, SessionStart
 from mainspring.messages import Cost, Usage
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet
 from mainspring.redaction import Redactor
 from mainspring.sessions import EventLog, LogEvent, MemoryStore, Session, SqliteStore, all_events, read_events
-from mainspring.sessions.eventfile import LogFile
+from mainspring.sessions.event_log_file import LogFile
 from mainspring.testing import Call, Reply
 from mainspring.tools import Access, tool
-from tests.unit.sessions.stage import QUICK, agent, calling
+from tests.unit.sessions.harness import QUICK, agent, calling
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwx0123456789"
 

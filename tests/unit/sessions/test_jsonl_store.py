@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from mainspring.errors import SessionError
+from mainspring.lock import lock
 from mainspring.messages import Message
 from mainspring.sessions import JsonlLog, JsonlStore, MessageEntry, SessionEntry, encode_entry
-from mainspring.sessions.lock import lock
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 HEADER = SessionEntry(id="s1", parent=None, timestamp=NOW, version=1, cwd="/work")

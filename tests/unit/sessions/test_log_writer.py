@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.events import ToolStart
+from mainspring.loop.hooks import ToolStart
 from mainspring.sessions import MemoryLog, MemoryStore, Problem, Row, Session, SessionEntry, SessionOptions
 from mainspring.sessions.journal import SyncMode
-from mainspring.sessions.writer import INLINE, Writer
+from mainspring.sessions.log_writer import INLINE, Writer
 from mainspring.tools import tool
-from tests.unit.sessions.stage import QUICK, agent, calling, check_paired, encoded, text_of, texts, types
+from tests.unit.sessions.harness import QUICK, agent, calling, check_paired, encoded, text_of, texts, types
 
 
 class Disk:

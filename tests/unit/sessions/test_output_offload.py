@@ -4,13 +4,14 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, Session
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ModelError
 from mainspring.messages import Message
 from mainspring.models import ModelRequest
-from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
+from mainspring.policies.large_results.store import FileContext, MemoryContext
 from mainspring.sessions import JsonlStore
-from mainspring.sessions.context import FileContext, MemoryContext
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.sessions.output_offload import ContextOutputs, missing_outputs
+from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import tool
 
 LONG = "".join(f"line {i} about invoices\n" for i in range(4000))

@@ -7,7 +7,8 @@ import pytest
 
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError, ContextExceededError
-from mainspring.events import (
+from mainspring.loop import Behavior, CoreAgent
+from mainspring.loop.hooks import (
     ModelErrorHook,
     RunPause,
     SessionTurns,
@@ -17,9 +18,7 @@ from mainspring.events import (
     ToolPermit,
     ToolStart,
 )
-from mainspring.loop import Behavior, CoreAgent
 from mainspring.messages import CustomMessage, Message, ToolResultBlock, ToolUseBlock, Usage
-from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.sessions import (
     CallStartedEntry,
     CompactionEntry,
@@ -32,8 +31,20 @@ from mainspring.sessions import (
 )
 from mainspring.sessions.journal import SyncMode
 from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import tool
-from tests.unit.sessions.stage import QUICK, agent, calling, check_paired, encoded, look, stored, text_of, texts, types
+from tests.unit.sessions.harness import (
+    QUICK,
+    agent,
+    calling,
+    check_paired,
+    encoded,
+    look,
+    stored,
+    text_of,
+    texts,
+    types,
+)
 
 
 def reopened(session: Session) -> Session:

@@ -28,9 +28,9 @@ from mainspring.sessions import (
 )
 from mainspring.sessions.backwards import lines_back
 from mainspring.sessions.entries import Before, IntentEntry, PairEntry, ResultEntry, RunStartEntry
-from mainspring.sessions.load import fold, read_path, read_tree
+from mainspring.sessions.loader import fold, read_path, read_tree
 from mainspring.sessions.recent import NEAR, read_recent
-from tests.unit.sessions.stage import QUICK, agent, calling, encoded, texts
+from tests.unit.sessions.harness import QUICK, agent, calling, encoded, texts
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -14,7 +14,6 @@ import pytest
 
 from mainspring.errors import AgentBusyError, SessionError
 from mainspring.messages import CustomMessage, ImageBlock, Message, ToolUseBlock, Usage
-from mainspring.models.scripted import Reply
 from mainspring.sessions import (
     BranchEntry,
     CustomEntry,
@@ -30,9 +29,10 @@ from mainspring.sessions import (
     list_sessions,
     turns_to_messages,
 )
-from mainspring.sessions.places import project_name, resolved, user_folder
+from mainspring.sessions.paths import project_name, resolved, user_folder
+from mainspring.testing.scripted_model import Reply
 from mainspring.tools import tool
-from tests.unit.sessions.stage import QUICK, agent, calling, encoded, stored, text_of, texts, types
+from tests.unit.sessions.harness import QUICK, agent, calling, encoded, stored, text_of, texts, types
 
 
 @pytest.mark.covers("SES-01", "SES-02", "SES-09")
@@ -442,7 +442,7 @@ _HOLDER = """
 import asyncio, sys
 from mainspring.loop import CoreAgent
 from mainspring.sessions import Session
-from mainspring.env.memory import MemoryEnv; from mainspring.models.scripted import ScriptedModel
+from mainspring.env.memory import MemoryEnv; from mainspring.testing.scripted_model import ScriptedModel
 session = Session.create(id="held")
 asyncio.run(CoreAgent(ScriptedModel("one"), env=MemoryEnv(), plugs=[session.plug()]).run("first"))
 print("ready", flush=True)

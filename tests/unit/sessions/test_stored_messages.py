@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.sessions.turns import headline
+from mainspring.sessions.stored_messages import headline
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from mainspring.shell_analysis import analyse, wildcards
 from mainspring.shell_analysis.syntax import Redirect
-from tests.unit.permissions.stage import decided, shell
+from tests.unit.permissions.harness import decided, shell
 
 NAMED = [
     ("x='a[$(touch F)]'; z=([x]=1)", "an array assignment"),

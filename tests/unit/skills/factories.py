@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from mainspring import Agent
+from mainspring.env.memory import MemoryEnv
 from mainspring.messages import ToolResultBlock
 from mainspring.skills import Skills, SkillsConfig
-from mainspring.testing import MemoryEnv, ScriptedModel
+from mainspring.testing import ScriptedModel
 
 
 def write_skill(folder: Path, name: str, body: str = "Do it well.", head: str = "", **files: str) -> Path:

@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, Behavior
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ContextExceededError
-from mainspring.events import SkillsActivate, SkillsDeactivate, TurnBefore
 from mainspring.loop import LiveSteps
+from mainspring.loop.hooks import SkillsActivate, SkillsDeactivate, TurnBefore
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
 from mainspring.policies.compaction import Compaction, SummaryCompactor
-from mainspring.policies.compaction.wording import is_summary
+from mainspring.policies.compaction.summary_format import is_summary
 from mainspring.sessions import Session
 from mainspring.skills import SkillError, Skills, SkillsConfig
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import ToolResult, tool
-from tests.unit.skills.making import agent_with, results, write_skill
+from tests.unit.skills.factories import agent_with, results, write_skill
 
 BODY = "Turn every page by ninety degrees. " * 20
 

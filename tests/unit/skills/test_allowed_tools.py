@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Behavior
-from mainspring.events import ChildToolAfter, ChildToolGate
+from mainspring.loop.hooks import ChildToolAfter, ChildToolGate
 from mainspring.permissions import PermissionRequest, Permissions
-from mainspring.skills.gate import read_allowance
+from mainspring.skills.allowed_tools import read_allowance
 from mainspring.subagents import Subagents
 from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import tool
 from mainspring.tools.builtin import builtin_tools
-from tests.unit.skills.making import agent_with, results, write_skill
+from tests.unit.skills.factories import agent_with, results, write_skill
 
 
 def use(name: str) -> Call:

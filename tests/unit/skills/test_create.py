@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent
+from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.skills import Skills, SkillsConfig, Written
-from mainspring.skills.creating import skill_text
+from mainspring.skills.authoring import skill_text
 from mainspring.skills.manifest import parse_skill
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
-from tests.unit.skills.making import results
+from mainspring.testing import Call, ScriptedModel
+from tests.unit.skills.factories import results
 
 _TEXT = "1. Read the log.\n2. Link tickets.\n\nRules: no adjectives."
 

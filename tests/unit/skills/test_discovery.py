@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.skills.body import read_body
 from mainspring.skills.catalog import SkillCatalog
+from mainspring.skills.content import read_body
+from mainspring.skills.discovery import places_in
 from mainspring.skills.manifest import parse_skill
-from mainspring.skills.scan import places_in
 from mainspring.skills.skill import Script, Skill, SkillError, SkillsConfig
 from mainspring.skills.sources import find_skills
-from tests.needs import on_posix
+from tests.requires import on_posix
 
 
 def put(folder: Path, name: str = "", text: str = "", *, description: str = "Does it.", file: str = "SKILL.md") -> Path:

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv
-from mainspring.events import CancelToken, ToolPermit
-from mainspring.events.bus import HookBus
+from mainspring.loop.hooks import HookBus, ToolPermit
 from mainspring.skills.interpolate import MOST, Commands, has_commands, interpolate
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv, MemoryEnv
-from mainspring.events import CancelToken
-from mainspring.models.scripted import Call
 from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.skills import Skills, SkillsConfig
+from mainspring.skills.execution import ScriptError, check_arguments, run_script
 from mainspring.skills.resources import OutsideError, listed, locate
-from mainspring.skills.scripts import ScriptError, check_arguments, run_script
 from mainspring.skills.skill import Script, Skill
-from tests.unit.skills.making import agent_with, results, write_skill
+from mainspring.testing.scripted_model import Call
+from tests.unit.skills.factories import agent_with, results, write_skill
 
 
 def use(name: str = "pdf") -> Call:

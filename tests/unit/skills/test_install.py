@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from mainspring.errors import ConfigError
 from mainspring.skills.install import Candidate, discard, mend, opened, put
 from mainspring.skills.preview import changes_between, digest_of
-from mainspring.skills.registry import SkillRegistry
 from mainspring.skills.skill import SkillError, SkillsConfig
 from mainspring.skills.sources import find_skills
 from mainspring.skills.spec import Spec, read_spec
-from tests.needs import on_posix
+from mainspring.skills.state import SkillRegistry
+from tests.requires import on_posix
 
 HEAD = "---\nname: {}\ndescription: Does it.\n{}---\nBody.\n"
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.messages import Message
-from mainspring.policies.compaction.tokens import estimate_tokens
+from mainspring.messages.token_estimate import estimate_tokens
 from mainspring.skills.prompt import ROOM, breadcrumb, catalog, registry
 from mainspring.skills.skill import Skill, SkillsConfig
 from mainspring.skills.sources import find_skills

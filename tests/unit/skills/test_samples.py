@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mainspring.env import MemoryEnv
-from mainspring.skills.body import examples_of, read_body
-from mainspring.skills.scan import places_in
+from mainspring.skills.content import examples_of, read_body
+from mainspring.skills.discovery import places_in
 from mainspring.skills.skill import SkillsConfig
 from mainspring.skills.sources import SAMPLES, find_skills
 from mainspring.skills.toolsets import Dependencies, load_toolset, tools_of
-from mainspring.skills.validate import check_skills
+from mainspring.skills.validation import check_skills
 
 EVERY = SkillsConfig(switched_on=("hello-extended",))
 

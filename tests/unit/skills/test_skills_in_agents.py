@@ -10,7 +10,7 @@ import pytest
 from mainspring import Agent, AgentError, Approve, ConfigError
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError
-from mainspring.events import (
+from mainspring.loop.hooks import (
     SkillsActivate,
     SkillsCatalog,
     SkillsDeactivate,
@@ -20,9 +20,9 @@ from mainspring.events import (
     ToolPermit,
 )
 from mainspring.messages import Message
-from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.skills import Skill, SkillError, Skills, SkillsConfig
-from tests.unit.skills.making import agent_with, results, write_skill
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from tests.unit.skills.factories import agent_with, results, write_skill
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.errors import ConfigError
-from mainspring.skills.registry import FILE, Entry, Origin, SkillRegistry, Used
-from tests.needs import on_posix
+from mainspring.skills.state import FILE, Entry, Origin, SkillRegistry, Used
+from tests.requires import on_posix
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 ORIGIN = Origin(

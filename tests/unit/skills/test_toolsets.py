@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 
 from mainspring.env.memory import MemoryEnv
-from mainspring.models.scripted import Call
 from mainspring.skills import Dependencies, Skill, load_toolset
 from mainspring.skills.toolsets import ToolsetError, tools_of
+from mainspring.testing.scripted_model import Call
 from mainspring.tools import ToolContext, tool
-from tests.unit.skills.making import agent_with, results, write_skill
+from tests.unit.skills.factories import agent_with, results, write_skill
 
 _TOOLS = '''
 class Greeter:

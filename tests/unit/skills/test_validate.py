@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from mainspring.skills.scaffold import scaffold
 from mainspring.skills.skill import SkillError
-from mainspring.skills.strict import strict_faults
-from mainspring.skills.validate import check_skills
+from mainspring.skills.strict_validation import strict_faults
+from mainspring.skills.validation import check_skills
 
 
 def write(folder: Path, text: str, name: str = "SKILL.md") -> Path:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.skills.discovery import Place
 from mainspring.skills.manifest import parse_skill
 from mainspring.skills.requires import lacking
-from mainspring.skills.scan import Place
 from mainspring.skills.sources import load_skill
 
 HERE = {"git": "/usr/bin/git", "python3": "/usr/bin/python3"}

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.messages import Cost, Message, ToolResultBlock, Usage
-from mainspring.models.scripted import Call, Reply, ScriptedModel
-from mainspring.runtime.agent import Agent
 from mainspring.subagents import AgentDefinition, Subagents
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 
 
 def spawn(task: str, agent: str = "", **more: Any) -> Call:

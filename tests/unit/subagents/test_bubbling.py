@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.events import (
+from mainspring.loop.hooks import (
     CHILD_HOOKS,
     HOOKS,
     ChildHook,
@@ -17,9 +17,9 @@ from mainspring.events import (
     ToolGate,
 )
 from mainspring.messages import ToolUseBlock
-from mainspring.models.scripted import Call, Reply
+from mainspring.testing.scripted_model import Call, Reply
 from mainspring.tools import tool
-from tests.unit.subagents.stage import heard, kind, parent, requests_of, results, spawn
+from tests.unit.subagents.harness import heard, kind, parent, requests_of, results, spawn
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 

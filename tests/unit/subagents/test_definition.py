@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
 from mainspring.loop import Behavior
-from mainspring.models.scripted import ScriptedModel
-from mainspring.runtime.agent import Agent
 from mainspring.subagents import AgentDefinition, load_definitions, parse_definition
+from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools.builtin import builtin_tools
-from tests.unit.subagents.stage import spawn
+from tests.unit.subagents.harness import spawn
 
 REVIEWER = """---
 name: reviewer

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError
-from mainspring.events import ChildToolBefore
 from mainspring.loop import Behavior
-from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.loop.hooks import ChildToolBefore
 from mainspring.permissions import Permissions
-from mainspring.runtime.agent import Agent
 from mainspring.subagents import Child
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import ToolContext, tool
 from mainspring.tools.builtin import write_file
-from tests.unit.subagents.stage import heard, kind, paid, parent, requests_of, results, spawn
+from tests.unit.subagents.harness import heard, kind, paid, parent, requests_of, results, spawn
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 

@@ -5,17 +5,18 @@ from typing import Any
 
 import pytest
 
+from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, NetworkError, ToolError
-from mainspring.events import SpawnBefore
+from mainspring.events.types import ChildStats
 from mainspring.loop import Behavior
-from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.loop.hooks import SpawnBefore
 from mainspring.permissions import Permissions
-from mainspring.runtime.agent import Agent
-from mainspring.subagents import AgentDefinition, ChildStats, Subagents
+from mainspring.subagents import AgentDefinition, Subagents
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import ToolContext, tool
 from mainspring.tools.builtin import read_file, write_file
-from tests.unit.subagents.stage import heard, kind, parent, requests_of, results, spawn
+from tests.unit.subagents.harness import heard, kind, parent, requests_of, results, spawn
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 

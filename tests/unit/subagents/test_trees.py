@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError
-from mainspring.events import SpawnBefore, StreamEvent
+from mainspring.events import StreamEvent
 from mainspring.loop import Behavior
+from mainspring.loop.hooks import SpawnBefore
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
-from mainspring.models.scripted import Call, Reply, ScriptedModel
-from mainspring.runtime.agent import Agent
 from mainspring.subagents import Subagents
-from tests.unit.loop.stage import paired
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from tests.unit.loop.harness import paired
 
 Node = tuple[int, bool, list[Any]]
 """Cents that each of its two calls of the model costs, whether it fails after the first, and its children."""

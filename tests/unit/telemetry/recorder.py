@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from mainspring.telemetry import Telemetry, TelemetryOptions
-from mainspring.telemetry.api import Api
+from mainspring.telemetry.otel import Api
 from mainspring.telemetry.pipeline import Pipeline
 
 

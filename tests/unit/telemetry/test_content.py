@@ -14,10 +14,10 @@ from mainspring.errors import ModelError, NetworkError, RateLimitedError
 from mainspring.loop import Behavior
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from mainspring.models import RetryConfig
-from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.redaction import Redactor
 from mainspring.telemetry import Tracing
 from mainspring.telemetry.content import Cleaner, Content
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import ToolResult, tool
 from tests.unit.telemetry.recorder import Recorder
 

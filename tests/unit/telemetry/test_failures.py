@@ -19,11 +19,11 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
-from mainspring.telemetry.api import Api
+from mainspring.telemetry.otel import Api
 from mainspring.telemetry.pipeline import Pipeline
 from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import tool
-from tests.needs import on_posix
+from tests.requires import on_posix
 from tests.unit.telemetry.receiver import Receiver, taken
 from tests.unit.telemetry.recorder import Recorder
 
@@ -220,7 +220,7 @@ def test_a_fork_does_not_matter(tmp_path: Path) -> None:
     code = """
 import asyncio, os, sys
 from mainspring import Agent
-from mainspring.testing import MemoryEnv, ScriptedModel
+from mainspring.env.memory import MemoryEnv; from mainspring.testing import ScriptedModel
 from mainspring.telemetry import Telemetry, Tracing
 telemetry = Telemetry(endpoint=sys.argv[1])
 def run(name):
@@ -255,7 +255,7 @@ def test_what_was_not_closed_is_sent_when_the_process_ends(tmp_path: Path) -> No
     code = """
 import asyncio, sys
 from mainspring import Agent
-from mainspring.testing import MemoryEnv, ScriptedModel
+from mainspring.env.memory import MemoryEnv; from mainspring.testing import ScriptedModel
 from mainspring.telemetry import install_tracing
 agent = Agent(ScriptedModel("done"), execution=MemoryEnv())
 install_tracing(agent, endpoint=sys.argv[1])

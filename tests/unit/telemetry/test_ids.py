@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from mainspring import Agent
+from mainspring.callbacks import AgentCallbacks
 from mainspring.env import MemoryEnv
 from mainspring.events import SpanContext
-from mainspring.runtime.callbacks import AgentCallbacks
 from mainspring.telemetry import Telemetry, Tracing, install_tracing
 from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import tool

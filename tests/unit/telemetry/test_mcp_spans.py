@@ -6,8 +6,8 @@ import pytest
 
 from mainspring import Agent
 from mainspring.env import MemoryEnv
-from mainspring.events import McpBootstrapEnd, McpBootstrapStart, McpConnect, McpError, TurnBefore
 from mainspring.loop import CoreAgent, Plug
+from mainspring.loop.hooks import McpBootstrapEnd, McpBootstrapStart, McpConnect, McpError, TurnBefore
 from mainspring.telemetry import Tracing
 from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import Tool, ToolContext

@@ -11,10 +11,10 @@ from opentelemetry import trace
 
 from mainspring import Agent
 from mainspring.env import MemoryEnv
-from mainspring.models.scripted import ScriptedModel
 from mainspring.telemetry import Telemetry, Tracing
 from mainspring.telemetry.options import TelemetryOptions
 from mainspring.telemetry.pipeline import Off, connect
+from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.telemetry.receiver import Receiver
 
 
@@ -101,7 +101,7 @@ def _python(code: str, tmp_path: Path, **environ: str) -> str:
 _RUN = """
 import asyncio, sys
 from mainspring import Agent
-from mainspring.env.memory import MemoryEnv; from mainspring.models.scripted import ScriptedModel
+from mainspring.env.memory import MemoryEnv; from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.telemetry import Telemetry, Tracing
 """
 
@@ -112,9 +112,9 @@ def test_off_imports_nothing_of_it(tmp_path: Path) -> None:
 import asyncio, sys
 import mainspring
 from mainspring import Agent
-from mainspring.env.memory import MemoryEnv; from mainspring.models.scripted import ScriptedModel
+from mainspring.env.memory import MemoryEnv; from mainspring.testing.scripted_model import ScriptedModel
 import mainspring.telemetry
-import mainspring.runtime.tracing
+import mainspring.app.compose.tracing
 asyncio.run(Agent(ScriptedModel("x"), execution=MemoryEnv()).run("go"))
 print([m for m in sys.modules if m.startswith("opentelemetry")])
 """

@@ -11,8 +11,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError, NetworkError, RateLimitedError
-from mainspring.events import ModelErrorHook, StreamEvent, StreamStart, ToolGate, ToolStart, UsageUpdate
+from mainspring.events import StreamEvent, StreamStart
 from mainspring.loop import Behavior
+from mainspring.loop.hooks import ModelErrorHook, ToolGate, ToolStart, UsageUpdate
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig
 from mainspring.subagents import AgentDefinition

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.mcp.conformance import USAGE, main, run, sample_arguments
+from mainspring.testing.mcp_conformance import USAGE, main, run, sample_arguments
 from tests.unit.mcp.http_server import HttpServer
 
 
@@ -54,6 +54,10 @@ def test_without_an_address_it_says_how_it_is_meant(capsys: pytest.CaptureFixtur
     assert main([]) == 2
     assert USAGE in capsys.readouterr().err
     done = subprocess.run(
-        [sys.executable, "-m", "mainspring.mcp.conformance"], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "mainspring.testing.mcp_conformance"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert (done.returncode, USAGE in done.stderr) == (2, True)

@@ -13,8 +13,8 @@ from mainspring.errors import ConfigError
 from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.models import MemoryResponse, MemoryTransport, create_model
 from mainspring.models.http_model import HttpModel
-from mainspring.models.scripted import ScriptedModel
 from mainspring.testing import ReplayError, Tape
+from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools import Attachment, ToolResult, tool
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
@@ -340,7 +340,7 @@ def test_it(tape, word):
 
 
 def test_the_fixture_keeps_a_tape_for_each_test(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest('pytest_plugins = ["mainspring.testing.plugin"]')
+    pytester.makeconftest('pytest_plugins = ["mainspring.testing.pytest_plugin"]')
     pytester.makepyfile(test_some=f"FAILS = 'c'\n{PLUGGED}")
     plain = ("-p", "no:cacheprovider", "-p", "no:anyio")
     pytester.runpytest_inprocess("--tapes=once", *plain).assert_outcomes(passed=1, failed=1)

@@ -5,12 +5,13 @@ import asyncio
 import pytest
 
 from mainspring import Agent, TextDelta, ToolContext, tool
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentProviderError, RateLimitedError
 from mainspring.loop import Behavior
 from mainspring.models import RetryConfig
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.testing import Call, Reply, ScriptedModel
 
-pytest_plugins = ["mainspring.testing.plugin"]
+pytest_plugins = ["mainspring.testing.pytest_plugin"]
 
 
 @tool

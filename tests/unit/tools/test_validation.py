@@ -13,8 +13,8 @@ from mainspring.tools.checks import compile_plain
 from mainspring.tools.formats import FORMATS
 from mainspring.tools.patterns import BadPatternError, compile_pattern, safe_length
 from mainspring.tools.problems import format_path, listing, nearest, show
-from mainspring.tools.validate import CompiledSchema, _FullSchema, _Memo, compile_validator, schema_problem, validate
-from tests.unit.tools.test_coerce import JSON, SCHEMA
+from mainspring.tools.validation import CompiledSchema, _FullSchema, _Memo, compile_validator, schema_problem, validate
+from tests.unit.tools.arguments.test_coerce import JSON, SCHEMA
 
 TRIP = {
     "type": "object",
@@ -296,7 +296,7 @@ def test_a_schema_is_compiled_once_and_the_cache_is_bounded():
 
 def test_a_plain_schema_needs_no_jsonschema():
     code = (
-        "import sys; from mainspring.tools.validate import compile_validator as c\n"
+        "import sys; from mainspring.tools.validation import compile_validator as c\n"
         "s = {'type': 'object', 'properties': {'x': {'anyOf': [{'$ref': '#/$defs/a'}, {'type': 'null'}]}}, '$defs': {'a': {'type': 'string', 'format': 'uri'}}}\n"
         "assert c(s)({'x': 1}) and not c(s)({'x': 'a:b'})\n"
         "assert not {'jsonschema', 'referencing', 'json_repair', 'jiter', 'docstring_parser'} & set(sys.modules)"

@@ -5,8 +5,15 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import exports
 
 if TYPE_CHECKING:
-    from mainspring.runtime.chat.engine import Chat as Chat
-    from mainspring.runtime.chat.lines import command_of as command_of
-    from mainspring.runtime.chat.options import ChatOptions as ChatOptions
+    from mainspring.app.chat.engine import Chat as Chat
+    from mainspring.app.chat.lines import command_of as command_of
+    from mainspring.app.chat.options import ChatOptions as ChatOptions
 
-__all__, __getattr__ = exports(__name__, {"engine": "Chat", "lines": "command_of", "options": "ChatOptions"})
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "engine": "Chat",
+        "lines": "command_of",
+        "options": "ChatOptions",
+    },
+)

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from mainspring.app.chat.commands import Approve
+from mainspring.app.chat.decisions import choices_for
+from mainspring.app.chat.diffs import diffs_of
+from mainspring.app.chat.events import ApprovalAsked, Notice
+from mainspring.app.chat.questions import Questions
+from mainspring.app.chat.tool_display import Display
+from mainspring.app.workspace.grants import GrantEffect
+from mainspring.app.workspace.saved_rules import REACHES, Reach, RuleFiles
 from mainspring.errors import ConfigError
 from mainspring.loop import Approve as WithInput
 from mainspring.permissions import PermissionRequest, Permissions, Reply
-from mainspring.runtime.chat.commands import Approve
-from mainspring.runtime.chat.decisions import choices_for
-from mainspring.runtime.chat.describe import Display
-from mainspring.runtime.chat.diffs import diffs_of
-from mainspring.runtime.chat.events import ApprovalAsked, Notice
-from mainspring.runtime.chat.questions import Questions
-from mainspring.runtime.grants import GrantEffect
-from mainspring.runtime.saved_rules import REACHES, Reach, RuleFiles
-from mainspring.tools.builtin.files import Hunk
+from mainspring.tools.support.editing.review import Hunk
 
 Key = tuple[str, str]
 """Name of the agent, id of the call."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mainspring.events import SpawnBefore, SpawnComplete, SpawnError
+from mainspring.app.chat.event_translation import Teller, of_child
+from mainspring.app.chat.events import ChatEvent, ChildFinished, ChildStarted
+from mainspring.app.chat.tool_display import Display
 from mainspring.loop import CoreAgent
+from mainspring.loop.hooks import SpawnBefore, SpawnComplete, SpawnError
 from mainspring.redaction import redact
-from mainspring.runtime.chat.describe import Display
-from mainspring.runtime.chat.events import ChatEvent, ChildFinished, ChildStarted
-from mainspring.runtime.chat.telling import Teller, of_child
 from mainspring.subagents import Child
 
 _LAST = 900  # behind gates that may keep a sub-agent from running

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.runtime.chat.words import FileDiff, snake
+from mainspring.app.chat.types import FileDiff, snake
 
 
 class _Shown(Struct, frozen=True, tag_field="type", tag=snake):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from mainspring.runtime.chat.words import Decision, Mode, ThinkingName, snake
+from mainspring.app.chat.types import Decision, Mode, ThinkingName, snake
 
 
 class Command(Struct, frozen=True, tag_field="type", tag=snake, forbid_unknown_fields=True):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
+from mainspring.app.chat.command_results import Candidate
+from mainspring.app.chat.slash.registry import COMMANDS, Slashes
+from mainspring.app.chat.state import Room
 from mainspring.errors import MainspringError
 from mainspring.lazy import lazy_re
-from mainspring.runtime.chat.room import Room
-from mainspring.runtime.chat.shown import Candidate
-from mainspring.runtime.chat.slash.registry import COMMANDS, Slashes
 
 MOST = 50
 """Completions that are offered at once."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mainspring.app.chat.types import Decision, Option
 from mainspring.errors import ConfigError
 from mainspring.permissions import is_portable, parse_rule
-from mainspring.runtime.chat.words import Decision, Option
 
 _COPY: tuple[tuple[Decision, str, str], ...] = (
     ("once", "Yes", "Allow"),

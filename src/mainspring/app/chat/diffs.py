@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from mainspring.app.chat.types import FileDiff, Hunk
 from mainspring.lazy import lazy_re
-from mainspring.runtime.chat.words import FileDiff, Hunk
-from mainspring.tools.builtin.files import FileChange, Preview
+from mainspring.tools.support.editing.preview import FileChange, Preview
 
 _HEADER = lazy_re(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 

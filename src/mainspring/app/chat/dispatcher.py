@@ -6,21 +6,21 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
+from mainspring.app.chat import commands as asked
+from mainspring.app.chat.command_results import Shown
+from mainspring.app.chat.commands import ChatCommand
+from mainspring.app.chat.lane import Lane, Work
+from mainspring.app.chat.messages import said
+from mainspring.app.chat.planned import begin_plan
+from mainspring.app.chat.runs import Runs
+from mainspring.app.chat.session_control import Switching
+from mainspring.app.chat.shell import run_shell
+from mainspring.app.chat.slash.agent import set_thinking, switch_model
+from mainspring.app.chat.slash.registry import Slashes
+from mainspring.app.chat.slash.sessions import compact
+from mainspring.app.chat.state import Room
+from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError
-from mainspring.events import CancelToken
-from mainspring.runtime.chat import commands as asked
-from mainspring.runtime.chat.commands import ChatCommand
-from mainspring.runtime.chat.lane import Lane, Work
-from mainspring.runtime.chat.messages import said
-from mainspring.runtime.chat.planned import begin_plan
-from mainspring.runtime.chat.room import Room
-from mainspring.runtime.chat.runs import Runs
-from mainspring.runtime.chat.shell import run_shell
-from mainspring.runtime.chat.shown import Shown
-from mainspring.runtime.chat.slash.registry import Slashes
-from mainspring.runtime.chat.slash.sessions import compact
-from mainspring.runtime.chat.slash.working import set_thinking, switch_model
-from mainspring.runtime.chat.switching import Switching
 
 _BUSY = "a run goes on; stop it first"
 _Saying = asked.Prompt | asked.Queue | asked.Steer

@@ -7,20 +7,20 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from mainspring.app.chat.command_results import Candidate
+from mainspring.app.chat.commands import ChatCommand, Receipt
+from mainspring.app.chat.completion import Completion
+from mainspring.app.chat.dispatcher import Taking
+from mainspring.app.chat.events import ChatEvent, Refused
+from mainspring.app.chat.messages import said
+from mainspring.app.chat.options import ChatOptions
+from mainspring.app.chat.planned import begin_plan
+from mainspring.app.chat.runs import Runs
+from mainspring.app.chat.session_control import Switching
+from mainspring.app.chat.slash.registry import COMMANDS, Slashes
+from mainspring.app.chat.state import Room
+from mainspring.app.chat.types import Status
 from mainspring.messages import Message
-from mainspring.runtime.chat.commands import ChatCommand, Receipt
-from mainspring.runtime.chat.completion import Completion
-from mainspring.runtime.chat.events import ChatEvent, Refused
-from mainspring.runtime.chat.messages import said
-from mainspring.runtime.chat.options import ChatOptions
-from mainspring.runtime.chat.planned import begin_plan
-from mainspring.runtime.chat.room import Room
-from mainspring.runtime.chat.runs import Runs
-from mainspring.runtime.chat.shown import Candidate
-from mainspring.runtime.chat.slash.registry import COMMANDS, Slashes
-from mainspring.runtime.chat.switching import Switching
-from mainspring.runtime.chat.taking import Taking
-from mainspring.runtime.chat.words import Status
 
 
 class Chat:

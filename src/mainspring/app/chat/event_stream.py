@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Hashable
 
 from msgspec.structs import replace
 
-from mainspring.runtime.chat.events import (
+from mainspring.app.chat.events import (
     AnswerText,
     ChatEvent,
     ChildEvent,

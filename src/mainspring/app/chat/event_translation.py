@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mainspring.app.chat.events import (
+    AnswerEnd,
+    AnswerText,
+    ChatEvent,
+    ChildEvent,
+    Retrying,
+    ThinkingEnd,
+    ThinkingText,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    Working,
+)
+from mainspring.app.chat.tool_display import Display, finished, one_line, started
 from mainspring.events import (
     AgentEnd,
     AgentEvent,
@@ -17,22 +31,8 @@ from mainspring.events import (
     TurnStart,
 )
 from mainspring.messages import ImageBlock, Message
-from mainspring.runtime.chat.describe import Display, finished, one_line, started
-from mainspring.runtime.chat.events import (
-    AnswerEnd,
-    AnswerText,
-    ChatEvent,
-    ChildEvent,
-    Retrying,
-    ThinkingEnd,
-    ThinkingText,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-    Working,
-)
 from mainspring.sessions import TranscriptCall
-from mainspring.tools.builtin.terminal.shell import TERMINAL
+from mainspring.tools.builtin.shell import TERMINAL
 
 ChildTold = AnswerText | AnswerEnd | ThinkingText | ThinkingEnd | ToolStarted | ToolProgress | ToolFinished
 """What is told of a sub-agent."""

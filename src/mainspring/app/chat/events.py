@@ -16,18 +16,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from mainspring.app.chat.command_results import Shown
+from mainspring.app.chat.types import Decision, EditOutcome, FileDiff, Level, Option, Queued, Status, snake
 from mainspring.events import RunStatus
-from mainspring.runtime.chat.shown import Shown
-from mainspring.runtime.chat.words import (
-    Decision,
-    EditOutcome,
-    FileDiff,
-    Level,
-    Option,
-    Queued,
-    Status,
-    snake,
-)
 
 
 class Event(Struct, frozen=True, tag_field="type", tag=snake):

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
+from mainspring.app.chat.command_results import Shown
+from mainspring.app.chat.events import ChatEvent, CommandDone
 from mainspring.errors import MainspringError
-from mainspring.runtime.chat.events import ChatEvent, CommandDone
-from mainspring.runtime.chat.shown import Shown
 
 
 class Work(Struct, frozen=True):

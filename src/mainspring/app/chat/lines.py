@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from mainspring.runtime.chat.commands import Attachment, ChatCommand, Prompt, Queue, Shell, Slash, Steer
+from mainspring.app.chat.commands import Attachment, ChatCommand, Prompt, Queue, Shell, Slash, Steer
 
 
 def command_of(

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.runtime.chat.commands import Attachment
-from mainspring.runtime.chat.events import QueueChanged
-from mainspring.runtime.chat.words import Queued
+from mainspring.app.chat.commands import Attachment
+from mainspring.app.chat.events import QueueChanged
+from mainspring.app.chat.types import Queued
 from mainspring.sessions import CustomEntry, Session
 
 QUEUE_ENTRY = "chat_queue"

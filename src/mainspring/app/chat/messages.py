@@ -6,14 +6,14 @@ import base64
 import uuid
 from collections.abc import Callable
 
+from mainspring.app.chat.commands import Attachment
+from mainspring.app.chat.events import Notice
+from mainspring.app.chat.message_queue import Said
+from mainspring.app.compose.conversation import Conversation
+from mainspring.app.workspace.file_mentions import attach
 from mainspring.attachments import delimited
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.messages import ContentBlock, ImageBlock, Message, TextBlock, utc_now
-from mainspring.runtime.build import Conversation
-from mainspring.runtime.chat.commands import Attachment
-from mainspring.runtime.chat.events import Notice
-from mainspring.runtime.chat.waiting import Said
-from mainspring.runtime.mentions import attach
 
 SAID = "said-"
 """How the ids of texts begin that somebody typed."""

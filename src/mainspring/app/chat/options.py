@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from mainspring.app.run.options import AskOptions
 from mainspring.env import Buffers, Terminals
 from mainspring.models import ModelProvider
-from mainspring.runtime.options import AskOptions
 from mainspring.sessions import Transcript
 
 

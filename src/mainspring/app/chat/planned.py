@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from mainspring.app.chat.events import Notice
+from mainspring.app.chat.messages import said
+from mainspring.app.chat.runs import Runs
+from mainspring.app.chat.state import Room
+from mainspring.app.compose.plan_mode import plan_text
+from mainspring.app.run.events import Notice as Told
 from mainspring.errors import ConfigError
-from mainspring.runtime.chat.events import Notice
-from mainspring.runtime.chat.messages import said
-from mainspring.runtime.chat.room import Room
-from mainspring.runtime.chat.runs import Runs
-from mainspring.runtime.outcome import Notice as Told
-from mainspring.runtime.planning import plan_text
 
 
 def begin_plan(room: Room, runs: Runs, name: str) -> None:

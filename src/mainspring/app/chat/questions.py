@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-from mainspring.runtime.chat.commands import Answer, Approve
-from mainspring.runtime.chat.events import ApprovalAsked, ApprovalSettled, ChatEvent, QuestionAsked, QuestionSettled
+from mainspring.app.chat.commands import Answer, Approve
+from mainspring.app.chat.events import ApprovalAsked, ApprovalSettled, ChatEvent, QuestionAsked, QuestionSettled
 
 T = TypeVar("T", Approve, Answer)
 

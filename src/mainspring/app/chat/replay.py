@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from mainspring.attachments import own_words
-from mainspring.runtime.chat.describe import Display, finished, started
-from mainspring.runtime.chat.events import (
+from mainspring.app.chat.events import (
     AnswerEnd,
     AnswerText,
     ChatEvent,
@@ -17,6 +15,8 @@ from mainspring.runtime.chat.events import (
     ThinkingText,
     UserText,
 )
+from mainspring.app.chat.tool_display import Display, finished, started
+from mainspring.attachments import own_words
 from mainspring.sessions import Item
 
 MOST_ITEMS = 400

@@ -10,22 +10,23 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.app.chat.children import find_child
+from mainspring.app.chat.events import Notice, RunFinished, RunStarted, UserText, Working
+from mainspring.app.chat.message_queue import Said
+from mainspring.app.chat.messages import SAID, message_of, said
+from mainspring.app.chat.state import Room
+from mainspring.app.compose.plan_mode import keep_answer
+from mainspring.app.providers.weights import prepare
+from mainspring.app.run.events import Notice as Told
+from mainspring.app.run.events import Progress, Report
+from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError, MainspringError, ModelError
-from mainspring.events import CancelToken, ToolExecutionEnd
+from mainspring.events import ToolExecutionEnd
 from mainspring.loop import Deny, RunResult
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ModelProvider
 from mainspring.permissions import Origin, parse_rule
 from mainspring.redaction import redact
-from mainspring.runtime.chat.children import find_child
-from mainspring.runtime.chat.events import Notice, RunFinished, RunStarted, UserText, Working
-from mainspring.runtime.chat.messages import SAID, message_of, said
-from mainspring.runtime.chat.room import Room
-from mainspring.runtime.chat.waiting import Said
-from mainspring.runtime.outcome import Notice as Told
-from mainspring.runtime.outcome import Progress, Report
-from mainspring.runtime.planning import keep_answer
-from mainspring.runtime.weights import prepare
 from mainspring.tools import ToolErrorCode
 
 Source = Literal["prompt", "queue", "command", "notice"]

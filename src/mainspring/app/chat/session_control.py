@@ -7,17 +7,17 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from mainspring.app.chat.command_results import Changes
+from mainspring.app.chat.commands import Rewind
+from mainspring.app.chat.diffs import parse_diff
+from mainspring.app.chat.events import Notice, ReplayFinished, ReplayStarted, SessionChanged
+from mainspring.app.chat.replay import replayed
+from mainspring.app.chat.state import Room
+from mainspring.app.chat.types import FileDiff
 from mainspring.attachments import own_words
 from mainspring.counting import counted
 from mainspring.env.paths import shown
 from mainspring.errors import SessionError
-from mainspring.runtime.chat.commands import Rewind
-from mainspring.runtime.chat.diffs import parse_diff
-from mainspring.runtime.chat.events import Notice, ReplayFinished, ReplayStarted, SessionChanged
-from mainspring.runtime.chat.replay import replayed
-from mainspring.runtime.chat.room import Room
-from mainspring.runtime.chat.shown import Changes
-from mainspring.runtime.chat.words import FileDiff
 from mainspring.sessions import (
     Item,
     PairEntry,
@@ -29,7 +29,7 @@ from mainspring.sessions import (
     read_transcript,
 )
 from mainspring.sessions.rewind import RewindPlan, plan_rewind, plan_undo, rewind
-from mainspring.tools.builtin.files.diffs import diff
+from mainspring.tools.support.editing.diff import diff
 
 Reason = Literal["opened", "resumed", "new", "forked", "rewound", "renamed"]
 _KINDS: dict[str, Literal["edit", "create", "delete"]] = {"change": "edit", "create": "create", "delete": "delete"}

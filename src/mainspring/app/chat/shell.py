@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from mainspring.app.chat.events import ShellFinished, ShellOutput, ShellStarted, UserText
+from mainspring.app.chat.messages import said
+from mainspring.app.chat.state import Room
+from mainspring.app.chat.tool_display import fold
 from mainspring.attachments import delimited
+from mainspring.cancellation import CancelToken
 from mainspring.env import OutputLimits, ProcessResult
-from mainspring.events import CancelToken
 from mainspring.messages import Message, utc_now
-from mainspring.runtime.chat.describe import fold
-from mainspring.runtime.chat.events import ShellFinished, ShellOutput, ShellStarted, UserText
-from mainspring.runtime.chat.messages import said
-from mainspring.runtime.chat.room import Room
 from mainspring.sessions import MessageEntry
 
 _LIMITS = OutputLimits(head=16 << 10, tail=16 << 10)

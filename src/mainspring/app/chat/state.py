@@ -9,41 +9,41 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from mainspring.app.chat.approvals import Approvals
+from mainspring.app.chat.children import Children
+from mainspring.app.chat.event_stream import Outbox
+from mainspring.app.chat.event_translation import Teller
+from mainspring.app.chat.events import ChatEvent, Compacted, Notice, QueueChanged, StatusChanged, UserText
+from mainspring.app.chat.message_queue import Waiting
+from mainspring.app.chat.messages import SAID, message_of
+from mainspring.app.chat.options import ChatOptions
+from mainspring.app.chat.questions import Questions
+from mainspring.app.chat.switchable_model import BorrowedModel, SwitchedModel
+from mainspring.app.chat.talk import Person
+from mainspring.app.chat.types import Mode, Status
+from mainspring.app.compose.client_services import Front
+from mainspring.app.compose.conversation import Conversation, converse
+from mainspring.app.compose.plan_mode import PLAN_ENTRY
+from mainspring.app.providers.select_model import Choice
+from mainspring.app.run.events import Notice as Told
+from mainspring.app.run.events import Report, near_limit
+from mainspring.app.run.options import AskOptions
+from mainspring.app.workspace.branch import branch_of
+from mainspring.app.workspace.custom_commands import CustomCommands
+from mainspring.app.workspace.custom_commands.registry import commands_root
+from mainspring.app.workspace.saved_rules import RuleFiles
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import MainspringError
-from mainspring.events import BudgetWarning, ContextCompacted, SteerInject, ToolAfter
 from mainspring.loop import Behavior
+from mainspring.loop.hooks import BudgetWarning, ContextCompacted, SteerInject, ToolAfter
 from mainspring.messages import AgentMessage, Message, Usage
-from mainspring.policies.compaction.tokens import TokenMeter, estimate_overhead
-from mainspring.policies.structured.target import OUTPUT_TOOL
+from mainspring.messages.token_estimate import TokenMeter, estimate_overhead
+from mainspring.policies.structured.schema import OUTPUT_TOOL
 from mainspring.presets import BUILD_AGENT, PLAN_AGENT
 from mainspring.redaction import redact
-from mainspring.runtime.build import Conversation, converse
-from mainspring.runtime.chat.approvals import Approvals
-from mainspring.runtime.chat.branch import branch_of
-from mainspring.runtime.chat.children import Children
-from mainspring.runtime.chat.events import ChatEvent, Compacted, Notice, QueueChanged, StatusChanged, UserText
-from mainspring.runtime.chat.messages import SAID, message_of
-from mainspring.runtime.chat.models import BorrowedModel, SwitchedModel
-from mainspring.runtime.chat.options import ChatOptions
-from mainspring.runtime.chat.outbox import Outbox
-from mainspring.runtime.chat.questions import Questions
-from mainspring.runtime.chat.talk import Person
-from mainspring.runtime.chat.telling import Teller
-from mainspring.runtime.chat.waiting import Waiting
-from mainspring.runtime.chat.words import Mode, Status
-from mainspring.runtime.front import Front
-from mainspring.runtime.model_choice import Choice
-from mainspring.runtime.options import AskOptions
-from mainspring.runtime.outcome import Notice as Told
-from mainspring.runtime.outcome import Report, near_limit
-from mainspring.runtime.planning import PLAN_ENTRY
-from mainspring.runtime.saved_rules import RuleFiles
-from mainspring.runtime.templates import CustomCommands
-from mainspring.runtime.templates.registry import commands_root
-from mainspring.runtime.trust import TrustStore
-from mainspring.tools.builtin.files import APPROVE_HUNK
-from mainspring.tools.builtin.talk import INTERACTION
-from mainspring.tools.builtin.terminal.background import WAKE
+from mainspring.tools.interaction import INTERACTION
+from mainspring.tools.support.background import WAKE
+from mainspring.tools.support.editing.review import APPROVE_HUNK
 
 _LAST = 900
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mainspring.app.chat.commands import Answer
+from mainspring.app.chat.events import Notice, QuestionAsked
+from mainspring.app.chat.questions import Questions
+from mainspring.app.chat.types import Option
 from mainspring.extensions.ui import NoticeLevel
-from mainspring.runtime.chat.commands import Answer
-from mainspring.runtime.chat.events import Notice, QuestionAsked
-from mainspring.runtime.chat.questions import Questions
-from mainspring.runtime.chat.words import Option
-from mainspring.tools.builtin.talk import Plan, Question, Reply, Review
+from mainspring.tools.interaction import Plan, Question, Reply, Review
 
 _YES_NO = (Option("yes", "Yes"), Option("no", "No"))
 _REVIEW = (

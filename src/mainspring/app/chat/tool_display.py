@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from mainspring.app.chat.diffs import parse_diff
+from mainspring.app.chat.events import ToolFinished, ToolStarted
+from mainspring.app.chat.types import EditOutcome, FileDiff
 from mainspring.messages import ToolUseBlock
-from mainspring.runtime.chat.diffs import parse_diff
-from mainspring.runtime.chat.events import ToolFinished, ToolStarted
-from mainspring.runtime.chat.words import EditOutcome, FileDiff
 from mainspring.sessions import TranscriptCall
 from mainspring.tools import ToolErrorCode
-from mainspring.tools.builtin import parse_outcomes
+from mainspring.tools.support.editing.review import parse_outcomes
 
 Display = Callable[[str], str]
 """The name for people of a tool."""

@@ -6,7 +6,7 @@ import argparse
 import difflib
 from collections.abc import Sequence
 
-from mainspring.app.cli.nouns import COMMANDS
+from mainspring.app.cli.command_table import COMMANDS
 from mainspring.app.cli.parser import STDIN, Parser, UsageError, add_place, add_rules, amount, names, whole
 
 __all__ = ["COMMANDS", "STDIN", "UsageError", "ask_parser", "parse"]

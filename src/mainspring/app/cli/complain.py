@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from mainspring.app.cli.args import UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.exit_codes import USAGE
-from mainspring.app.cli.wire import VERSION, Failure, ResultLine, encode
+from mainspring.app.cli.json_schema import VERSION, Failure, ResultLine, encode
 from mainspring.redaction import redact
 from mainspring.text import visible
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mainspring.app.run.events import Outcome
 from mainspring.errors import (
     AgentAbortedError,
     AgentProviderError,
@@ -11,7 +12,6 @@ from mainspring.errors import (
     ProviderConfigError,
     SessionError,
 )
-from mainspring.runtime.outcome import Outcome
 
 DONE = 0
 ERROR = 1

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
-from mainspring.events import CancelToken
+from mainspring.cancellation import CancelToken
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 _LONGEST = 15.0

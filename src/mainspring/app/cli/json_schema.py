@@ -1,6 +1,6 @@
 """The lines of ``--output json`` and ``--output stream-json``, as types; docs/stream-json.schema.json is made from them.
 
-Version 1. Fields may be added; what is there keeps its name, type and meaning. ``python -I -m mainspring.app.cli.wire`` prints
+Version 1. Fields may be added; what is there keeps its name, type and meaning. ``python -I -m mainspring.app.cli.json_schema`` prints
 the schema.
 """
 

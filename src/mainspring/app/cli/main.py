@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 
 from mainspring import __version__
-from mainspring.app.cli.early import INTERRUPTED, drop_relative_entries, end_at_once, raise_again
+from mainspring.app.cli.startup_interrupt import INTERRUPTED, drop_relative_entries, end_at_once, raise_again
 
 TYPE_CHECKING = False  # `typing` itself would be most of what is loaded before Ctrl-C is heard
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _run(given: list[str], *, owns_process: bool) -> int:
     if owns_process:
         console.claim_standard_files()
         console.use_utf8(sys.stdout, sys.stderr)
-    args = import_module("mainspring.app.cli.args")
+    args = import_module("mainspring.app.cli.arguments")
     try:
         name, options = args.parse(given)
         if getattr(options, "version", False):
@@ -63,8 +63,10 @@ def _run(given: list[str], *, owns_process: bool) -> int:
         options.owns_process = owns_process
         if getattr(options, "worktree", None):
             raise_again()
-            import_module("mainspring.app.cli.worktrees").enter(options)
-        command = import_module(f"mainspring.app.cli.{name}")
+            import_module("mainspring.app.commands.worktrees").enter(options)
+        command = import_module(
+            f"mainspring.app.commands.{name}" if name in args.COMMANDS else "mainspring.app.cli.default"
+        )
         if name != _LISTENS_ITSELF:
             raise_again()
         return command.run(options)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from mainspring.app.cli.console import Console, OutputError
+from mainspring.app.cli.errors import in_full, in_words
 from mainspring.app.cli.exit_codes import ERROR, INTERRUPTED, PIPE_CLOSED, code_of_error
-from mainspring.app.cli.failures import in_full, in_words
+from mainspring.app.run.options import AskOptions, Confinement, Place, Rules
 from mainspring.redaction import redact
-from mainspring.runtime.options import AskOptions, Confinement, Place, Rules
 
 
 def framed(options: argparse.Namespace, work: Callable[[Console], int]) -> int:

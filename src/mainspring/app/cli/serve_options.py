@@ -7,7 +7,7 @@ import argparse
 from mainspring.app.cli.parser import Parser, add_place, add_rules, amount, whole
 
 FORMS = ("http", "acp", "rpc", "mcp")
-"""The ways to serve; each has a package of its name below `mainspring.app.server`, with ``run(options) -> int`` in ``start``."""
+"""The ways to serve; each has a package of its name below `mainspring.app.servers`, with ``run(options) -> int`` in ``start``."""
 
 
 def serve_parser() -> Parser:

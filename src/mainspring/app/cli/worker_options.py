@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from mainspring.app.cli.parser import Parser, add_place, add_rules, amount, whole
-from mainspring.app.cli.serving import add_model
+from mainspring.app.cli.serve_options import add_model
 
 URL = "$MAINSPRING_RUNS_URL"
 OVER = ("done", "failed", "cancelled")

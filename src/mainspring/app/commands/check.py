@@ -8,11 +8,11 @@ import asyncio
 import msgspec
 
 from mainspring.app.cli.console import Console
+from mainspring.app.cli.errors import in_words
 from mainspring.app.cli.exit_codes import DONE, code_of_error
-from mainspring.app.cli.failures import in_words
-from mainspring.app.cli.frame import framed, place_of
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.commands.check_actions import Report, check
 from mainspring.redaction import redact
-from mainspring.runtime.commands.check import Report, check
 
 _MARKS = {"ok": "ok  ", "note": "note", "missing": "MISS", "wrong": "FAIL"}
 

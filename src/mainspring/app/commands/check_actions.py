@@ -14,25 +14,25 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from mainspring.app.providers.lacking import lacks
+from mainspring.app.providers.probing import Reached, probe, probe_all
+from mainspring.app.providers.select_model import DETECT_SECONDS, EMBEDDED, Choice, choose_model, make
+from mainspring.app.run.events import ModelName
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.mcp_servers import find_servers
+from mainspring.app.workspace.model_providers import registry_of
+from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.settings import Settings
 from mainspring.errors import ConfigError, ModelError, ProviderConfigError
 from mainspring.extras import how_to_install
 from mainspring.models import HttpModel, ModelProvider, detect_local_servers
+from mainspring.models.embedded.download import present
 from mainspring.models.embedded.engine import engine_installed, missing_engine
-from mainspring.models.embedded.fetching import present
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
-from mainspring.models.providers.local import NAME as LOCAL
-from mainspring.models.proxies import is_loopback
+from mainspring.models.providers.local_servers import NAME as LOCAL
+from mainspring.models.transport.environment import is_loopback
 from mainspring.programs import find_program
-from mainspring.runtime.commands.lacking import lacks
-from mainspring.runtime.commands.probing import Reached, probe, probe_all
-from mainspring.runtime.home import Home
-from mainspring.runtime.load import load
-from mainspring.runtime.mcp_servers import find_servers
-from mainspring.runtime.model_choice import DETECT_SECONDS, EMBEDDED, Choice, choose_model, make
-from mainspring.runtime.model_providers import registry_of
-from mainspring.runtime.options import Place
-from mainspring.runtime.outcome import ModelName
-from mainspring.runtime.settings import Settings
 
 State = Literal["ok", "note", "missing", "wrong"]
 """``missing`` and ``wrong`` are what keeps a run from working; a ``note`` is worth knowing."""

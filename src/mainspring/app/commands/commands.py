@@ -6,10 +6,10 @@ import argparse
 
 import msgspec
 
-from mainspring.app.cli.args import UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.frame import framed, place_of
-from mainspring.runtime.commands.commands import list_commands, show_command
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.workspace.custom_commands.commands import list_commands, show_command
 
 
 def run(options: argparse.Namespace) -> int:

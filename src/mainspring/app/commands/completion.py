@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from mainspring.app.cli.args import COMMANDS, ask_parser
+from mainspring.app.cli.arguments import COMMANDS, ask_parser
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.frame import framed
 from mainspring.app.cli.parser import Parser
+from mainspring.app.cli.runner import framed
 
 
 class Option(Struct, frozen=True):

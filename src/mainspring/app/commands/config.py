@@ -8,12 +8,18 @@ from importlib import import_module
 
 import msgspec
 
-from mainspring.app.cli.args import STDIN, UsageError
+from mainspring.app.cli.arguments import STDIN, UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import USAGE
-from mainspring.app.cli.frame import framed, place_of
+from mainspring.app.cli.runner import framed, place_of
 from mainspring.app.cli.stdin import Piped
-from mainspring.runtime.commands.config import Config, change_config, settings_schema, show_config, validate_config
+from mainspring.app.workspace.manage_settings import (
+    Config,
+    change_config,
+    settings_schema,
+    show_config,
+    validate_config,
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -32,9 +38,9 @@ def run(options: argparse.Namespace) -> int:
     if action == "provider":
         _check_provider(options)
     if action in {"init", "provider"}:
-        return framed(options, lambda console: import_module("mainspring.app.cli.setup").run(options, console))
+        return framed(options, lambda console: import_module("mainspring.app.commands.setup").run(options, console))
     if action == "edit":
-        return framed(options, lambda console: import_module("mainspring.app.cli.editing").run(options, console))
+        return framed(options, lambda console: import_module("mainspring.app.commands.editing").run(options, console))
     if action == "schema":
         return framed(options, _schema)
     work = {"set": _change, "unset": _change, "validate": _validate}.get(action, _show)

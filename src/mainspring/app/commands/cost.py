@@ -9,9 +9,9 @@ import io
 import msgspec
 
 from mainspring.app.cli.console import Console, one_line, visible_row
-from mainspring.app.cli.frame import framed, place_of
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.commands.cost_actions import CostReport, CostRow, cost_report
 from mainspring.counting import counted
-from mainspring.runtime.commands.cost import CostReport, CostRow, cost_report
 
 _COLUMNS = ("calls", "input", "cache read", "cache write", "output", "cost")
 _SMALLEST = 0.0001

@@ -9,11 +9,11 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Usage
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place
 from mainspring.sessions import LogEvent, all_events
 
 By = Literal["day", "project", "model", "session"]

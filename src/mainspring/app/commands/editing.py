@@ -12,10 +12,10 @@ from pathlib import Path
 
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import USAGE
-from mainspring.app.cli.frame import place_of
+from mainspring.app.cli.runner import place_of
+from mainspring.app.workspace.editing import checked, put_back, taken_out
 from mainspring.errors import ConfigError
 from mainspring.programs import find_program
-from mainspring.runtime.commands.editing import checked, put_back, taken_out
 
 _EDITORS = ("nano", "vim", "vi")
 

@@ -7,12 +7,12 @@ import os
 import stat
 from pathlib import Path
 
-from mainspring.app.cli.args import STDIN, UsageError
+from mainspring.app.cli.arguments import STDIN, UsageError
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.frame import framed, place_of
+from mainspring.app.cli.runner import framed, place_of
 from mainspring.app.export import html_page, markdown
+from mainspring.app.workspace.export import export_lines, export_transcript
 from mainspring.errors import MainspringError
-from mainspring.runtime.commands.export import export_lines, export_transcript
 
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl"}
 _SUFFIX = {"html": ".html", "markdown": ".md", "jsonl": ".jsonl"}

@@ -8,8 +8,8 @@ import msgspec
 
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DONE
-from mainspring.app.cli.frame import framed, place_of
-from mainspring.runtime.commands.extensions import ExtensionView, list_extensions
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.commands.extensions_actions import ExtensionView, list_extensions
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from mainspring.runtime.extensions import finder, places_of
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place
+from mainspring.app.compose.extensions import finder, places_of
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
 
 
 class ExtensionView(Struct, frozen=True, kw_only=True):

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mainspring.app.cli.args import STDIN, UsageError
+from mainspring.app.cli.arguments import STDIN, UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DENIED, DONE
-from mainspring.app.cli.frame import framed, place_of
+from mainspring.app.cli.runner import framed, place_of
 from mainspring.app.cli.stdin import Piped
-from mainspring.runtime.commands.hooks import Tried, list_hooks, try_hooks
+from mainspring.app.commands.hooks_actions import Tried, list_hooks, try_hooks
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from mainspring.app.compose.extensions import command_hooks, hook_depth
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
 from mainspring.extensions.command_hooks import EVENTS, CommandHook, CommandRunner, Verdict
-from mainspring.extensions.command_hooks.model import CommandEvent, tool_names
+from mainspring.extensions.command_hooks.config import CommandEvent, tool_names
 from mainspring.extensions.command_hooks.payload import INPUTS
-from mainspring.runtime.extensions import command_hooks, hook_depth
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place
 
 _MADE_UP: dict[str, Any] = {
     "session_id": "test",

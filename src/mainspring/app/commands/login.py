@@ -7,9 +7,9 @@ import asyncio
 import webbrowser
 
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.frame import framed, place_of
-from mainspring.runtime.commands import login
-from mainspring.runtime.options import Place
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.providers import login
+from mainspring.app.run.options import Place
 
 
 def run(options: argparse.Namespace) -> int:

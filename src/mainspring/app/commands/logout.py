@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.frame import framed, place_of
-from mainspring.runtime.commands.login import log_out
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.providers.login import log_out
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from mainspring.app.cli.args import UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.exit_codes import DONE, ERROR
-from mainspring.app.cli.frame import framed, place_of
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.commands.mcp_actions import Servers, ServerView, log_in, log_out, look_at_servers, read_log
+from mainspring.app.workspace.mcp_files import add_server, remove_server
 from mainspring.counting import counted
-from mainspring.runtime.commands.mcp import Servers, ServerView, log_in, log_out, look_at_servers, read_log
-from mainspring.runtime.commands.mcp_files import add_server, remove_server
 
 _MARKS = {"ready": "ready  ", "failed": "failed ", "login": "login  ", "disabled": "off    ", "not tried": "       "}
 _NAMED = ("add", "remove", "test", "login", "logout", "logs")

@@ -13,22 +13,22 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from mainspring import mcp
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.mcp_servers import FoundServers, find_servers
+from mainspring.app.workspace.settings import Settings
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.costs import ServerCost, cost_of, search_cost
 from mainspring.mcp.login import logout_mcp
-from mainspring.mcp.logs import ServerLog, log_file
 from mainspring.mcp.oauth import logins_folder
-from mainspring.mcp.port import McpFailure
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer
+from mainspring.mcp.server_log import ServerLog, log_file
+from mainspring.mcp.types import McpFailure
 from mainspring.messages import ToolSpec
-from mainspring.models.tool_schemas import lowered
+from mainspring.models.codec.tool_schema import lowered
 from mainspring.redaction import redact, redact_value
-from mainspring.runtime.load import load
-from mainspring.runtime.mcp_servers import FoundServers, find_servers
-from mainspring.runtime.options import Place
-from mainspring.runtime.settings import Settings
 
 State = Literal["ready", "failed", "login", "disabled", "not tried"]
 

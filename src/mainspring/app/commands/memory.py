@@ -7,11 +7,11 @@ import asyncio
 
 import msgspec
 
-from mainspring.app.cli.args import STDIN, UsageError
+from mainspring.app.cli.arguments import STDIN, UsageError
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.frame import framed, place_of
+from mainspring.app.cli.runner import framed, place_of
 from mainspring.app.cli.stdin import Piped
-from mainspring.runtime.commands.memory import add_memory, show_memory
+from mainspring.app.workspace.memory import add_memory, show_memory
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,19 +8,12 @@ import shlex
 
 import msgspec
 
-from mainspring.app.cli.args import STDIN, UsageError
+from mainspring.app.cli.arguments import STDIN, UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DONE
-from mainspring.app.cli.frame import framed, place_of, rules_of
+from mainspring.app.cli.runner import framed, place_of, rules_of
 from mainspring.app.cli.stdin import Piped
-from mainspring.runtime.commands.permissions import (
-    Explanation,
-    RuleView,
-    explain,
-    revoke_rule,
-    rules_in_force,
-    save_rule,
-)
+from mainspring.app.workspace.permissions import Explanation, RuleView, explain, revoke_rule, rules_in_force, save_rule
 
 
 def run(options: argparse.Namespace) -> int:

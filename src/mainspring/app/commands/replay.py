@@ -6,8 +6,8 @@ import argparse
 import json
 
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.frame import framed
-from mainspring.runtime.commands.replay import Tally, replay_traffic
+from mainspring.app.cli.runner import framed
+from mainspring.app.commands.replay_actions import Tally, replay_traffic
 
 
 def run(options: argparse.Namespace) -> int:

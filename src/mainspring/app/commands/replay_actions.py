@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from mainspring.errors import ConfigError, ModelError
 from mainspring.models import replay_exchange
-from mainspring.models.traffic import UNSUPPORTED, failed_exchange
+from mainspring.models.replay import UNSUPPORTED, failed_exchange
 
 _UNREADABLE = "unreadable"
 

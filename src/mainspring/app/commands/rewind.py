@@ -8,9 +8,9 @@ import asyncio
 import msgspec
 
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.frame import framed, place_of
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.commands.rewind_actions import Step, moments, step_back
 from mainspring.counting import counted
-from mainspring.runtime.commands.rewind import Step, moments, step_back
 
 _WORDS = {"change": "changes back", "create": "comes back", "delete": "goes away"}
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
 from mainspring.counting import counted
 from mainspring.env import LocalEnv
 from mainspring.errors import SessionError
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place
 from mainspring.sessions import Session, find_session, read_transcript
 from mainspring.sessions.rewind import RewindPlan, Rewound, plan_rewind, plan_undo, rewind
 

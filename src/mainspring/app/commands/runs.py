@@ -8,15 +8,13 @@ import time
 
 import msgspec
 
-from mainspring.app.cli.args import STDIN, UsageError
+from mainspring.app.cli.arguments import STDIN, UsageError
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.exit_codes import DONE, ERROR
-from mainspring.app.cli.frame import framed
+from mainspring.app.cli.runner import framed
 from mainspring.app.cli.stdin import Piped
-from mainspring.app.cli.worker import url_of
-from mainspring.app.cli.working import OVER
-from mainspring.counting import counted
-from mainspring.runtime.commands.runs import (
+from mainspring.app.cli.worker_options import OVER
+from mainspring.app.commands.runs_actions import (
     Asked,
     Attempt,
     CallBegan,
@@ -36,6 +34,8 @@ from mainspring.runtime.commands.runs import (
     report_of,
     reports,
 )
+from mainspring.app.commands.worker import url_of
+from mainspring.counting import counted
 
 _WORDS = {
     "list": (0, ""),

@@ -10,7 +10,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from mainspring.durable import DurableError, DurableRun, DurableRuns, FeedItem, RunInfo, RunState
+from mainspring.app.run_service.engine import durable_engine
+from mainspring.app.run_service.schemas import WaitingView
+from mainspring.durable import DurableRun, DurableRuns, FeedItem, RunInfo, RunState
 from mainspring.durable.engine import OVER, not_over
 from mainspring.durable.feed import (
     Asked,
@@ -24,8 +26,7 @@ from mainspring.durable.feed import (
     Text,
     encode_event,
 )
-from mainspring.runtime.serving.engines import durable_engine
-from mainspring.runtime.serving.views import WaitingView
+from mainspring.errors_actions import DurableError
 
 __all__ = [
     "Asked",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
-from mainspring.app.cli.args import UsageError
+from mainspring.app.cli.arguments import UsageError
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,4 +20,4 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--schema is for --rpc; docs/openapi.json describes --http")
     if options.session and options.session_id:
         raise UsageError("--session and --session-id name two conversations; give one of them")
-    return import_module(f"mainspring.app.server.{options.form}.start").run(options)
+    return import_module(f"mainspring.app.servers.{options.form}.start").run(options)

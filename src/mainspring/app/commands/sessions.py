@@ -8,13 +8,14 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.app.cli.args import UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.frame import framed, place_of
-from mainspring.app.export import markdown, tree_lines
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.commands.tree import tree_lines
+from mainspring.app.export import markdown
+from mainspring.app.workspace.export import export_transcript, import_file
+from mainspring.app.workspace.saved_sessions import name_session, purge_sessions, remove_session, saved_sessions, search
 from mainspring.counting import counted
-from mainspring.runtime.commands.export import export_transcript, import_file
-from mainspring.runtime.commands.sessions import name_session, purge_sessions, remove_session, saved_sessions, search
 
 _NEEDS = {
     "import": "a FILE, as `mainspring export --format jsonl` writes it",

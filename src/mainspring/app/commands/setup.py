@@ -12,16 +12,16 @@ from importlib import import_module
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.app.cli.args import STDIN
+from mainspring.app.cli.arguments import STDIN
 from mainspring.app.cli.console import Console
+from mainspring.app.cli.errors import in_words
 from mainspring.app.cli.exit_codes import USAGE
-from mainspring.app.cli.failures import in_words
-from mainspring.app.cli.frame import place_of
+from mainspring.app.cli.runner import place_of
 from mainspring.app.cli.stdin import Piped
+from mainspring.app.providers.setup import Answers, list_providers, remove_provider, set_up
+from mainspring.app.providers.setup_questions import WIZARDS, Question, Wizard
 from mainspring.errors import ConfigError, MainspringError, ModelError
 from mainspring.redaction import redact
-from mainspring.runtime.commands.setup import Answers, list_providers, remove_provider, set_up
-from mainspring.runtime.commands.wizards import WIZARDS, Question, Wizard
 
 _OWN_NAME = "mine"
 
@@ -73,7 +73,7 @@ def _init(options: argparse.Namespace, console: Console, name: str | None) -> in
         defaults = {q.setting: q.default for q in wizard.questions if q.default and q.setting not in given}
         answers = replace(answers, values={**defaults, **given})
     if wizard.login and not options.no_test and asks and _yes(f"Log in at {wizard.label} now?"):
-        code = import_module("mainspring.app.cli.login").log_in(wizard.provider, console, browser=True)
+        code = import_module("mainspring.app.commands.login").log_in(wizard.provider, console, browser=True)
         if code:
             return code
     return _save(options, console, answers, asks=asks)

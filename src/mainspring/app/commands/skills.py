@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from mainspring.app.cli.args import UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line, visible_row
 from mainspring.app.cli.exit_codes import DONE, ERROR
-from mainspring.app.cli.frame import framed, place_of
-from mainspring.counting import counted
-from mainspring.runtime.commands.skills import (
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.workspace.skill_manager import (
     Changes,
     Done,
     Fetched,
@@ -32,6 +31,7 @@ from mainspring.runtime.commands.skills import (
     switch_skill,
     validate_skills,
 )
+from mainspring.counting import counted
 
 _NEEDS = {
     "show": "the skill's NAME",

@@ -10,8 +10,8 @@ import sys
 import msgspec
 
 from mainspring.app.cli.console import Console, abandon
-from mainspring.app.cli.frame import framed, place_of
-from mainspring.runtime.commands.telemetry import Choice, Dashboard, Status, serve, start, status, stop
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.dashboard.control import Choice, Dashboard, Status, serve, start, status, stop
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,14 +7,14 @@ import asyncio
 
 import msgspec
 
-from mainspring.app.cli.args import STDIN, UsageError
+from mainspring.app.cli.arguments import STDIN, UsageError
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.exit_codes import DENIED, DONE, ERROR
-from mainspring.app.cli.frame import framed, place_of, rules_of
 from mainspring.app.cli.interrupts import Interrupts
+from mainspring.app.cli.runner import framed, place_of, rules_of
 from mainspring.app.cli.stdin import Piped
-from mainspring.events import CancelToken
-from mainspring.runtime.commands.tools import CallResult, call_tool, list_tools
+from mainspring.app.commands.tools_actions import CallResult, call_tool, list_tools
+from mainspring.cancellation import CancelToken
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,19 +8,21 @@ from typing import Any
 
 from msgspec import Struct
 
+from mainspring.agent.agent import Agent
+from mainspring.app.compose.conversation import chosen
+from mainspring.app.compose.services import services
+from mainspring.app.run.options import Place, Rules
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.permissions import permissions_of
+from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv
 from mainspring.errors import AgentError
-from mainspring.events import CancelToken, Done, StreamEvent, StreamStart, ToolExecutionEnd, parse_call
+from mainspring.events import Done, StreamEvent, StreamStart, ToolExecutionEnd
 from mainspring.loop import Behavior
 from mainspring.messages import Message, TextBlock, ToolResultBlock
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
+from mainspring.models.message_builder import parse_call
 from mainspring.policies.guardrails import Guardrails
-from mainspring.runtime.agent import Agent
-from mainspring.runtime.build import chosen
-from mainspring.runtime.commands.permissions import permissions_of
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place, Rules
-from mainspring.runtime.services import services
 from mainspring.tools import Tool
 from mainspring.tools.builtin import builtin_tools
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from mainspring.app.export.words import NAMES, headline
-from mainspring.runtime.commands.export import Item, Transcript
+from mainspring.app.export.format import NAMES, headline
+from mainspring.app.workspace.export import Item, Transcript
 from mainspring.text import visible
 
 _TEXT = 72

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.frame import framed, place_of
-from mainspring.runtime.acting import Act
-from mainspring.runtime.commands.trust import distrust, trust, trusted_folders, what_acts
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.workspace.acting import Act
+from mainspring.app.workspace.trust_actions import distrust, trust, trusted_folders, what_acts
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,13 +9,13 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from mainspring.app.cli.args import UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DONE, INTERRUPTED
-from mainspring.app.cli.frame import asked, framed
-from mainspring.events import CancelToken
-from mainspring.runtime.commands.worker import WorkerOptions, work
-from mainspring.runtime.outcome import Notice, Progress, Report
+from mainspring.app.cli.runner import asked, framed
+from mainspring.app.commands.worker_actions import WorkerOptions, work
+from mainspring.app.run.events import Notice, Progress, Report
+from mainspring.cancellation import CancelToken
 
 _DAY = 86_400.0
 

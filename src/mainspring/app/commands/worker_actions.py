@@ -10,15 +10,15 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.app.run.events import Report, Reporter
+from mainspring.app.run.options import AskOptions
+from mainspring.app.run_service.agents import named_agents
+from mainspring.app.run_service.engine import durable_engine
+from mainspring.app.run_service.own_agent import NAME, check_own_agent, own_agent
+from mainspring.cancellation import CancelToken
 from mainspring.durable import DurableAgents, Engine, Factory
 from mainspring.durable.tidying import tidy
 from mainspring.errors import ConfigError
-from mainspring.events import CancelToken
-from mainspring.runtime.options import AskOptions
-from mainspring.runtime.outcome import Report, Reporter
-from mainspring.runtime.serving.engines import durable_engine
-from mainspring.runtime.serving.named_agents import named_agents
-from mainspring.runtime.serving.own_agent import NAME, check_own_agent, own_agent
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):

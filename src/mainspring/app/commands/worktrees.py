@@ -7,12 +7,12 @@ import sys
 
 import msgspec
 
-from mainspring.app.cli.args import UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.frame import framed, place_of
+from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.commands.worktrees_actions import enter_worktree, worktrees_of
 from mainspring.counting import counted
 from mainspring.errors import ConfigError
-from mainspring.runtime.commands.worktrees import enter_worktree, worktrees_of
 from mainspring.text import visible
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.git import Worktree, Worktrees
+from mainspring.app.workspace.load import working_folder
+from mainspring.app.workspace.paths import user_home
 from mainspring.errors import ConfigError
-from mainspring.runtime.home import user_home
-from mainspring.runtime.load import working_folder
-from mainspring.runtime.options import Place
-from mainspring.runtime.worktrees import Worktree, Worktrees
 
 
 def worktrees_of(place: Place, environ: Mapping[str, str] = os.environ) -> Worktrees:

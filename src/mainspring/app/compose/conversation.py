@@ -11,6 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
 
+from mainspring.agent.agent import Agent
+from mainspring.app.compose.client_services import Front
+from mainspring.app.compose.environment import environment, layer_of, with_language_servers
+from mainspring.app.compose.extensions import extending
+from mainspring.app.compose.guidance import guidance
+from mainspring.app.compose.plan_mode import audit_of, plan_of, safety_plugs
+from mainspring.app.compose.services import services, tell_of_ends
+from mainspring.app.providers.select_model import Choice, choose_model, make
+from mainspring.app.run.events import Notice, Reporter
+from mainspring.app.run.options import AskOptions
+from mainspring.app.workspace.load import load, wide_folder
+from mainspring.app.workspace.mcp_servers import mcp_of
+from mainspring.app.workspace.model_providers import registry_of
+from mainspring.app.workspace.offered_skills import NAMES_OF_SKILLS, skills_of
+from mainspring.app.workspace.paths import Home, project_root
+from mainspring.app.workspace.permissions import permissions_of
+from mainspring.app.workspace.secrets import redactor_of
+from mainspring.app.workspace.settings import AppConfig, RetrySettings, Settings
+from mainspring.app.workspace.trust import TrustStore, trust_notes
 from mainspring.env import EditorEnv, LocalEnv
 from mainspring.errors import ConfigError, SessionError
 from mainspring.lazy import later
@@ -20,48 +39,29 @@ from mainspring.messages import Message
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet, rules_without_tool
 from mainspring.policies.compaction import Compaction
+from mainspring.policies.large_results.store import FileContext, MemoryContext
 from mainspring.policies.plan_mode import PlanMode
 from mainspring.redaction import Redactor
-from mainspring.runtime.agent import Agent
-from mainspring.runtime.commands.permissions import permissions_of
-from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
-from mainspring.runtime.execution import environment, layer_of, with_language_servers
-from mainspring.runtime.extensions import extending
-from mainspring.runtime.front import Front
-from mainspring.runtime.guidance import guidance
-from mainspring.runtime.home import Home, project_root
-from mainspring.runtime.load import load, wide_folder
-from mainspring.runtime.mcp_servers import mcp_of
-from mainspring.runtime.model_choice import Choice, choose_model, make
-from mainspring.runtime.model_providers import registry_of
-from mainspring.runtime.offered_skills import NAMES_OF_SKILLS, skills_of
-from mainspring.runtime.options import AskOptions
-from mainspring.runtime.outcome import Notice, Reporter
-from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
-from mainspring.runtime.secrets import redactor_of
-from mainspring.runtime.services import services, tell_of_ends
-from mainspring.runtime.settings import AppConfig, RetrySettings, Settings
-from mainspring.runtime.trust import TrustStore, trust_notes
 from mainspring.sessions import Session, SessionOptions, SessionPlug, store_of
-from mainspring.sessions.context import FileContext, MemoryContext
-from mainspring.sessions.eventlog import EventLog
+from mainspring.sessions.event_log import EventLog
+from mainspring.sessions.output_offload import ContextOutputs, missing_outputs
 from mainspring.sessions.rewind import FileRecorder
 from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import BUILTIN_NAMES, CLASSIC_ALIASES, builtin_tools
 
 if TYPE_CHECKING:
-    from mainspring.runtime.small import allows_server, allows_skills, for_small
-    from mainspring.runtime.tracing import telemetry_of, tracing_of
+    from mainspring.app.compose.tool_selection import allows_server, allows_skills, for_small
+    from mainspring.app.compose.tracing import telemetry_of, tracing_of
     from mainspring.sessions import find_session
     from mainspring.telemetry import Telemetry
 else:  # most runs have none
     find_session = later("mainspring.sessions", "find_session")
-    allows_server = later("mainspring.runtime.small", "allows_server")
-    allows_skills = later("mainspring.runtime.small", "allows_skills")
-    for_small = later("mainspring.runtime.small", "for_small")
-    telemetry_of = later("mainspring.runtime.tracing", "telemetry_of")
-    tracing_of = later("mainspring.runtime.tracing", "tracing_of")
+    allows_server = later("mainspring.app.compose.tool_selection", "allows_server")
+    allows_skills = later("mainspring.app.compose.tool_selection", "allows_skills")
+    for_small = later("mainspring.app.compose.tool_selection", "for_small")
+    telemetry_of = later("mainspring.app.compose.tracing", "telemetry_of")
+    tracing_of = later("mainspring.app.compose.tracing", "tracing_of")
 
 MAX_TURNS = 50
 """Most model calls of a run, where nobody says otherwise."""

@@ -7,15 +7,17 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from mainspring.app.workspace.settings import Settings
 from mainspring.env import (
     LocalEnv,
     sandbox,  # loads its parts on use
 )
 from mainspring.env.ignore import VCS
-from mainspring.permissions.ignored import MAX_BYTES, NAME, rules_in, verdict
-from mainspring.runtime.settings import Settings
-from mainspring.tools import Tool
-from mainspring.tools.builtin import diagnostics  # loads its parts on use
+from mainspring.permissions.ignore_files import MAX_BYTES, NAME, rules_in, verdict
+from mainspring.tools import (
+    Tool,
+    diagnostics,  # loads its parts on use
+)
 
 FRESH_SECONDS = 5.0
 """How long a list of ignored files is good. What appears meanwhile is not hidden from the commands of that time."""

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import fields
 
+from mainspring.app.compose.client_services import Front
+from mainspring.app.run.events import Notice, Reporter
+from mainspring.app.workspace.paths import FOLDER, project_root
+from mainspring.app.workspace.settings import Settings
+from mainspring.app.workspace.settings.schema import HookEntry
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.env import LocalEnv
 from mainspring.extensions.builtin import help_command
-from mainspring.extensions.command_hooks.model import DEEPEST, DEFAULT_SECONDS, DEPTH, CommandHook, OnFailure
-from mainspring.extensions.files import find_extensions
-from mainspring.extensions.loaded import ExtensionSource, FoundExtensions
+from mainspring.extensions.command_hooks.config import DEEPEST, DEFAULT_SECONDS, DEPTH, CommandHook, OnFailure
+from mainspring.extensions.discovery import find_extensions
+from mainspring.extensions.extension import ExtensionSource, FoundExtensions
 from mainspring.extensions.plug import Extensions
 from mainspring.extensions.ui import HeadlessUI, NoticeLevel
 from mainspring.lazy import later
 from mainspring.loop import Plug
-from mainspring.runtime.front import Front
-from mainspring.runtime.home import FOLDER, project_root
-from mainspring.runtime.outcome import Notice, Reporter
-from mainspring.runtime.settings import Settings
-from mainspring.runtime.settings.model import HookEntry
-from mainspring.runtime.trust import TrustStore
 from mainspring.sessions import Session
 
 if TYPE_CHECKING:

@@ -9,18 +9,18 @@ from typing import Any
 
 from msgspec import Struct
 
+from mainspring.app.compose.system_prompt import system_prompt
+from mainspring.app.providers.select_model import Choice
+from mainspring.app.run.events import Notice, Reporter
+from mainspring.app.workspace.instructions import InstructionReader
+from mainspring.app.workspace.paths import repository_of
+from mainspring.app.workspace.settings import Settings
+from mainspring.app.workspace.subfolders import SubfolderInstructions
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.env import ExecutionEnv
 from mainspring.loop import Plug
 from mainspring.permissions import Permissions
-from mainspring.runtime.home import repository_of
-from mainspring.runtime.instructions import InstructionReader
-from mainspring.runtime.model_choice import Choice
-from mainspring.runtime.outcome import Notice, Reporter
-from mainspring.runtime.prompt import system_prompt
-from mainspring.runtime.settings import Settings
-from mainspring.runtime.subfolders import SubfolderInstructions
-from mainspring.runtime.trust import TrustStore
-from mainspring.tools.builtin.files import read_file
+from mainspring.tools.builtin.read_file import read_file
 
 
 class Guidance(Struct, frozen=True):

@@ -6,21 +6,21 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mainspring.app.run.events import Notice, Reporter
+from mainspring.app.run.options import AskOptions
+from mainspring.app.workspace.settings import Settings
 from mainspring.errors import ConfigError
 from mainspring.lazy import later
 from mainspring.loop import Plug
 from mainspring.policies.guardrails import Guardrails
 from mainspring.policies.plan_mode import CARRY_OUT, FOLDER, PlanMode, PlanState
 from mainspring.redaction import Redactor
-from mainspring.runtime.options import AskOptions
-from mainspring.runtime.outcome import Notice, Reporter
-from mainspring.runtime.settings import Settings
 from mainspring.sessions import CustomEntry, Session
 
 if TYPE_CHECKING:
-    from mainspring.policies.audit import AuditLog
+    from mainspring.policies.audit_log import AuditLog
 else:
-    AuditLog = later("mainspring.policies.audit", "AuditLog")
+    AuditLog = later("mainspring.policies.audit_log", "AuditLog")
 
 PLAN_ENTRY = "plan_mode"
 """The entry of a session that says whether plan mode is on, so that going on with it later does not lose it."""

@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from mainspring.app.workspace.paths import Home
 from mainspring.env import LocalEnv
-from mainspring.env.replacing import replace_text
 from mainspring.loop import CoreAgent
-from mainspring.runtime.home import Home
-from mainspring.tools.builtin.terminal.background import WAKE
+from mainspring.state_files import replace_text
 from mainspring.tools.builtin.todos import TODOS, EnvTodos
+from mainspring.tools.support.background import WAKE
 
 
 def services(home: Home | None) -> dict[str, Any]:

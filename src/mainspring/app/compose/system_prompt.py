@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 
-from mainspring.runtime.outcome import ModelName
-from mainspring.runtime.placeholders import filled, placeholders
+from mainspring.app.run.events import ModelName
+from mainspring.app.workspace.placeholders import filled, placeholders
 
 BASE = """You are Mainspring, an agent that works in a person's folder through tools.
 

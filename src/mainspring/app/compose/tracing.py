@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from mainspring.app.run.events import Notice, Reporter
+from mainspring.app.workspace.settings import Settings
 from mainspring.loop import Plug
 from mainspring.redaction import Redactor
-from mainspring.runtime.outcome import Notice, Reporter
-from mainspring.runtime.settings import Settings
 from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 
 

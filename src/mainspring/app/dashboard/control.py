@@ -20,16 +20,16 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from mainspring.app.dashboard.session_runs import SavedRuns
+from mainspring.app.run.options import Place
+from mainspring.app.servers.viewer import Viewer
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.paths import Home
 from mainspring.env.container.engine import call, find_engine, last_line
-from mainspring.env.replacing import replace_text
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.programs import find_program
 from mainspring.python import python_module
-from mainspring.runtime.home import Home
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place
-from mainspring.runtime.saved_runs import SavedRuns
-from mainspring.telemetry.viewer import Viewer
+from mainspring.state_files import replace_text
 
 IMAGE = "mcr.microsoft.com/dotnet/aspire-dashboard:latest"
 CONTAINER = "mainspring-telemetry"

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
+from mainspring.app.servers.viewer import Detail, Summary, ViewEvent, ViewSpan
+from mainspring.app.servers.viewer.model import summed
 from mainspring.errors import SessionError
 from mainspring.redaction import Redactor
 from mainspring.sessions import Item, JsonlStore, LogEvent, Transcript, read_events, read_transcript
-from mainspring.sessions.listing import session_info
-from mainspring.telemetry.viewer import Detail, Summary, ViewEvent, ViewSpan
-from mainspring.telemetry.viewer.model import summed
+from mainspring.sessions.jsonl_reading import session_info
 
 _LOGS = 150  # the newest sessions that are looked at
 _RUNS_OUT_MS = 10 * 60 * 1000.0  # without an end and without a line for so long, a run goes on no more

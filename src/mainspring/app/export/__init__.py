@@ -2,6 +2,5 @@
 
 from mainspring.app.export.html import html_page
 from mainspring.app.export.markdown import markdown
-from mainspring.app.export.tree import tree_lines
 
-__all__ = ["html_page", "markdown", "tree_lines"]
+__all__ = ["html_page", "markdown"]

@@ -6,8 +6,8 @@ import json
 from datetime import datetime
 from typing import Any, cast
 
+from mainspring.app.workspace.export import Item, TranscriptCall
 from mainspring.messages import Usage
-from mainspring.runtime.commands.export import Item, TranscriptCall
 from mainspring.text import visible
 
 NAMES = {

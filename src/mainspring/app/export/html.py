@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from mainspring.app.export.words import NAMES, arguments, diff_of, headline, money, origin, time_of, tokens
+from mainspring.app.export.format import NAMES, arguments, diff_of, headline, money, origin, time_of, tokens
+from mainspring.app.workspace.export import Item, Transcript, TranscriptCall
 from mainspring.lazy import later
 from mainspring.messages import ImageBlock
-from mainspring.runtime.commands.export import Item, Transcript, TranscriptCall
 from mainspring.text import visible
 
 if TYPE_CHECKING:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from mainspring.app.cli import wire
+from mainspring.app.cli import json_schema as wire
 from mainspring.app.cli.console import Console
+from mainspring.app.cli.errors import in_full, in_words
 from mainspring.app.cli.exit_codes import code_of
-from mainspring.app.cli.failures import in_full, in_words
+from mainspring.app.run.events import Equipped, ModelName, Notice, Outcome, Progress, Report, Started
 from mainspring.errors import AgentProviderError, ModelError
 from mainspring.events import (
     MessageEnd,
@@ -20,7 +21,6 @@ from mainspring.events import (
     TurnStart,
 )
 from mainspring.messages import Message, Usage
-from mainspring.runtime.outcome import Equipped, ModelName, Notice, Outcome, Progress, Report, Started
 
 
 class JsonRenderer:

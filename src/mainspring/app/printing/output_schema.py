@@ -9,8 +9,8 @@ from typing import Any, cast
 import msgspec
 
 from mainspring.errors import ConfigError
-from mainspring.policies.structured.target import OUTPUT_TOOL as OUTPUT_TOOL
-from mainspring.policies.structured.target import Target
+from mainspring.policies.structured.schema import OUTPUT_TOOL as OUTPUT_TOOL
+from mainspring.policies.structured.schema import Target
 
 _LARGEST = 1 << 20
 

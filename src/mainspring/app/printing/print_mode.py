@@ -11,34 +11,27 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from mainspring.app.compose.conversation import Conversation, converse
+from mainspring.app.compose.plan_mode import keep_answer, plan_text
+from mainspring.app.providers.weights import prepare
+from mainspring.app.run.events import Equipped, Notice, Outcome, Reporter, Started, near_limit
+from mainspring.app.run.options import AskOptions
+from mainspring.app.workspace.file_mentions import attach
 from mainspring.attachments import delimited
+from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
-from mainspring.events import (
-    AgentEnd,
-    AgentEvent,
-    AgentStart,
-    BudgetWarning,
-    CancelToken,
-    MessageEnd,
-    ToolExecutionEnd,
-    run_cancellable,
-)
+from mainspring.events import AgentEnd, AgentEvent, AgentStart, MessageEnd, ToolExecutionEnd
 from mainspring.lazy import later
 from mainspring.loop import AgentStats, Behavior, RunResult
+from mainspring.loop.hooks import BudgetWarning
 from mainspring.messages import AgentMessage, Message, Usage
-from mainspring.runtime.build import Conversation, converse
-from mainspring.runtime.mentions import attach
-from mainspring.runtime.options import AskOptions
-from mainspring.runtime.outcome import Equipped, Notice, Outcome, Reporter, Started, near_limit
-from mainspring.runtime.planning import keep_answer, plan_text
-from mainspring.runtime.weights import prepare
 from mainspring.tools import ToolErrorCode
 
 if TYPE_CHECKING:
-    from mainspring.runtime.commands.commands import called
-    from mainspring.runtime.templates import CommandCall
+    from mainspring.app.workspace.custom_commands import CommandCall
+    from mainspring.app.workspace.custom_commands.commands import called
 else:  # most prompts call no command
-    called = later("mainspring.runtime.commands.commands", "called")
+    called = later("mainspring.app.workspace.custom_commands.commands", "called")
 
 _START_GRACE = 2.0
 

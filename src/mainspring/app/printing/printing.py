@@ -9,19 +9,19 @@ import threading
 
 from msgspec.structs import replace
 
-from mainspring.app.cli.args import STDIN
+from mainspring.app.cli.arguments import STDIN
 from mainspring.app.cli.console import Console, OutputError
-from mainspring.app.cli.frame import ask_options, framed
 from mainspring.app.cli.interrupts import Interrupts
-from mainspring.app.cli.render import Renderer, renderer
+from mainspring.app.cli.runner import ask_options, framed
 from mainspring.app.cli.stdin import PATIENCE, Piped, hide_prompt
+from mainspring.app.compose.conversation import Conversation
+from mainspring.app.printing.output_schema import schema_of
+from mainspring.app.printing.print_mode import ask
+from mainspring.app.printing.text_output import Renderer, renderer
+from mainspring.app.run.events import Outcome
+from mainspring.app.run.options import AskOptions
+from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError
-from mainspring.events import CancelToken
-from mainspring.runtime.build import Conversation
-from mainspring.runtime.commands.ask import ask
-from mainspring.runtime.commands.schema import schema_of
-from mainspring.runtime.options import AskOptions
-from mainspring.runtime.outcome import Outcome
 
 _TEARDOWN_SECONDS = 5.0
 

@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import Protocol
 
 from mainspring.app.cli.console import Console, one_line
+from mainspring.app.cli.errors import in_full, in_words
 from mainspring.app.cli.exit_codes import code_of
-from mainspring.app.cli.failures import in_full, in_words
+from mainspring.app.printing.output_schema import OUTPUT_TOOL
+from mainspring.app.run.events import ModelName, Notice, Outcome, Progress, Report, Started
 from mainspring.counting import counted
 from mainspring.events import MessageEnd, ModelRetry, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.redaction import redact
-from mainspring.runtime.commands.schema import OUTPUT_TOOL
-from mainspring.runtime.outcome import ModelName, Notice, Outcome, Progress, Report, Started
 
 _TELLING = ("path", "file_path", "pattern", "command", "query", "url", "name")
 
@@ -34,9 +34,9 @@ def renderer(form: str, console: Console) -> Renderer:
     """The renderer of an ``--output`` form."""
     match form:
         case "json":
-            return import_module("mainspring.app.cli.render_json").JsonRenderer(console)
+            return import_module("mainspring.app.printing.json_output").JsonRenderer(console)
         case "stream-json":
-            return import_module("mainspring.app.cli.render_json").StreamJsonRenderer(console)
+            return import_module("mainspring.app.printing.json_output").StreamJsonRenderer(console)
         case _:
             return TextRenderer(console)
 

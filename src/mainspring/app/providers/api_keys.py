@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol, cast
 
+from mainspring.app.workspace.settings import ProviderSettings
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.extras import how_to_install
 from mainspring.models.auth.command import ask_command
-from mainspring.models.credentials import Given
-from mainspring.runtime.settings import ProviderSettings
+from mainspring.models.auth.credentials import Given
 
 SERVICE = "mainspring"
 """Under which the keyring keeps keys; the entry is the name of the setting, by default the provider's."""

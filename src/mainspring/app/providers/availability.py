@@ -10,25 +10,25 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.app.providers import weights
+from mainspring.app.providers.lacking import lacks
+from mainspring.app.providers.probing import probe_all
+from mainspring.app.providers.select_model import EMBEDDED, choose_model, make, running_servers
+from mainspring.app.run.events import Reporter
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.model_providers import registry_of
+from mainspring.app.workspace.settings import Settings
+from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError, ModelError, ModelNotFoundError
-from mainspring.events import CancelToken
 from mainspring.extras import how_to_install
 from mainspring.models import HttpModel, ModelProvider
 from mainspring.models.catalog import catalog
+from mainspring.models.embedded.download import present
 from mainspring.models.embedded.engine import engine_installed
-from mainspring.models.embedded.fetching import present
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, find, get_command, models_dir
 from mainspring.models.port import FREE, Rates
-from mainspring.models.providers.local import NAME as LOCAL
-from mainspring.runtime import weights
-from mainspring.runtime.commands.lacking import lacks
-from mainspring.runtime.commands.probing import probe_all
-from mainspring.runtime.load import load
-from mainspring.runtime.model_choice import EMBEDDED, choose_model, make, running_servers
-from mainspring.runtime.model_providers import registry_of
-from mainspring.runtime.options import Place
-from mainspring.runtime.outcome import Reporter
-from mainspring.runtime.settings import Settings
+from mainspring.models.providers.local_servers import NAME as LOCAL
 
 _PROBE_SECONDS = 2.0
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from mainspring.app.providers.select_model import make, provider_config
+from mainspring.app.workspace.model_providers import registry_of
+from mainspring.app.workspace.settings import AppConfig
 from mainspring.extras import how_to_install
 from mainspring.models.port import FREE
 from mainspring.models.providers import codex, foundry
-from mainspring.runtime.model_choice import make, provider_config
-from mainspring.runtime.model_providers import registry_of
-from mainspring.runtime.settings import AppConfig
 
 
 def lacks(name: str, config: AppConfig) -> str:

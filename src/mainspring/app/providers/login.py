@@ -7,12 +7,12 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from mainspring.app.providers.select_model import provider_config
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
 from mainspring.errors import ConfigError
 from mainspring.models.auth import TokenFile, login
 from mainspring.models.providers import codex
-from mainspring.runtime.load import load
-from mainspring.runtime.model_choice import provider_config
-from mainspring.runtime.options import Place
 
 _ELSEWHERE = {
     "github": "log in with GitHub's own command line: gh auth login; its token is used",

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mainspring.errors import ModelError
 from mainspring.models import HttpModel, Timeouts
-from mainspring.models.shared_transport import shared_transport
+from mainspring.models.transport.default import shared_transport
 
 SECONDS = 5.0
 """How long a host may take."""

@@ -8,6 +8,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.app.providers.api_keys import key_of
+from mainspring.app.run.events import ModelName
+from mainspring.app.workspace.model_providers import registry_of
+from mainspring.app.workspace.settings import AppConfig, ProviderSettings, Settings
+from mainspring.app.workspace.settings.environment import env_str
 from mainspring.errors import ConfigError, ModelNotFoundError, ProviderConfigError
 from mainspring.models import (
     ModelProvider,
@@ -16,15 +21,11 @@ from mainspring.models import (
     detect_local_servers,
     embedded,  # loads its parts on use
 )
+from mainspring.models.auth.credentials import KEY_VARIABLES
 from mainspring.models.config import ProviderConfig, as_config
-from mainspring.models.credentials import KEY_VARIABLES
 from mainspring.models.http_model import HttpModel
-from mainspring.models.providers import local, openai
-from mainspring.runtime.environ import env_str
-from mainspring.runtime.key_sources import key_of
-from mainspring.runtime.model_providers import registry_of
-from mainspring.runtime.outcome import ModelName
-from mainspring.runtime.settings import AppConfig, ProviderSettings, Settings
+from mainspring.models.providers import local_servers as local
+from mainspring.models.providers import openai
 
 DETECT_SECONDS = 0.5
 EMBEDDED = "embedded"

@@ -13,23 +13,23 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.agent.agent import Agent
+from mainspring.app.providers.api_keys import keep_in_keyring
+from mainspring.app.providers.lacking import lacks
+from mainspring.app.providers.select_model import EMBEDDED, make
+from mainspring.app.providers.setup_questions import WIZARDS, Wizard
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.manage_settings import settings_file
+from mainspring.app.workspace.model_providers import registry_of
+from mainspring.app.workspace.settings import AppConfig, Settings, save_settings
+from mainspring.app.workspace.settings.load import build
+from mainspring.app.workspace.settings.schema import OWN_SETTINGS
+from mainspring.app.workspace.settings.validation import Path as Key
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import AgentProviderError, ConfigError, MainspringError
 from mainspring.loop import Behavior
 from mainspring.models.embedded.engine import engine_installed, missing_engine
-from mainspring.runtime.agent import Agent
-from mainspring.runtime.commands.config import settings_file
-from mainspring.runtime.commands.lacking import lacks
-from mainspring.runtime.commands.wizards import WIZARDS, Wizard
-from mainspring.runtime.key_sources import keep_in_keyring
-from mainspring.runtime.load import load
-from mainspring.runtime.model_choice import EMBEDDED, make
-from mainspring.runtime.model_providers import registry_of
-from mainspring.runtime.options import Place
-from mainspring.runtime.settings import AppConfig, Settings, save_settings
-from mainspring.runtime.settings.layer import Path as Key
-from mainspring.runtime.settings.load import build
-from mainspring.runtime.settings.model import OWN_SETTINGS
-from mainspring.runtime.trust import TrustStore
 
 _TRY_SECONDS = 60.0
 _TRY_TOKENS = 256

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from mainspring.models.credentials import KEY_VARIABLES
+from mainspring.models.auth.credentials import KEY_VARIABLES
 
 
 class Question(Struct, frozen=True, kw_only=True):

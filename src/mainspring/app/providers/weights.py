@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from mainspring.events import CancelToken
+from mainspring.app.run.events import Notice, Progress, Reporter
+from mainspring.cancellation import CancelToken
 from mainspring.models import embedded  # loads its parts on use
-from mainspring.runtime.outcome import Notice, Progress, Reporter
 
 if TYPE_CHECKING:
     from mainspring.models.embedded import Weights

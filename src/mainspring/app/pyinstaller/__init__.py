@@ -1,7 +1,7 @@
 """What programs that freeze the command into one file have to take along, since it is loaded by name when it is used."""
 
-from mainspring.app.freezing.contents import data_files as data_files
-from mainspring.app.freezing.contents import hook_dirs as hook_dirs
-from mainspring.app.freezing.contents import modules as modules
+from mainspring.app.pyinstaller.contents import data_files as data_files
+from mainspring.app.pyinstaller.contents import hook_dirs as hook_dirs
+from mainspring.app.pyinstaller.contents import modules as modules
 
 __all__ = ["data_files", "hook_dirs", "modules"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mainspring.events import AgentEvent, BudgetWarning, RunStatus
+from mainspring.events import AgentEvent, RunStatus
 from mainspring.messages import StopReason, Usage
+
+if TYPE_CHECKING:
+    from mainspring.loop.hooks import BudgetWarning
 
 
 class ModelName(Struct, frozen=True, kw_only=True):

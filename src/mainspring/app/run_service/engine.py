@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mainspring.durable import Engine, MemoryEngine
 
 if TYPE_CHECKING:
-    from mainspring.durable.dbos import DbosEngine
+    from mainspring.durable.dbos.engine import DbosEngine
 
 
 def engine_of(url: str | None, *, version: str = "1", keep: int = 1_000) -> Engine:
@@ -35,4 +35,4 @@ def durable_engine(url: str, **options: Any) -> DbosEngine:
     Raises:
         ConfigError: If what it needs is not installed, or it is no such address.
     """
-    return import_module("mainspring.durable.dbos").DbosEngine(url, **options)
+    return import_module("mainspring.durable.dbos.engine").DbosEngine(url, **options)

@@ -6,14 +6,14 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+from mainspring.app.compose.client_services import Front
+from mainspring.app.compose.conversation import converse
+from mainspring.app.providers.weights import prepare
+from mainspring.app.run.events import Reporter
+from mainspring.app.run.options import AskOptions
+from mainspring.cancellation import CancelToken
 from mainspring.durable import DurableSteps, Factory
-from mainspring.events import CancelToken
 from mainspring.loop import CoreAgent
-from mainspring.runtime.build import converse
-from mainspring.runtime.front import Front
-from mainspring.runtime.options import AskOptions
-from mainspring.runtime.outcome import Reporter
-from mainspring.runtime.weights import prepare
 
 NAME = "mainspring"
 """Under which name its runs are started."""

@@ -15,21 +15,8 @@ from typing import Any, Self
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from mainspring.counting import counted
-from mainspring.durable import (
-    DurableAgents,
-    DurableError,
-    DurableRun,
-    DurableRuns,
-    Engine,
-    Factory,
-    RunInfo,
-)
-from mainspring.durable.brought import Brought
-from mainspring.durable.feed import FeedItem, MessageDone
-from mainspring.messages import AgentMessage, Message
-from mainspring.runtime.serving.errors import ClosingError, ConflictError, LimitError, MissingError, UnknownRunError
-from mainspring.runtime.serving.views import (
+from mainspring.app.run_service.errors import ClosingError, ConflictError, LimitError, MissingError, UnknownRunError
+from mainspring.app.run_service.schemas import (
     Abort,
     Approve,
     Deny,
@@ -40,6 +27,12 @@ from mainspring.runtime.serving.views import (
     State,
     WaitingView,
 )
+from mainspring.counting import counted
+from mainspring.durable import DurableAgents, DurableRun, DurableRuns, Engine, Factory, RunInfo
+from mainspring.durable.client_tools import Brought
+from mainspring.durable.feed import FeedItem, MessageDone
+from mainspring.errors_actions import DurableError
+from mainspring.messages import AgentMessage, Message
 
 __all__ = ["Factory", "Service", "ServiceOptions"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Shown, Table, Text
+from mainspring.app.chat.types import FileDiff
 from mainspring.counting import counted
-from mainspring.runtime.chat.shown import Changes, Clipboard, Fields, Picker, Shown, Table, Text
-from mainspring.runtime.chat.words import FileDiff
 
 
 def markdown_of(shown: Shown | None) -> str:

@@ -9,12 +9,12 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from mainspring.app.chat import Chat, ChatOptions
 from mainspring.app.cli.exit_codes import DONE
-from mainspring.app.cli.frame import framed
 from mainspring.app.cli.interrupts import Interrupts
-from mainspring.app.server.stdio import Wire, claimed_stdio, open_wire
-from mainspring.events import CancelToken
-from mainspring.runtime.chat import Chat, ChatOptions
+from mainspring.app.cli.runner import framed
+from mainspring.app.servers.stdio import Wire, claimed_stdio, open_wire
+from mainspring.cancellation import CancelToken
 
 _TEARDOWN_SECONDS = 5.0
 _SIGNALLED = 128

@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 
 from prompt_toolkit.application import run_in_terminal
 
-from mainspring.app.tui.clipboard import clipboard_image
-from mainspring.app.tui.editor import edit_text
-from mainspring.app.tui.fragments import row
-from mainspring.app.tui.pastes import Expanded, image_at, read_image
-from mainspring.runtime.chat.commands import (
+from mainspring.app.chat.commands import (
     Abort,
     Attachment,
     EditQueued,
@@ -26,11 +22,15 @@ from mainspring.runtime.chat.commands import (
     SetMode,
     Steer,
 )
-from mainspring.runtime.chat.lines import command_of
-from mainspring.runtime.chat.words import Mode
+from mainspring.app.chat.lines import command_of
+from mainspring.app.chat.types import Mode
+from mainspring.app.tui.editor import edit_text
+from mainspring.app.tui.external_programs import clipboard_image
+from mainspring.app.tui.paste_placeholders import Expanded, image_at, read_image
+from mainspring.app.tui.styled_text import row
 
 if TYPE_CHECKING:
-    from mainspring.app.tui.session import Session
+    from mainspring.app.tui.app import Session
 
 T = TypeVar("T")
 

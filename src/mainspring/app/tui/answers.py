@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mainspring.app.tui.blocks import Block, Blocks
-from mainspring.app.tui.fragments import Row
-from mainspring.app.tui.look import Look
+from mainspring.app.tui.streaming_markdown import Block, Blocks
+from mainspring.app.tui.styled_text import Row
+from mainspring.app.tui.theme import Look
 
 if TYPE_CHECKING:
     from mainspring.app.tui.markdown import MarkdownPainter

@@ -11,28 +11,28 @@ from typing import Any, TextIO
 
 from prompt_toolkit.input import Input
 
-from mainspring.app.tui.approval import ApprovalDialog, question_of
-from mainspring.app.tui.bindings import bind_shortcut, bindings_of
-from mainspring.app.tui.clipboard import copy_sequence
-from mainspring.app.tui.deeds import Deeds
-from mainspring.app.tui.dialog import Dialog
-from mainspring.app.tui.fragments import Row, row
-from mainspring.app.tui.history import HistoryFile
-from mainspring.app.tui.keys import key_table, keys_of, sequence_of
-from mainspring.app.tui.look import Look
-from mainspring.app.tui.notify import Happened, Notifications, Notifier, Way, When
-from mainspring.app.tui.plain import one_row
-from mainspring.app.tui.port import ChatPort, OpenChat
-from mainspring.app.tui.question import PickerDialog, QuestionDialog
+from mainspring.app.chat import events as told
+from mainspring.app.chat.command_results import Candidate, Clipboard, Picker, Table
+from mainspring.app.chat.command_results import Screen as ScreenAction
+from mainspring.app.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
+from mainspring.app.chat.types import Queued, Status
+from mainspring.app.tui.actions import Deeds
+from mainspring.app.tui.chat_port import ChatPort, OpenChat
+from mainspring.app.tui.dialogs.approval import ApprovalDialog, question_of
+from mainspring.app.tui.dialogs.dialog import Dialog
+from mainspring.app.tui.dialogs.question import PickerDialog, QuestionDialog
+from mainspring.app.tui.external_programs import copy_sequence
+from mainspring.app.tui.input_history import HistoryFile
+from mainspring.app.tui.key_bindings import bind_shortcut, bindings_of
+from mainspring.app.tui.keymap import key_table, keys_of, sequence_of
+from mainspring.app.tui.notifications import Happened, Notifications, Notifier, Way, When
+from mainspring.app.tui.safe_text import one_row
 from mainspring.app.tui.screen import Screen
-from mainspring.app.tui.status import status_row
-from mainspring.app.tui.transcript import Transcript
+from mainspring.app.tui.status_line import status_row
+from mainspring.app.tui.styled_text import Row, row
+from mainspring.app.tui.theme import Look
+from mainspring.app.tui.transcript_view import Transcript
 from mainspring.counting import counted
-from mainspring.runtime.chat import events as told
-from mainspring.runtime.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
-from mainspring.runtime.chat.shown import Candidate, Clipboard, Picker, Table
-from mainspring.runtime.chat.shown import Screen as ScreenAction
-from mainspring.runtime.chat.words import Queued, Status
 
 _STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
 """Seconds between frames while text streams, while only a clock moves, and while a question is open."""

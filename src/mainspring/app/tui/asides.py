@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mainspring.app.tui.figures import tokens
-from mainspring.app.tui.folds import Folds, broken, output_rows
-from mainspring.app.tui.fragments import Row, row
-from mainspring.app.tui.plain import one_row
-from mainspring.app.tui.shown import shown_rows
+from mainspring.app.chat import events as told
+from mainspring.app.tui.collapsed_output import Folds, broken, output_rows
+from mainspring.app.tui.event_rows import shown_rows
+from mainspring.app.tui.format import tokens
+from mainspring.app.tui.safe_text import one_row
+from mainspring.app.tui.styled_text import Row, row
 from mainspring.counting import counted
-from mainspring.runtime.chat import events as told
 
 _SUMMARY_ROWS = 12
 _GREETING = "Say what is to be done. /help shows commands and keys, Ctrl-D leaves."

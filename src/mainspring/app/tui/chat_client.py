@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mainspring.app.cli.frame import ask_options
-from mainspring.app.tui.port import ChatPort
+from mainspring.app.cli.runner import ask_options
+from mainspring.app.tui.chat_port import ChatPort
+from mainspring.app.workspace.load import working_folder
 from mainspring.errors import ConfigError
-from mainspring.runtime.load import working_folder
 
 if TYPE_CHECKING:
-    from mainspring.runtime.settings import Settings
+    from mainspring.app.workspace.settings import Settings
 
 
 def place_to_work(options: argparse.Namespace) -> tuple[str, str]:
@@ -46,10 +46,10 @@ async def open_chat(
         ConfigError: If settings or options are wrong.
         SessionError: If the session to go on with cannot be opened.
     """
-    load = await asyncio.to_thread(import_module, "mainspring.runtime.settings.load")
+    load = await asyncio.to_thread(import_module, "mainspring.app.workspace.settings.load")
     seen(await asyncio.to_thread(load.load_settings, cwd, environ=os.environ))
-    engine = await asyncio.to_thread(import_module, "mainspring.runtime.chat.engine")
-    chat_options = import_module("mainspring.runtime.chat.options").ChatOptions
-    forms = import_module("mainspring.app.export.forms").FORMS
+    engine = await asyncio.to_thread(import_module, "mainspring.app.chat.engine")
+    chat_options = import_module("mainspring.app.chat.options").ChatOptions
+    forms = import_module("mainspring.app.export.formats").FORMS
     async with engine.Chat.open(chat_options(ask=ask_options(options), exporters=forms)) as chat:
         yield chat

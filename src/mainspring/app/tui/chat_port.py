@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from mainspring.runtime.chat.commands import ChatCommand, Receipt
-from mainspring.runtime.chat.events import ChatEvent
-from mainspring.runtime.chat.shown import Candidate
-from mainspring.runtime.chat.words import Status
+from mainspring.app.chat.command_results import Candidate
+from mainspring.app.chat.commands import ChatCommand, Receipt
+from mainspring.app.chat.events import ChatEvent
+from mainspring.app.chat.types import Status
 
 
 class ChatPort(Protocol):
-    """A chat, as `mainspring.runtime.chat.engine.Chat` is one."""
+    """A chat, as `mainspring.app.chat.engine.Chat` is one."""
 
     @property
     def status(self) -> Status:

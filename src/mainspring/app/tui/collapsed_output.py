@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from mainspring.app.tui.fragments import Row, row, wrapped
-from mainspring.app.tui.plain import plain, steady, untabbed
+from mainspring.app.tui.safe_text import plain, steady, untabbed
+from mainspring.app.tui.styled_text import Row, row, wrapped
 from mainspring.counting import counted
 
 _MOST_KEPT = 50

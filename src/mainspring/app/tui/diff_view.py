@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from mainspring.app.tui.fragments import Row, row
-from mainspring.app.tui.look import is_narrow
-from mainspring.app.tui.plain import cut, spelled, steady, untabbed
+from mainspring.app.chat.types import FileDiff, Hunk
+from mainspring.app.tui.safe_text import cut, spelled, steady, untabbed
+from mainspring.app.tui.styled_text import Row, row
+from mainspring.app.tui.theme import is_narrow
 from mainspring.counting import counted
-from mainspring.runtime.chat.words import FileDiff, Hunk
 
 _PLACE = re.compile(r"(.*?)@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
 _KINDS = {"edit": "", "create": " (new)", "delete": " (deleted)", "rename": " (renamed)"}

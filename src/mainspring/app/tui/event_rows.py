@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mainspring.app.tui.diffs import diff_rows
-from mainspring.app.tui.folds import broken, output_rows
-from mainspring.app.tui.fragments import Row, row, text_of, wrapped
-from mainspring.app.tui.plain import cut, one_row, width
-from mainspring.runtime.chat.shown import Changes, Fields, Picker, Shown, Table, Text
+from mainspring.app.chat.command_results import Changes, Fields, Picker, Shown, Table, Text
+from mainspring.app.tui.collapsed_output import broken, output_rows
+from mainspring.app.tui.diff_view import diff_rows
+from mainspring.app.tui.safe_text import cut, one_row, width
+from mainspring.app.tui.styled_text import Row, row, text_of, wrapped
 
 _GAP = 2
 _LEAST_LAST = 24

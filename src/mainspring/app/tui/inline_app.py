@@ -9,8 +9,8 @@ from typing import TextIO
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from mainspring.app.tui.look import Look
-from mainspring.app.tui.plain import ascii_like
+from mainspring.app.tui.safe_text import ascii_like
+from mainspring.app.tui.theme import Look
 
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _FOCUS_ON, _FOCUS_OFF = "\x1b[?1004h", "\x1b[?1004l"

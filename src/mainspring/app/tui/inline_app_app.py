@@ -9,7 +9,7 @@ from typing import TypeVar
 from prompt_toolkit.application import Application
 from prompt_toolkit.layout import Layout
 
-from mainspring.app.tui.output import FrameOutput
+from mainspring.app.tui.inline_app import FrameOutput
 
 R = TypeVar("R")
 

@@ -13,10 +13,10 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History, ThreadedHistory
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 
-from mainspring.app.tui.history import HistoryFile
-from mainspring.app.tui.pastes import Pastes
-from mainspring.app.tui.plain import one_row
-from mainspring.runtime.chat.shown import Candidate
+from mainspring.app.chat.command_results import Candidate
+from mainspring.app.tui.input_history import HistoryFile
+from mainspring.app.tui.paste_placeholders import Pastes
+from mainspring.app.tui.safe_text import one_row
 
 _MOST_COMPLETED = 2_000
 _MOST_CANDIDATES = 100

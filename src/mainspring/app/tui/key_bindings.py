@@ -11,8 +11,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from mainspring.app.tui.bursts import Bursts
-from mainspring.app.tui.dialog import Dialog
-from mainspring.app.tui.keyboard import BURST
+from mainspring.app.tui.dialogs.dialog import Dialog
+from mainspring.app.tui.paste_detection import BURST
 from mainspring.app.tui.screen import Screen
 
 _DIALOG_KEYS = ("up", "down", "left", "right", "pageup", "pagedown", "enter", "backspace", "c-p", "c-n")

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.input import create_input
 
 from mainspring.app.cli.console import Console
-from mainspring.app.tui.chatting import open_chat, place_to_work
-from mainspring.app.tui.guard import TerminalGuard
-from mainspring.app.tui.history import HistoryFile, history_of
-from mainspring.app.tui.look import Look, locale_encoding, look_of
-from mainspring.app.tui.port import ChatPort
-from mainspring.app.tui.session import Session
-from mainspring.app.tui.signals import Signals
-from mainspring.runtime.home import user_home
+from mainspring.app.cli.signals import Signals
+from mainspring.app.tui.app import Session
+from mainspring.app.tui.chat_client import open_chat, place_to_work
+from mainspring.app.tui.chat_port import ChatPort
+from mainspring.app.tui.input_history import HistoryFile, history_of
+from mainspring.app.tui.terminal_guard import TerminalGuard
+from mainspring.app.tui.theme import Look, locale_encoding, look_of
+from mainspring.app.workspace.paths import user_home
 
 if TYPE_CHECKING:
-    from mainspring.runtime.settings import Settings
+    from mainspring.app.workspace.settings import Settings
 
 
 class Opening:

@@ -13,22 +13,22 @@ from collections import deque
 from functools import partial
 from typing import TextIO
 
+from mainspring.app.chat import events as told
+from mainspring.app.chat.command_results import Screen as ScreenAction
+from mainspring.app.chat.commands import Abort, ChatCommand, Prompt, Steer
+from mainspring.app.chat.lines import command_of
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.frame import framed
-from mainspring.app.tui.approval import ApprovalDialog
-from mainspring.app.tui.chatting import open_chat, place_to_work
-from mainspring.app.tui.dialog import Dialog
-from mainspring.app.tui.fragments import Row, text_of
-from mainspring.app.tui.look import Look
-from mainspring.app.tui.plain import ascii_like
-from mainspring.app.tui.port import ChatPort, OpenChat
-from mainspring.app.tui.question import QuestionDialog
-from mainspring.app.tui.signals import Signals
-from mainspring.app.tui.transcript import Transcript
-from mainspring.runtime.chat import events as told
-from mainspring.runtime.chat.commands import Abort, ChatCommand, Prompt, Steer
-from mainspring.runtime.chat.lines import command_of
-from mainspring.runtime.chat.shown import Screen as ScreenAction
+from mainspring.app.cli.runner import framed
+from mainspring.app.cli.signals import Signals
+from mainspring.app.tui.chat_client import open_chat, place_to_work
+from mainspring.app.tui.chat_port import ChatPort, OpenChat
+from mainspring.app.tui.dialogs.approval import ApprovalDialog
+from mainspring.app.tui.dialogs.dialog import Dialog
+from mainspring.app.tui.dialogs.question import QuestionDialog
+from mainspring.app.tui.safe_text import ascii_like
+from mainspring.app.tui.styled_text import Row, text_of
+from mainspring.app.tui.theme import Look
+from mainspring.app.tui.transcript_view import Transcript
 
 _COLUMNS = 80
 _QUESTION_ROWS = 40

@@ -17,10 +17,10 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from mainspring.app.tui.blocks import Block
-from mainspring.app.tui.fragments import Row
-from mainspring.app.tui.look import Look
-from mainspring.app.tui.plain import plain, steady
+from mainspring.app.tui.safe_text import plain, steady
+from mainspring.app.tui.streaming_markdown import Block
+from mainspring.app.tui.styled_text import Row
+from mainspring.app.tui.theme import Look
 
 _STANDARD = (
     *("ansiblack", "ansired", "ansigreen", "ansiyellow", "ansiblue", "ansimagenta", "ansicyan", "ansigray"),

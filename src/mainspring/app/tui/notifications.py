@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.app.tui.plain import one_row
+from mainspring.app.tui.safe_text import one_row
 from mainspring.redaction import redact
 
 Way = Literal["bell", "osc9", "osc777"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mainspring.app.tui.folds import Folds, output_rows
-from mainspring.app.tui.fragments import Row, row
-from mainspring.app.tui.plain import one_row, spelled
-from mainspring.runtime.chat.events import ShellFinished, ShellOutput, ShellStarted
+from mainspring.app.chat.events import ShellFinished, ShellOutput, ShellStarted
+from mainspring.app.tui.collapsed_output import Folds, output_rows
+from mainspring.app.tui.safe_text import one_row, spelled
+from mainspring.app.tui.styled_text import Row, row
 
 _ROWS = 30
 _LIVE_ROWS = 5

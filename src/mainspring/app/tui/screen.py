@@ -25,15 +25,15 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.renderer import print_formatted_text
 from prompt_toolkit.styles import BaseStyle, Style
 
-from mainspring.app.tui.app import InlineApplication
-from mainspring.app.tui.dialog import Dialog
-from mainspring.app.tui.entry import Complete, PasteSigns, input_buffer
-from mainspring.app.tui.fragments import Row, clipped, lines_of, row
-from mainspring.app.tui.history import HistoryFile
-from mainspring.app.tui.keyboard import Keyboard
-from mainspring.app.tui.look import Look
-from mainspring.app.tui.output import FrameOutput
-from mainspring.app.tui.pastes import Pastes
+from mainspring.app.tui.dialogs.dialog import Dialog
+from mainspring.app.tui.inline_app import FrameOutput
+from mainspring.app.tui.inline_app_app import InlineApplication
+from mainspring.app.tui.input_field import Complete, PasteSigns, input_buffer
+from mainspring.app.tui.input_history import HistoryFile
+from mainspring.app.tui.paste_detection import Keyboard
+from mainspring.app.tui.paste_placeholders import Pastes
+from mainspring.app.tui.styled_text import Row, clipped, lines_of, row
+from mainspring.app.tui.theme import Look
 
 _FRAME_SECONDS = 0.04
 _DEPTHS = {

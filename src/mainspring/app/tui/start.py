@@ -9,9 +9,9 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mainspring.app.cli.early import end_at_once
-from mainspring.app.tui.guard import TerminalGuard
-from mainspring.app.tui.look import Look, locale_encoding, look_of
+from mainspring.app.cli.startup_interrupt import end_at_once
+from mainspring.app.tui.terminal_guard import TerminalGuard
+from mainspring.app.tui.theme import Look, locale_encoding, look_of
 
 if TYPE_CHECKING:
     from mainspring.app.cli.console import Console
@@ -32,13 +32,13 @@ def run(options: argparse.Namespace) -> int:
         end_at_once(before=guard.restore)
         guard.quiet()
         guard.write(_FIRST_FRAME)
-        framed = import_module("mainspring.app.cli.frame").framed
+        framed = import_module("mainspring.app.cli.runner").framed
         return framed(options, partial(_show, options, guard, look))
 
 
 def _show(options: argparse.Namespace, guard: TerminalGuard, look: Look, console: Console) -> int:
     try:
-        opening = import_module("mainspring.app.tui.opening").Opening(options, guard)
+        opening = import_module("mainspring.app.tui.launch").Opening(options, guard)
         opening.show(look)
     finally:
         guard.write(_CLEARED)

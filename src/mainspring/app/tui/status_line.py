@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from mainspring.app.tui.figures import dollars, spent, tokens
-from mainspring.app.tui.fragments import Row, row
-from mainspring.app.tui.plain import cut, one_row, width
+from mainspring.app.chat.types import Status
+from mainspring.app.tui.format import dollars, spent, tokens
+from mainspring.app.tui.safe_text import cut, one_row, width
+from mainspring.app.tui.styled_text import Row, row
 from mainspring.counting import counted
-from mainspring.runtime.chat.words import Status
 
 _GAP = "  "
 _NEARLY_FULL = 0.8

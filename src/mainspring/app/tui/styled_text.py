@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mainspring.app.tui.plain import steady, untabbed, width
+from mainspring.app.tui.safe_text import steady, untabbed, width
 
 Fragment = tuple[str, str]
 """A style, in the words of prompt-toolkit (``class:faint``), and text of one row."""

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from mainspring.app.tui.figures import seconds, spent
-from mainspring.app.tui.folds import Folds
-from mainspring.app.tui.fragments import Row, indented, row
-from mainspring.app.tui.plain import cut, one_row, width
-from mainspring.app.tui.tools import Tools
-from mainspring.counting import counted
-from mainspring.runtime.chat.events import (
+from mainspring.app.chat.events import (
     AnswerText,
     ChildEvent,
     ChildFinished,
@@ -20,6 +14,12 @@ from mainspring.runtime.chat.events import (
     ToolProgress,
     ToolStarted,
 )
+from mainspring.app.tui.collapsed_output import Folds
+from mainspring.app.tui.format import seconds, spent
+from mainspring.app.tui.safe_text import cut, one_row, width
+from mainspring.app.tui.styled_text import Row, indented, row
+from mainspring.app.tui.tool_calls import Tools
+from mainspring.counting import counted
 
 _BAR = "  | "
 

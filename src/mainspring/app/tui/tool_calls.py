@@ -6,13 +6,13 @@ import re
 
 from msgspec import Struct
 
-from mainspring.app.tui.diffs import diff_rows
-from mainspring.app.tui.figures import seconds
-from mainspring.app.tui.folds import Folds, output_rows
-from mainspring.app.tui.fragments import Row, row
-from mainspring.app.tui.plain import cut, one_row, plain, spelled, steady, untabbed, width
+from mainspring.app.chat.events import ToolFinished, ToolProgress, ToolStarted
+from mainspring.app.tui.collapsed_output import Folds, output_rows
+from mainspring.app.tui.diff_view import diff_rows
+from mainspring.app.tui.format import seconds
+from mainspring.app.tui.safe_text import cut, one_row, plain, spelled, steady, untabbed, width
+from mainspring.app.tui.styled_text import Row, row
 from mainspring.counting import counted
-from mainspring.runtime.chat.events import ToolFinished, ToolProgress, ToolStarted
 
 _PROGRESS_ROWS = 3
 _MOST_PROGRESS = 4_000

@@ -14,15 +14,15 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from mainspring.app.workspace.custom_commands.definition import parse_command
+from mainspring.app.workspace.custom_commands.expansion import scripts_in
+from mainspring.app.workspace.custom_commands.files import COMMANDS, command_files, command_name, read_command
+from mainspring.app.workspace.instructions import outside_imports
+from mainspring.app.workspace.paths import FOLDER, SETTINGS, repository_of
+from mainspring.app.workspace.settings import InstructionSettings
+from mainspring.app.workspace.settings.jsonc import JsonError, parse
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
-from mainspring.runtime.home import FOLDER, SETTINGS, repository_of
-from mainspring.runtime.instructions import outside_imports
-from mainspring.runtime.settings import InstructionSettings
-from mainspring.runtime.settings.jsonc import JsonError, parse
-from mainspring.runtime.templates.command import parse_command
-from mainspring.runtime.templates.expand import scripts_in
-from mainspring.runtime.templates.files import COMMANDS, command_files, command_name, read_command
 from mainspring.skills.skill import LAYOUTS
 from mainspring.subagents.files import load_definitions
 from mainspring.text import visible

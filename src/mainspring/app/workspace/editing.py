@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from mainspring.env.folder_lock import FolderLockedError, locked_folder
-from mainspring.env.replacing import replace_text
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.manage_settings import target_of
+from mainspring.app.workspace.settings import parse_settings
 from mainspring.errors import ConfigError
-from mainspring.runtime.commands.config import target_of
-from mainspring.runtime.options import Place
-from mainspring.runtime.settings import parse_settings
+from mainspring.folder_lock import FolderLockedError, locked_folder
+from mainspring.state_files import replace_text
 
 EMPTY = """{
   // Settings of Mainspring; `mainspring config show --all` lists what can be set.

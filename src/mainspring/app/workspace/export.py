@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.secrets import redactor_of
 from mainspring.errors import SessionError
 from mainspring.redaction import Redactor
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place
-from mainspring.runtime.secrets import redactor_of
 from mainspring.sessions import (
     Item,
     JsonlStore,

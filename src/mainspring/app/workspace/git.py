@@ -12,12 +12,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mainspring.app.workspace.paths import Home, repository_of
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.counting import counted
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.programs import find_program
-from mainspring.runtime.home import Home, repository_of
-from mainspring.runtime.trust import TrustStore
 
 FOLDER = "worktrees"
 BRANCHES = "mainspring/"

@@ -15,11 +15,11 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from mainspring.env.folder_lock import FolderLockedError, locked_folder
-from mainspring.env.replacing import replace_text
+from mainspring.app.workspace.paths import Home
 from mainspring.errors import ConfigError
+from mainspring.folder_lock import FolderLockedError, locked_folder
 from mainspring.permissions import Origin, Rule, RuleSet, parse_rule
-from mainspring.runtime.home import Home
+from mainspring.state_files import replace_text
 
 FILE = "grants.json"
 

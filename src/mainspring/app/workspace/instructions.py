@@ -13,11 +13,11 @@ from typing import Literal
 
 from msgspec import Struct
 
+from mainspring.app.workspace.paths import Home, repository_of
+from mainspring.app.workspace.settings import InstructionSettings
 from mainspring.attachments import delimited
-from mainspring.env.disk import read_file
+from mainspring.env.local_files import read_file
 from mainspring.lazy import lazy_re
-from mainspring.runtime.home import Home, repository_of
-from mainspring.runtime.settings import InstructionSettings
 
 Origin = Literal["user", "project"]
 Allowed = Callable[[str], Awaitable[bool]]

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.paths import project_settings, user_home
+from mainspring.app.workspace.settings import Settings, load_settings
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
-from mainspring.runtime.home import project_settings, user_home
-from mainspring.runtime.options import Place
-from mainspring.runtime.settings import Settings, load_settings
-from mainspring.runtime.trust import TrustStore
 
 
 def working_folder(given: str | None, environ: Mapping[str, str]) -> tuple[str, str]:

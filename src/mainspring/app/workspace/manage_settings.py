@@ -10,19 +10,19 @@ from typing import Any, Literal, get_origin
 import msgspec
 from msgspec import Struct
 
+from mainspring.app.run.options import Place, Rules
+from mainspring.app.workspace.load import load, working_folder
+from mainspring.app.workspace.model_providers import registry_of
+from mainspring.app.workspace.paths import FOLDER, SETTINGS, project_settings, user_home
+from mainspring.app.workspace.permissions import permissions_of
+from mainspring.app.workspace.secrets import HIDDEN, redactor_of
+from mainspring.app.workspace.settings import AppConfig, Settings, parse_settings, save_settings
+from mainspring.app.workspace.settings.json_schema import schema
+from mainspring.app.workspace.settings.validation import Path as Key
+from mainspring.app.workspace.settings.validation import camel, leaves, type_of
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
 from mainspring.redaction import Redactor
-from mainspring.runtime.commands.permissions import permissions_of
-from mainspring.runtime.home import FOLDER, SETTINGS, project_settings, user_home
-from mainspring.runtime.load import load, working_folder
-from mainspring.runtime.model_providers import registry_of
-from mainspring.runtime.options import Place, Rules
-from mainspring.runtime.secrets import HIDDEN, redactor_of
-from mainspring.runtime.settings import AppConfig, Settings, parse_settings, save_settings
-from mainspring.runtime.settings.layer import Path as Key
-from mainspring.runtime.settings.layer import camel, leaves, type_of
-from mainspring.runtime.settings.schema import schema
-from mainspring.runtime.trust import TrustStore
 
 
 class Setting(Struct, frozen=True):

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 
 from mainspring import mcp
-from mainspring.env.folder_lock import FolderLockedError, locked_folder
-from mainspring.env.replacing import replace_text, target_in_project
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.mcp_servers import FILE, find_servers
+from mainspring.app.workspace.paths import FOLDER, project_root
+from mainspring.app.workspace.settings.jsonc import JsonError, Node, edit, parse
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
-from mainspring.runtime.home import FOLDER, project_root
-from mainspring.runtime.load import load
-from mainspring.runtime.mcp_servers import FILE, find_servers
-from mainspring.runtime.options import Place
-from mainspring.runtime.settings.jsonc import JsonError, Node, edit, parse
-from mainspring.runtime.trust import TrustStore
+from mainspring.folder_lock import FolderLockedError, locked_folder
+from mainspring.state_files import replace_text, target_in_project
 
 _WRAPPERS = ("mcpServers", "servers", "mcp_servers")
 _EMPTY = '{\n  "mcpServers": {\n  }\n}\n'

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from mainspring import mcp
-from mainspring.runtime.home import FOLDER, Home, project_root, repository_of
-from mainspring.runtime.outcome import Notice, Reporter
-from mainspring.runtime.settings import Settings
-from mainspring.runtime.settings.jsonc import JsonError, parse
-from mainspring.runtime.trust import TrustStore
+from mainspring.app.run.events import Notice, Reporter
+from mainspring.app.workspace.paths import FOLDER, Home, project_root, repository_of
+from mainspring.app.workspace.settings import Settings
+from mainspring.app.workspace.settings.jsonc import JsonError, parse
+from mainspring.app.workspace.trust import TrustStore
 
 if TYPE_CHECKING:
     from mainspring.mcp import Mcp, McpServerConfig

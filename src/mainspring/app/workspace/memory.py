@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
 from mainspring.memory import Memory, Section, Where, locate
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place
-from mainspring.runtime.trust import TrustStore
 
 
 class Remembered(Struct, frozen=True):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import difflib
 
+from mainspring.app.workspace.settings import AppConfig
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.models import ProviderRegistry, default_registry
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
-from mainspring.models.providers.common import given_key
+from mainspring.models.providers.http import given_key
 from mainspring.models.providers.openai_style import chat_model
-from mainspring.runtime.settings import AppConfig
 
 
 def registry_of(config: AppConfig) -> ProviderRegistry:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mainspring.runtime.settings import Settings
-from mainspring.runtime.skills import registry_of, skills_config
-from mainspring.skills.creating import Written
-from mainspring.skills.gate import SKILL_TOOLS
+from mainspring.app.workspace.settings import Settings
+from mainspring.app.workspace.skills import registry_of, skills_config
+from mainspring.skills.allowed_tools import SKILL_TOOLS
+from mainspring.skills.authoring import Written
 from mainspring.skills.plug import Skills
 
 NAMES_OF_SKILLS = (*SKILL_TOOLS, "skills_create")

@@ -10,16 +10,16 @@ from typing import Any, cast
 
 from msgspec import Struct, structs
 
+from mainspring.app.run.options import Place, Rules
+from mainspring.app.workspace.grants import FILE as GRANTS
+from mainspring.app.workspace.grants import GrantEffect, GrantStore
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.saved_rules import REACHES, RuleFiles
+from mainspring.app.workspace.settings import Settings
+from mainspring.app.workspace.trust import FILE as TRUST
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
 from mainspring.permissions import Decision, Origin, Permissions, Rule, RuleSet
-from mainspring.runtime.grants import FILE as GRANTS
-from mainspring.runtime.grants import GrantEffect, GrantStore
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place, Rules
-from mainspring.runtime.saved_rules import REACHES, RuleFiles
-from mainspring.runtime.settings import Settings
-from mainspring.runtime.trust import FILE as TRUST
 from mainspring.tools import Tool
 from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
+from mainspring.app.workspace.paths import repository_of
 from mainspring.lazy import lazy_re
-from mainspring.runtime.home import repository_of
 
 _PLACEHOLDER = lazy_re(r"\{\{([A-Z_]+)\}\}")
 

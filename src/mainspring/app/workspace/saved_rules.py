@@ -9,14 +9,14 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from mainspring.env.folder_lock import FolderLockedError, locked_folder
-from mainspring.env.replacing import replace_text
+from mainspring.app.workspace.grants import GrantEffect, GrantStore
+from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.settings import parse_settings
+from mainspring.app.workspace.settings.jsonc import JsonError, edit
 from mainspring.errors import ConfigError
+from mainspring.folder_lock import FolderLockedError, locked_folder
 from mainspring.permissions import Origin, Rule, parse_rule, relative_program
-from mainspring.runtime.grants import GrantEffect, GrantStore
-from mainspring.runtime.home import Home
-from mainspring.runtime.settings import parse_settings
-from mainspring.runtime.settings.jsonc import JsonError, edit
+from mainspring.state_files import replace_text
 
 T = TypeVar("T")
 

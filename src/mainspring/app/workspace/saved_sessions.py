@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.paths import Home
 from mainspring.errors import SessionError
-from mainspring.runtime.home import Home
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place
 from mainspring.sessions import Hit, JsonlStore, Session, SessionInfo, find_session, list_sessions, search_sessions
 
 

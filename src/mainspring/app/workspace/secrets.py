@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
+from mainspring.app.workspace.settings import Settings
 from mainspring.redaction import Redactor, secret_values
-from mainspring.runtime.settings import Settings
 
 HIDDEN = frozenset({"apiKey", "env", "headers", "clientSecret", "client_secret"})
 """Settings whose values are never shown, whatever they look like."""

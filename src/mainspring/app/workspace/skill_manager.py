@@ -12,27 +12,27 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mainspring.env.replacing import target_in_project
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.paths import FOLDER, Home, repository_of
+from mainspring.app.workspace.settings import Settings
+from mainspring.app.workspace.skills import registry_of, skills_config
 from mainspring.errors import ConfigError
-from mainspring.runtime.home import FOLDER, Home, repository_of
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place
-from mainspring.runtime.settings import Settings
-from mainspring.runtime.skills import registry_of, skills_config
-from mainspring.skills.body import read_body, shell_lines
 from mainspring.skills.catalog import SkillCatalog
+from mainspring.skills.content import read_body, shell_lines
 from mainspring.skills.install import Candidate, Source, discard, mend, opened, put
 from mainspring.skills.preview import Changes as Changes
 from mainspring.skills.preview import Preview as Preview
 from mainspring.skills.preview import changes_between, digest_of
-from mainspring.skills.registry import Entry, SkillRegistry
 from mainspring.skills.requires import lacking
 from mainspring.skills.scaffold import scaffold
 from mainspring.skills.skill import Skill, SkillProblem
 from mainspring.skills.sources import find_skills
 from mainspring.skills.spec import Spec, read_spec
-from mainspring.skills.validate import Verdict as Verdict
-from mainspring.skills.validate import check_skills
+from mainspring.skills.state import Entry, SkillRegistry
+from mainspring.skills.validation import Verdict as Verdict
+from mainspring.skills.validation import check_skills
+from mainspring.state_files import target_in_project
 
 
 class SkillView(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mainspring.runtime.home import Home, repository_of
-from mainspring.runtime.settings import Settings
-from mainspring.runtime.trust import TrustStore
-from mainspring.skills.registry import SkillRegistry
+from mainspring.app.workspace.paths import Home, repository_of
+from mainspring.app.workspace.settings import Settings
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.skills.skill import LAYOUTS, SkillsConfig
+from mainspring.skills.state import SkillRegistry
 
 
 def skills_config(cwd: str, settings: Settings) -> SkillsConfig:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mainspring.events import ContextCompacted, ToolPermit, ToolTransform
+from mainspring.app.workspace.instructions import InstructionReader
+from mainspring.loop.hooks import ContextCompacted, ToolPermit, ToolTransform
 from mainspring.messages import TextBlock
-from mainspring.runtime.instructions import InstructionReader
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv

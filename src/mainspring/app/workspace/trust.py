@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from mainspring.env.folder_lock import FolderLockedError, locked_folder
-from mainspring.env.replacing import replace_text
+from mainspring.app.workspace.paths import Home
 from mainspring.errors import ConfigError
+from mainspring.folder_lock import FolderLockedError, locked_folder
 from mainspring.lazy import later
-from mainspring.runtime.home import Home
+from mainspring.state_files import replace_text
 
 if TYPE_CHECKING:
-    from mainspring.runtime.acting import Act, acts_below, acts_in
+    from mainspring.app.workspace.acting import Act, acts_below, acts_in
 else:
     acts_below, acts_in = (
-        later("mainspring.runtime.acting", "acts_below"),
-        later("mainspring.runtime.acting", "acts_in"),
+        later("mainspring.app.workspace.acting", "acts_below"),
+        later("mainspring.app.workspace.acting", "acts_in"),
     )
 
 FILE = "trust.json"

@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.acting import Act, acts_below
+from mainspring.app.workspace.load import working_folder
+from mainspring.app.workspace.paths import user_home
+from mainspring.app.workspace.trust import Trusted, TrustStore
 from mainspring.errors import ConfigError
-from mainspring.runtime.acting import Act, acts_below
-from mainspring.runtime.home import user_home
-from mainspring.runtime.load import working_folder
-from mainspring.runtime.options import Place
-from mainspring.runtime.trust import Trusted, TrustStore
 
 
 def trusted_folders(environ: Mapping[str, str] = os.environ) -> tuple[Trusted, ...]:

@@ -20,8 +20,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from urllib.parse import urlsplit
 
-from mainspring.durable.attempts import Attempt
-from mainspring.durable.dbos_log import DbosLog
+from mainspring.durable.attempt import Attempt
+from mainspring.durable.dbos.log import DbosLog
+from mainspring.durable.dbos.old_runs import Old
+from mainspring.durable.dbos.polling import Watch
+from mainspring.durable.dbos.tables import RUN, Tables
 from mainspring.durable.engine import (
     OVER,
     Main,
@@ -33,12 +36,9 @@ from mainspring.durable.engine import (
     not_over,
     why_it_waits,
 )
-from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem, decode_event, encode_event
-from mainspring.durable.old_runs import Old
-from mainspring.durable.tables import RUN, Tables
-from mainspring.durable.watch import Watch
 from mainspring.errors import ConfigError
+from mainspring.errors_actions import DurableError
 from mainspring.extras import how_to_install
 from mainspring.redaction import redact
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mainspring.durable.database import Database
+from mainspring.durable.dbos.database import Database
 from mainspring.durable.engine import Worker
 
 

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
-from mainspring.durable.attempts import Attempt, LostRunError, OtherCodeError
+from mainspring.durable.attempt import Attempt, LostRunError, OtherCodeError
+from mainspring.durable.dbos.polling import Watch
+from mainspring.durable.dbos.tables import Tables
 from mainspring.durable.engine import Letter, RunLog, Work
-from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import FeedEvent, FeedItem, decode_event, encode_event
-from mainspring.durable.tables import Tables
-from mainspring.durable.watch import Watch
+from mainspring.errors_actions import DurableError
 
 if TYPE_CHECKING:
     from dbos import StepReservation

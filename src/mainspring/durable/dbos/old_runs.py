@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mainspring.durable.database import Database
+from mainspring.durable.dbos.database import Database
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mainspring.durable.attempts import LostRunError
-from mainspring.durable.database import TRIES, Database
+from mainspring.durable.attempt import LostRunError
+from mainspring.durable.dbos.database import TRIES, Database
+from mainspring.durable.dbos.heartbeat import Signs
+from mainspring.durable.dbos.old_runs import OldRuns
 from mainspring.durable.engine import Letter
-from mainspring.durable.old_runs import OldRuns
-from mainspring.durable.signs import Signs
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

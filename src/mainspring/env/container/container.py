@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 from mainspring.env.container.engine import call, last_line
-from mainspring.env.families import MARK
+from mainspring.env.process_tree import MARK
 
 START_SECONDS = 600.0
 """How long a start may take; the image may have to be fetched."""

@@ -10,14 +10,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mainspring.cancellation import CancelToken
 from mainspring.env.container.container import Container
 from mainspring.env.container.engine import find_engine
 from mainspring.env.container.files import ContainerFiles
-from mainspring.env.families import MARK
 from mainspring.env.local import Launch, LocalEnv
+from mainspring.env.process_tree import MARK
 from mainspring.env.protocol import DEFAULT_LIMITS, OutputLimits, ProcessResult, Stream, WebAnswer
 from mainspring.env.sandbox.restore import RestoringGuard, with_note
-from mainspring.events import CancelToken
 
 _END = (
     'each() { for p in /proc/[0-9]*; do tr "\\0" "\\n" <"$p/environ" 2>/dev/null | grep -qx "$1" && '

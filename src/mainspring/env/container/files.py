@@ -7,7 +7,7 @@ import os
 import posixpath
 import stat as modes
 
-from mainspring.env import disk
+from mainspring.env import local_files as disk
 from mainspring.env.container.container import Container
 from mainspring.env.container.engine import last_line
 from mainspring.env.files import LocalFiles

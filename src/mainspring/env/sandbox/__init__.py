@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import exports
 
 if TYPE_CHECKING:
-    from mainspring.env.sandbox.box import Box as Box
+    from mainspring.env.sandbox.backend import SandboxProvider as SandboxProvider
+    from mainspring.env.sandbox.backend import SandboxState as SandboxState
     from mainspring.env.sandbox.bubblewrap import Bubblewrap as Bubblewrap
     from mainspring.env.sandbox.detect import LAYERS as LAYERS
     from mainspring.env.sandbox.detect import find_provider as find_provider
     from mainspring.env.sandbox.env import SandboxEnv as SandboxEnv
     from mainspring.env.sandbox.landlock import Landlock as Landlock
-    from mainspring.env.sandbox.provider import SandboxProvider as SandboxProvider
-    from mainspring.env.sandbox.provider import SandboxState as SandboxState
+    from mainspring.env.sandbox.policy import Box as Box
     from mainspring.env.sandbox.seatbelt import Seatbelt as Seatbelt
 
 __all__, __getattr__ = exports(
     __name__,
     {
-        "box": "Box",
+        "policy": "Box",
         "bubblewrap": "Bubblewrap",
         "detect": "LAYERS find_provider",
         "env": "SandboxEnv",
         "landlock": "Landlock",
-        "provider": "SandboxProvider SandboxState",
+        "backend": "SandboxProvider SandboxState",
         "seatbelt": "Seatbelt",
     },
 )

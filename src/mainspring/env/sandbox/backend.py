@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from mainspring.env.sandbox.box import Box
+from mainspring.env.sandbox.policy import Box
 
 
 class SandboxState(Struct, frozen=True, kw_only=True):

@@ -10,11 +10,11 @@ from contextlib import suppress
 from functools import cache, cached_property
 
 from mainspring.env.paths import is_inside
-from mainspring.env.sandbox import kernel
-from mainspring.env.sandbox.box import Box
+from mainspring.env.sandbox import lockdown as kernel
+from mainspring.env.sandbox.backend import SandboxState
 from mainspring.env.sandbox.guarded import HOOKS
+from mainspring.env.sandbox.policy import Box
 from mainspring.env.sandbox.probe import PROBE_SECONDS, try_out
-from mainspring.env.sandbox.provider import SandboxState
 from mainspring.errors import ConfigError
 from mainspring.programs import find_program
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from functools import cache
 
+from mainspring.env.sandbox.backend import SandboxProvider
 from mainspring.env.sandbox.bubblewrap import Bubblewrap
 from mainspring.env.sandbox.landlock import Landlock
-from mainspring.env.sandbox.provider import SandboxProvider
 from mainspring.env.sandbox.seatbelt import Seatbelt
 from mainspring.errors import ConfigError
 

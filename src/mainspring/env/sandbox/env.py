@@ -13,18 +13,18 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from mainspring.env.connections import LocalConnection
+from mainspring.cancellation import CancelToken
+from mainspring.env.connection import LocalConnection
 from mainspring.env.local import Launch, LocalEnv
 from mainspring.env.paths import is_inside
-from mainspring.env.processes import Running
+from mainspring.env.process import Running
 from mainspring.env.protocol import DEFAULT_LIMITS, OutputLimits, ProcessResult, Stream, WebAnswer
-from mainspring.env.sandbox.box import VARIABLES, Box, make_box
+from mainspring.env.sandbox.backend import SandboxProvider, SandboxState
 from mainspring.env.sandbox.detect import find_provider
 from mainspring.env.sandbox.files import BoxedFiles
-from mainspring.env.sandbox.provider import SandboxProvider, SandboxState
+from mainspring.env.sandbox.policy import VARIABLES, Box, make_box
 from mainspring.env.sandbox.restore import RestoringGuard, with_note
 from mainspring.env.sandbox.threads import held_threads
-from mainspring.events import CancelToken
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import BinaryIO, NoReturn
 from mainspring.env.files import LocalFiles
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import DirEntry, FileStat
-from mainspring.env.sandbox.box import Box
+from mainspring.env.sandbox.policy import Box
 
 _TMP = ("/tmp", "/private/tmp")
 

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from mainspring.env.paths import is_inside
-from mainspring.env.sandbox import kernel
-from mainspring.env.sandbox.box import Box
+from mainspring.env.sandbox import lockdown as kernel
+from mainspring.env.sandbox.backend import SandboxState
+from mainspring.env.sandbox.policy import Box
 from mainspring.env.sandbox.probe import try_out
-from mainspring.env.sandbox.provider import SandboxState
 
 Rule = tuple[str, str]
 
@@ -79,7 +79,7 @@ def _python(code: str) -> list[str]:
 
     As a module it is compiled once; as a script it would be for every command.
     """
-    begin = "import sys; sys.path.append(sys.argv.pop(1)); import kernel; "
+    begin = "import sys; sys.path.append(sys.argv.pop(1)); import lockdown as kernel; "
     return [sys.executable, "-I", "-S", "-c", begin + code, os.path.dirname(kernel.__file__)]
 
 

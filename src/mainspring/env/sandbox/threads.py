@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from msgspec.structs import replace
 
 from mainspring.env.paths import is_inside
-from mainspring.env.sandbox import kernel
-from mainspring.env.sandbox.box import Box
+from mainspring.env.sandbox import lockdown as kernel
 from mainspring.env.sandbox.landlock import rules_of
+from mainspring.env.sandbox.policy import Box
 
 _MOST_THREADS = 4
 

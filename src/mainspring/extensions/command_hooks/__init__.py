@@ -5,26 +5,26 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import exports
 
 if TYPE_CHECKING:
-    from mainspring.extensions.command_hooks.model import DEFAULT_SECONDS as DEFAULT_SECONDS
-    from mainspring.extensions.command_hooks.model import DEPTH as DEPTH
-    from mainspring.extensions.command_hooks.model import EVENTS as EVENTS
-    from mainspring.extensions.command_hooks.model import GATES as GATES
-    from mainspring.extensions.command_hooks.model import CommandEvent as CommandEvent
-    from mainspring.extensions.command_hooks.model import CommandHook as CommandHook
-    from mainspring.extensions.command_hooks.model import OnFailure as OnFailure
+    from mainspring.extensions.command_hooks.config import DEFAULT_SECONDS as DEFAULT_SECONDS
+    from mainspring.extensions.command_hooks.config import DEPTH as DEPTH
+    from mainspring.extensions.command_hooks.config import EVENTS as EVENTS
+    from mainspring.extensions.command_hooks.config import GATES as GATES
+    from mainspring.extensions.command_hooks.config import CommandEvent as CommandEvent
+    from mainspring.extensions.command_hooks.config import CommandHook as CommandHook
+    from mainspring.extensions.command_hooks.config import OnFailure as OnFailure
     from mainspring.extensions.command_hooks.payload import Payload as Payload
     from mainspring.extensions.command_hooks.plug import CommandHooks as CommandHooks
-    from mainspring.extensions.command_hooks.reply import HookOutput as HookOutput
-    from mainspring.extensions.command_hooks.reply import Verdict as Verdict
-    from mainspring.extensions.command_hooks.run import CommandRunner as CommandRunner
+    from mainspring.extensions.command_hooks.protocol import HookOutput as HookOutput
+    from mainspring.extensions.command_hooks.protocol import Verdict as Verdict
+    from mainspring.extensions.command_hooks.runner import CommandRunner as CommandRunner
 
 __all__, __getattr__ = exports(
     __name__,
     {
-        "model": "DEFAULT_SECONDS DEPTH EVENTS GATES CommandEvent CommandHook OnFailure",
+        "config": "DEFAULT_SECONDS DEPTH EVENTS GATES CommandEvent CommandHook OnFailure",
         "payload": "Payload",
         "plug": "CommandHooks",
-        "reply": "HookOutput Verdict",
-        "run": "CommandRunner",
+        "protocol": "HookOutput Verdict",
+        "runner": "CommandRunner",
     },
 )

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 import msgspec
 from msgspec import Struct
 
-from mainspring.extensions.command_hooks.model import CommandEvent
+from mainspring.extensions.command_hooks.config import CommandEvent
 
 _LARGEST = 1 << 20
 """Characters of a tool's result that a command gets; no decision hangs on more, and a pipe is no place for it."""

@@ -7,7 +7,24 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
-from mainspring.events import (
+from mainspring.extensions.command_hooks.config import CommandEvent, CommandHook
+from mainspring.extensions.command_hooks.payload import (
+    Common,
+    NotificationInput,
+    Payload,
+    PostCompactInput,
+    SessionEndInput,
+    SessionStartInput,
+    StopInput,
+    SubagentStopInput,
+    UserPromptSubmitInput,
+)
+from mainspring.extensions.command_hooks.protocol import Verdict
+from mainspring.extensions.command_hooks.runner import CommandRunner
+from mainspring.extensions.command_hooks.tool_calls import CallHooks, context_message
+from mainspring.extensions.ui import HeadlessUI, UserInterface
+from mainspring.loop import Plug
+from mainspring.loop.hooks import (
     AgentBefore,
     ContextCompacted,
     InputHook,
@@ -24,23 +41,6 @@ from mainspring.events import (
     TurnAfter,
     TurnBefore,
 )
-from mainspring.extensions.command_hooks.calls import CallHooks, context_message
-from mainspring.extensions.command_hooks.model import CommandEvent, CommandHook
-from mainspring.extensions.command_hooks.payload import (
-    Common,
-    NotificationInput,
-    Payload,
-    PostCompactInput,
-    SessionEndInput,
-    SessionStartInput,
-    StopInput,
-    SubagentStopInput,
-    UserPromptSubmitInput,
-)
-from mainspring.extensions.command_hooks.reply import Verdict
-from mainspring.extensions.command_hooks.run import CommandRunner
-from mainspring.extensions.ui import HeadlessUI, UserInterface
-from mainspring.loop import Plug
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

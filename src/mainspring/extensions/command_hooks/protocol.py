@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from mainspring.extensions.command_hooks.model import CommandEvent, CommandHook
+from mainspring.extensions.command_hooks.config import CommandEvent, CommandHook
 from mainspring.lazy import lazy_re
 
 BLOCKED = 2

@@ -8,8 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mainspring.events import ToolBefore, ToolPermit, ToolResultsAfter, ToolTransform
-from mainspring.extensions.command_hooks.model import CommandHook, tool_names
+from mainspring.extensions.command_hooks.config import CommandHook, tool_names
 from mainspring.extensions.command_hooks.payload import (
     Common,
     Payload,
@@ -19,9 +18,10 @@ from mainspring.extensions.command_hooks.payload import (
     ToolResponse,
     shortened,
 )
-from mainspring.extensions.command_hooks.reply import Verdict
-from mainspring.extensions.command_hooks.run import CommandRunner
+from mainspring.extensions.command_hooks.protocol import Verdict
+from mainspring.extensions.command_hooks.runner import CommandRunner
 from mainspring.extensions.ui import UserInterface
+from mainspring.loop.hooks import ToolBefore, ToolPermit, ToolResultsAfter, ToolTransform
 from mainspring.messages import Message, TextBlock
 from mainspring.tools import ToolOutput
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainspring.events.agent import RunStatus
-from mainspring.events.hooks import Hook
+from mainspring.events.types import RunStatus
+from mainspring.loop.hooks.run import Hook
 
 
 class BudgetExceeded(Hook):

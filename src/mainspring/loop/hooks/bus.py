@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from typing import Any, TypeVar, cast
 
 from mainspring.errors import ConfigError
-from mainspring.events.agent import AgentEvent
-from mainspring.events.catalog import HOOKS
-from mainspring.events.hooks import Hook
+from mainspring.events.types import AgentEvent
+from mainspring.loop.hooks.catalog import HOOKS
+from mainspring.loop.hooks.run import Hook
 
 logger = logging.getLogger("mainspring")
 logger.addHandler(logging.NullHandler())  # what is logged is seen where the application wants to see it

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mainspring.events import budget_hooks as _budget_hooks
-from mainspring.events import child_hooks as _child_hooks
-from mainspring.events import entry_hooks as _entry_hooks
-from mainspring.events import feature_hooks as _feature_hooks
-from mainspring.events import oauth_hook as _oauth_hook
-from mainspring.events import output_hook as _output_hook
-from mainspring.events.hooks import Hook
+from mainspring.loop.hooks import budget_hooks as _budget_hooks
+from mainspring.loop.hooks import features as _feature_hooks
+from mainspring.loop.hooks import oauth_hook as _oauth_hook
+from mainspring.loop.hooks import output_hook as _output_hook
+from mainspring.loop.hooks import session as _entry_hooks
+from mainspring.loop.hooks import subagents as _child_hooks
+from mainspring.loop.hooks.run import Hook
 
 
 def _all() -> dict[str, type[Hook]]:

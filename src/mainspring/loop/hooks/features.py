@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeVar
 
-from mainspring.events.checked import checked, text
-from mainspring.events.hooks import Hook
-from mainspring.events.tool_hooks import CallHook, ToolAfter, ToolBefore, ToolGate, ToolTransform
+from mainspring.loop.hooks.base import checked, text
+from mainspring.loop.hooks.run import Hook
+from mainspring.loop.hooks.tools import CallHook, ToolAfter, ToolBefore, ToolGate, ToolTransform
 
 T = TypeVar("T", bound=CallHook)
 

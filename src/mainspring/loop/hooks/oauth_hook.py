@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mainspring.events.hooks import Hook
+from mainspring.loop.hooks.run import Hook
 
 
 class OAuthRefresh(Hook):

@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 
 from mainspring.errors import ModelError
-from mainspring.events.agent import RunStatus
-from mainspring.events.checked import checked, message_list, message_tuple, text, text_or_messages
+from mainspring.events.types import RunStatus
+from mainspring.loop.hooks.base import checked, message_list, message_tuple, text, text_or_messages
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage, as_messages
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mainspring.events.checked import checked, message_list, text
-from mainspring.events.hooks import Hook
+from mainspring.loop.hooks.base import checked, message_list, text
+from mainspring.loop.hooks.run import Hook
 from mainspring.messages import AgentMessage
 
 OpenReason = Literal["startup", "resume", "reset", "reload"]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mainspring.events.checked import checked, text
-from mainspring.events.feature_hooks import McpToolGate
-from mainspring.events.hooks import Hook, StreamEnd, StreamText, StreamThinking, TurnAfter
-from mainspring.events.tool_hooks import ToolAfter, ToolBefore, ToolErrorHook, ToolGate
+from mainspring.loop.hooks.base import checked, text
+from mainspring.loop.hooks.features import McpToolGate
+from mainspring.loop.hooks.run import Hook, StreamEnd, StreamText, StreamThinking, TurnAfter
+from mainspring.loop.hooks.tools import ToolAfter, ToolBefore, ToolErrorHook, ToolGate
 
 if TYPE_CHECKING:
-    from mainspring.events.agent import ChildStats, RunStatus
+    from mainspring.events.types import ChildStats, RunStatus
 
 
 class _Spawn(Hook):

@@ -1,12 +1,12 @@
-"""The hooks of a tool call: for each, the context that its handlers get and may change. See `mainspring.events.hooks`."""
+"""The hooks of a tool call: for each, the context that its handlers get and may change. See `mainspring.loop.hooks.run`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mainspring.events.checked import checked, text
-from mainspring.events.hooks import Hook
+from mainspring.loop.hooks.base import checked, text
+from mainspring.loop.hooks.run import Hook
 from mainspring.messages import ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:

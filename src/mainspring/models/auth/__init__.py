@@ -13,12 +13,10 @@ if TYPE_CHECKING:
     from mainspring.models.auth.azure import AzureCli as AzureCli
     from mainspring.models.auth.azure import EntraId as EntraId
     from mainspring.models.auth.azure import KeyVaultSecret as KeyVaultSecret
-    from mainspring.models.auth.flows import device_login as device_login
-    from mainspring.models.auth.flows import login as login
+    from mainspring.models.auth.login_flows import device_login as device_login
+    from mainspring.models.auth.login_flows import login as login
     from mainspring.models.auth.oauth import OAuthClient as OAuthClient
     from mainspring.models.auth.oauth import OAuthCredential as OAuthCredential
-    from mainspring.models.auth.oauth_tokens import OAuthTokens as OAuthTokens
-    from mainspring.models.auth.oauth_tokens import TokenFile as TokenFile
     from mainspring.models.auth.refreshed import Refreshed as Refreshed
     from mainspring.models.auth.refreshed import listen as listen
     from mainspring.models.auth.refreshed import listening as listening
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from mainspring.models.auth.resolver import FirstOf as FirstOf
     from mainspring.models.auth.resolver import FunctionKey as FunctionKey
     from mainspring.models.auth.resolver import KeyFunction as KeyFunction
+    from mainspring.models.auth.token_file import OAuthTokens as OAuthTokens
+    from mainspring.models.auth.token_file import TokenFile as TokenFile
     from mainspring.models.auth.tokens import Token as Token
     from mainspring.models.auth.tokens import TokenCredential as TokenCredential
 
@@ -35,9 +35,9 @@ __all__, __getattr__ = exports(
     __name__,
     {
         "azure": "SCOPE AzureCli EntraId KeyVaultSecret",
-        "flows": "device_login login",
+        "login_flows": "device_login login",
         "oauth": "OAuthClient OAuthCredential",
-        "oauth_tokens": "OAuthTokens TokenFile",
+        "token_file": "OAuthTokens TokenFile",
         "refreshed": "Refreshed listen listening",
         "resolver": "ApiKey CredentialResolver EnvironmentKey FirstOf FunctionKey KeyFunction",
         "tokens": "Token TokenCredential",

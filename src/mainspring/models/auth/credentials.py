@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from mainspring.errors import ProviderConfigError
-from mainspring.models.proxies import is_loopback
+from mainspring.models.transport.environment import is_loopback
 
 Given = str | Mapping[str, str]
 """What opens a door: a key, which goes into the header that the profile names, or the headers themselves."""

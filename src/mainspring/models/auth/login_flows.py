@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
 from mainspring.models.auth.oauth import OAuthClient, ask, tokens_of
-from mainspring.models.auth.oauth_tokens import OAuthTokens, TokenFile
+from mainspring.models.auth.token_file import OAuthTokens, TokenFile
 from mainspring.models.json_values import as_number
-from mainspring.models.transport import Transport
+from mainspring.models.transport.port import Transport
 from mainspring.text import visible
 
 PATIENCE = 300.0

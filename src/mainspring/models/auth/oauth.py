@@ -15,15 +15,15 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from mainspring.errors import AuthenticationError, InvalidResponseError, ProviderConfigError
-from mainspring.models.auth.oauth_tokens import OAuthTokens, TokenFile, expiry
+from mainspring.file_lock import locked
 from mainspring.models.auth.refreshed import OnRefresh, Refreshed, listener
+from mainspring.models.auth.token_file import OAuthTokens, TokenFile, expiry
 from mainspring.models.auth.tokens import EARLY, Token, TokenCredential
-from mainspring.models.classify import classify_error
-from mainspring.models.file_lock import locked
+from mainspring.models.errors import classify_error
 from mainspring.models.json_values import as_number, as_object
-from mainspring.models.shared_transport import shared_transport
-from mainspring.models.transport import Timeouts, Transport
-from mainspring.models.transport_errors import host_of
+from mainspring.models.transport.default import shared_transport
+from mainspring.models.transport.errors import host_of
+from mainspring.models.transport.port import Timeouts, Transport
 
 LIMITS = Timeouts(connect=10.0, first_byte=30.0, idle=30.0, total=60.0)
 """How long a request for a token may take."""

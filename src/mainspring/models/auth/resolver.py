@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from mainspring.errors import ModelError, ProviderConfigError
-from mainspring.models.credentials import Given, setting
+from mainspring.models.auth.credentials import Given, setting
 
 KeyFunction = Callable[[], Given | Awaitable[Given]]
 """A function of an application that gives a key, a token or headers; it may be async."""

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from mainspring.models.credentials import Given
+from mainspring.models.auth.credentials import Given
 
 EARLY = 300.0
 """Seconds before its end at which a token is not used any more: a request may take minutes until the host looks at it."""

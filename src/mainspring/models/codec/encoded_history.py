@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mainspring.messages import Message
+from mainspring.models.codec.normalize import pair
 from mainspring.models.port import Scratch
-from mainspring.models.prepare import pair
 
 Encode = Callable[[Message], bytes]
 """One repaired message as JSON objects, each with a comma before it; empty if there is nothing to send."""

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.errors import ContextExceededError, InvalidResponseError, ModelError, NetworkError
-from mainspring.events import Draft
 from mainspring.lazy import later
 from mainspring.messages import Message
+from mainspring.models.message_builder import Draft
 from mainspring.models.profile import Profile
 
 if TYPE_CHECKING:
-    from mainspring.models.classify import classify_error
+    from mainspring.models.errors import classify_error
 else:
-    classify_error = later("mainspring.models.classify", "classify_error")
+    classify_error = later("mainspring.models.errors", "classify_error")
 
 _E = TypeVar("_E", bound=ModelError)
 

@@ -22,7 +22,6 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from mainspring.events.draft import too_deep
 from mainspring.lazy import lazy_re
 from mainspring.messages import (
     ContentBlock,
@@ -36,8 +35,9 @@ from mainspring.messages import (
     ToolUseBlock,
     image_marker,
 )
+from mainspring.models.codec.tool_schema import lowered
 from mainspring.models.json_values import as_object
-from mainspring.models.tool_schemas import lowered
+from mainspring.models.message_builder import too_deep
 
 INTERRUPTED = "Tool execution was interrupted; its outcome is unknown"
 """Text of the error result that a call gets when its own is missing."""

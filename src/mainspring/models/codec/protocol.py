@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from mainspring.events import Draft, StreamEvent
+from mainspring.events import StreamEvent
+from mainspring.models.message_builder import Draft
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import Profile
 

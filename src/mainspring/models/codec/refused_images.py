@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from mainspring.errors import ModelError
 from mainspring.lazy import lazy_re
 from mainspring.messages import ImageBlock, Message, ToolResultBlock
-from mainspring.models.prepare import image_key
+from mainspring.models.codec.normalize import image_key
 from mainspring.models.profile import Profile
 
 _UNREADABLE = lazy_re(

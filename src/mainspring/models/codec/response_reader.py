@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mainspring.errors import InvalidResponseError, ModelError
 from mainspring.events import StreamEvent
-from mainspring.models.protocol import WireDecoder
-from mainspring.models.wire.lines import LineParser
-from mainspring.models.wire.sse import SseParser
+from mainspring.models.codec.ndjson import LineParser
+from mainspring.models.codec.protocol import WireDecoder
+from mainspring.models.codec.sse import SseParser
 
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b":", b"data:", b"event:", b"id:", b"retry:")

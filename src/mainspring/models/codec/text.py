@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mainspring.events import Draft, StreamEvent
+from mainspring.events import StreamEvent
+from mainspring.models.message_builder import Draft
 
 
 class Prose:

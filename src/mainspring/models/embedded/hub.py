@@ -12,8 +12,8 @@ from mainspring.errors import ModelError
 from mainspring.lazy import lazy_re
 from mainspring.models.embedded.source import Progress, SourceError, append, cut, size_of
 from mainspring.models.embedded.weights import Weights
-from mainspring.models.proxies import is_loopback
-from mainspring.models.transport import Timeouts, Transport, TransportResponse
+from mainspring.models.transport.environment import is_loopback
+from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
 
 HUB = "https://huggingface.co"
 HUB_VARIABLE = "HF_ENDPOINT"

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from mainspring.attachments import has_attachments, own_words
 from mainspring.messages import Message, ToolSpec, ToolUseBlock
-from mainspring.models.embedded.profile import CHANGING, arguments
+from mainspring.models.embedded.grammar import Schema, union_schema
+from mainspring.models.embedded.prompt import CHANGING, arguments
 from mainspring.models.embedded.sightings import known_files, named_files
-from mainspring.models.embedded.union import Schema, union_schema
 
 MOST_CALLS = 8
 """Calls for one question, after which it has to answer."""

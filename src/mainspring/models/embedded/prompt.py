@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message, TextBlock, ToolResultBlock, ToolSpec
-from mainspring.models.embedded.union import Schema, encode_answer, encode_call
-from mainspring.models.prepare import pair
+from mainspring.models.codec.normalize import pair
+from mainspring.models.embedded.grammar import Schema, encode_answer, encode_call
 
 MOST_TOOLS = 5
 """More than these only confuse a small model."""

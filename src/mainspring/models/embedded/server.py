@@ -25,7 +25,7 @@ from mainspring.errors import ModelError, NetworkError, ProviderConfigError
 from mainspring.models.embedded.engine import OTHER_WAYS, check_engine, threads
 from mainspring.python import package_folders, python_script
 
-_CHILD = Path(__file__).with_name("child.py")
+_CHILD = Path(__file__).with_name("server_process.py")
 _START_SECONDS = 180.0
 _END_SECONDS = 3.0
 _DYING_SECONDS = 0.5

@@ -1,4 +1,4 @@
-"""The process that holds the model. Run as a script, never imported: ``python -I child.py PATH...``.
+"""The process that holds the model. Run as a script, never imported: ``python -I server_process.py PATH...``.
 Packages are also searched in these paths, since an isolated Python does not search those of the user.
 
 The first line of stdin is the configuration, so that the key is in no process list. The first line of stdout is the answer:

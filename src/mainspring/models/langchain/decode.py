@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.events import Draft, StreamEvent
-from mainspring.models.content_text import extract_text
+from mainspring.events import StreamEvent
+from mainspring.models.codec.content_text import extract_text
 from mainspring.models.json_values import as_list, as_number, as_object, as_objects
 from mainspring.models.langchain.messages import image_in
+from mainspring.models.message_builder import Draft
 from mainspring.models.profile import Profile
 from mainspring.models.wire.openai_chat import ChatDecoder
-from mainspring.models.wire.openai_chat.chunks import CallDelta, Choice, Chunk, Delta, FunctionDelta
+from mainspring.models.wire.openai_chat.payloads import CallDelta, Choice, Chunk, Delta, FunctionDelta
 
 _REASONS = ("finish_reason", "stop_reason", "done_reason", "finishReason")
 """Where integrations put the reason to stop."""

@@ -7,13 +7,13 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
-from mainspring.models import api_versions
+from mainspring.models.auth.credentials import require_key, setting
 from mainspring.models.config import ProviderConfig
-from mainspring.models.credentials import require_key, setting
 from mainspring.models.dialect_messages import MessagesDialect, ThinkingOff
 from mainspring.models.http_model import HttpModel
-from mainspring.models.providers.common import credential, given_key, http_profile, own_setting, timeouts
-from mainspring.models.wire.anthropic_messages import AnthropicMessages
+from mainspring.models.providers import api_versions
+from mainspring.models.providers.http import credential, given_key, http_profile, own_setting, timeouts
+from mainspring.models.wire.anthropic import AnthropicMessages
 
 NAME = "anthropic"
 BASE_URL = "https://api.anthropic.com"

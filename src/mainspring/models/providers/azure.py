@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
 from mainspring.lazy import lazy_re
-from mainspring.models import api_versions
 from mainspring.models.auth import (
     ApiKey,
     AzureCli,
@@ -28,11 +27,12 @@ from mainspring.models.auth import (
     KeyVaultSecret,
 )
 from mainspring.models.auth.azure import has_cli, has_identity
+from mainspring.models.auth.credentials import KEY_VARIABLES, Given, require_key, setting
 from mainspring.models.config import ProviderConfig
-from mainspring.models.credentials import KEY_VARIABLES, Given, require_key, setting
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
-from mainspring.models.providers.common import given_key, http_profile, never_reasons, own_setting, timeouts
+from mainspring.models.providers import api_versions
+from mainspring.models.providers.http import given_key, http_profile, never_reasons, own_setting, timeouts
 from mainspring.models.providers.responses_style import OPENAI, Api, chosen_api, only_responses, responses_model
 from mainspring.models.wire.openai_chat import ChatCompletions
 

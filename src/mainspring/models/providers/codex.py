@@ -17,13 +17,13 @@ from pathlib import Path
 
 from mainspring.errors import ProviderConfigError
 from mainspring.models.auth import OAuthClient, OAuthCredential, OAuthTokens, TokenFile
-from mainspring.models.auth.oauth_tokens import claims
+from mainspring.models.auth.credentials import setting
+from mainspring.models.auth.token_file import claims
 from mainspring.models.config import ProviderConfig
-from mainspring.models.credentials import setting
 from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import HttpModel
 from mainspring.models.json_values import as_object
-from mainspring.models.providers.common import own_setting
+from mainspring.models.providers.http import own_setting
 from mainspring.models.providers.responses_style import responses_model
 
 NAME = "codex"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from mainspring.errors import ProviderConfigError
+from mainspring.models.auth.credentials import require_key, setting
 from mainspring.models.config import ProviderConfig
-from mainspring.models.credentials import require_key, setting
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
-from mainspring.models.providers.common import given_key
+from mainspring.models.providers.http import given_key
 from mainspring.models.providers.openai_style import chat_model
 from mainspring.models.registry import ModelBuilder
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from urllib.parse import quote, urlsplit
 
 from mainspring.errors import ProviderConfigError
-from mainspring.models import api_versions
-from mainspring.models.auth.github import GitHubCli, has_cli, no_token
+from mainspring.models.auth.cli_tokens import GitHubCli, has_cli, no_token
+from mainspring.models.auth.credentials import require_key, setting
 from mainspring.models.config import ProviderConfig
-from mainspring.models.credentials import require_key, setting
 from mainspring.models.http_model import Credential, HttpModel
 from mainspring.models.profile import Dialect
-from mainspring.models.providers.common import given_key, own_setting
+from mainspring.models.providers import api_versions
+from mainspring.models.providers.http import given_key, own_setting
 from mainspring.models.providers.openai_style import chat_model
 
 NAME = "github"

@@ -10,16 +10,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
+from mainspring.models.auth.credentials import check_address
 from mainspring.models.catalog import configured_info, find_entry
 from mainspring.models.config import ProviderConfig
-from mainspring.models.credentials import check_address
 from mainspring.models.dialect_gemini import GeminiDialect
 from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.dialect_ollama import OllamaDialect
 from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import Credential
 from mainspring.models.profile import Dialect, Profile
-from mainspring.models.transport import Timeouts
+from mainspring.models.transport.port import Timeouts
 
 AnyDialect = Dialect | MessagesDialect | ResponsesDialect | GeminiDialect | OllamaDialect
 _D = TypeVar("_D", bound=Struct)

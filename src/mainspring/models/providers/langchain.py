@@ -7,9 +7,9 @@ from typing import Any
 
 from mainspring.errors import ProviderConfigError
 from mainspring.models.config import ProviderConfig
-from mainspring.models.foreign import is_chat_model
 from mainspring.models.langchain import LangChainModel
-from mainspring.models.providers.common import own_setting
+from mainspring.models.langchain.detect import is_chat_model
+from mainspring.models.providers.http import own_setting
 
 NAME = "langchain"
 _HOW = (

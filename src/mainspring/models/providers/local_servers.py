@@ -9,14 +9,14 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ModelError
+from mainspring.models.auth.credentials import setting
 from mainspring.models.config import ProviderConfig
-from mainspring.models.credentials import setting
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
-from mainspring.models.providers.common import given_key
+from mainspring.models.providers.http import given_key
 from mainspring.models.providers.openai_style import chat_model
-from mainspring.models.shared_transport import DefaultTransport
-from mainspring.models.transport import Timeouts, Transport
+from mainspring.models.transport.default import DefaultTransport
+from mainspring.models.transport.port import Timeouts, Transport
 
 NAME = "local"
 BASE_URL = "http://localhost:11434/v1"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mainspring.lazy import later
+from mainspring.models.auth.credentials import require_key, setting
 from mainspring.models.config import ProviderConfig
-from mainspring.models.credentials import require_key, setting
 from mainspring.models.http_model import Credential, HttpModel
 from mainspring.models.profile import Dialect
-from mainspring.models.providers.common import credential, given_key, http_profile, never_reasons, timeouts
-from mainspring.models.transport import Timeouts
+from mainspring.models.providers.http import credential, given_key, http_profile, never_reasons, timeouts
+from mainspring.models.transport.port import Timeouts
 
 if TYPE_CHECKING:
     from mainspring.models.wire.openai_chat import ChatCompletions

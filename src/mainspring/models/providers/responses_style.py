@@ -12,7 +12,7 @@ from mainspring.lazy import later, lazy_re
 from mainspring.models.config import ProviderConfig
 from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import Credential, HttpModel
-from mainspring.models.providers.common import http_profile, never_reasons, own_setting, timeouts
+from mainspring.models.providers.http import http_profile, never_reasons, own_setting, timeouts
 
 if TYPE_CHECKING:
     from mainspring.models.wire.openai_responses import Responses

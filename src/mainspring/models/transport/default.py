@@ -7,16 +7,16 @@ from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from importlib.util import find_spec
 
-from mainspring.models.proxies import proxy_for
-from mainspring.models.transport import Timeouts, Transport, TransportResponse
-from mainspring.models.transport_errors import check_url
+from mainspring.models.transport.environment import proxy_for
+from mainspring.models.transport.errors import check_url
+from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
 
 
 class DefaultTransport:
     """See `Transport`. Asks hosts directly; where the environment names a proxy, a library that knows them does."""
 
     def __init__(self) -> None:
-        from mainspring.models.transport_direct import DirectTransport
+        from mainspring.models.transport.http1.client import DirectTransport
 
         self._direct = DirectTransport()
         self._through: Transport | None = None
@@ -44,10 +44,10 @@ class DefaultTransport:
 def _through_proxies() -> Transport:
     """One that knows proxies: on aiohttp if that is installed, else on httpx2, whose pool is slow with many connections."""
     if find_spec("aiohttp") is not None:
-        from mainspring.models.transport_aiohttp import AiohttpTransport
+        from mainspring.models.transport.aiohttp_transport import AiohttpTransport
 
         return AiohttpTransport()
-    from mainspring.models.transport_httpx2 import Httpx2Transport
+    from mainspring.models.transport.httpx_transport import Httpx2Transport
 
     return Httpx2Transport()
 

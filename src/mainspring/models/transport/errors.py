@@ -7,7 +7,7 @@ import ssl
 from urllib.parse import urlsplit
 
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
-from mainspring.models.transport import Timeouts
+from mainspring.models.transport.port import Timeouts
 
 _CERTIFICATE = "its certificate was not accepted; behind a proxy that inspects TLS, set SSL_CERT_FILE to the file with its certificates"
 _NO_TLS = "no encrypted connection came about; is it https that the host speaks at this port?"

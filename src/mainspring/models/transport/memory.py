@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mainspring.models.transport import Timeouts, TransportResponse
+from mainspring.models.transport.port import Timeouts, TransportResponse
 
 
 class SentRequest(Struct, frozen=True):

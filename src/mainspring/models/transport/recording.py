@@ -14,10 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.errors import ModelError, NetworkError
-from mainspring.models.exchanges import api_of, difference, request_part, response_part, same_request, secrets_of
-from mainspring.models.shared_transport import shared_transport
-from mainspring.models.transport import Timeouts, Transport, TransportResponse
-from mainspring.models.transport_memory import MemoryResponse
+from mainspring.models.transport.default import shared_transport
+from mainspring.models.transport.memory import MemoryResponse
+from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
+from mainspring.models.transport.recording_format import (
+    api_of,
+    difference,
+    request_part,
+    response_part,
+    same_request,
+    secrets_of,
+)
 
 
 class _Watched:

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from mainspring.errors import ModelError
 from mainspring.events import Done, StreamEvent, StreamStart, ToolCallEnd, ToolCallStart
-from mainspring.events.draft import renamed
 from mainspring.messages import Message
 from mainspring.models.collect import collect
+from mainspring.models.message_builder import renamed
 from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse
 
 Names = Mapping[str, str]

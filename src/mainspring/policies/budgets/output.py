@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.events import BudgetExceeded, ToolAfter, ToolResultsAfter, TurnAfter
+from mainspring.loop.hooks import BudgetExceeded, ToolAfter, ToolResultsAfter, TurnAfter
 from mainspring.messages import Message
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from mainspring.events import AgentDone, BudgetWarning, RunStatus, TurnBefore, UsageUpdate
+from mainspring.events import RunStatus
+from mainspring.loop.hooks import AgentDone, BudgetWarning, TurnBefore, UsageUpdate
 from mainspring.policies.budgets.ledger import Budget, Ledger
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from mainspring.events import ToolBudgetExceeded, ToolGate, ToolResultsAfter, TurnAfter
+from mainspring.loop.hooks import ToolBudgetExceeded, ToolGate, ToolResultsAfter, TurnAfter
 from mainspring.messages import Message
 
 if TYPE_CHECKING:

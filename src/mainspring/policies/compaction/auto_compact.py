@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ContextExceededError
-from mainspring.events import ContextTransform, ModelErrorHook
+from mainspring.loop.hooks import ContextTransform, ModelErrorHook
 from mainspring.messages import AgentMessage, Message, ToolSpec
+from mainspring.messages.token_estimate import TokenMeter, characters, estimate_overhead, has_images
 from mainspring.policies.compaction.overflow import told_window
 from mainspring.policies.compaction.summary import SummaryCompactor
-from mainspring.policies.compaction.tokens import TokenMeter, characters, estimate_overhead, has_images
-from mainspring.policies.compaction.wording import is_summary
+from mainspring.policies.compaction.summary_format import is_summary
 
 if TYPE_CHECKING:
     from mainspring.models import ModelProvider

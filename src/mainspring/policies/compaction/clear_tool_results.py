@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from mainspring.events import ContextTransform
+from mainspring.loop.hooks import ContextTransform
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock
 
 if TYPE_CHECKING:
-    from mainspring.events import SideCall
+    from mainspring.loop.hooks import SideCall
 
 THRESHOLD = 128 * 1024
 """Bytes of results that may stand in requests."""

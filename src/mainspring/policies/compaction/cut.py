@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainspring.messages import AgentMessage, Message
-from mainspring.policies.compaction.tokens import CHARS_PER_TOKEN, estimate_tokens
+from mainspring.messages.token_estimate import CHARS_PER_TOKEN, estimate_tokens
 
 
 def find_cut(messages: Sequence[AgentMessage], keep: int, chars_per_token: float = CHARS_PER_TOKEN) -> int:

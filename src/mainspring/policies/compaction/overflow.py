@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ContextExceededError
-from mainspring.events import ModelErrorHook
 from mainspring.lazy import lazy_re
+from mainspring.loop.hooks import ModelErrorHook
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:

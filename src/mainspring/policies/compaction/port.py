@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from mainspring.messages import AgentMessage
 
 if TYPE_CHECKING:
-    from mainspring.events import SideCall
+    from mainspring.loop.hooks import SideCall
 
 
 class Compactor(Protocol):

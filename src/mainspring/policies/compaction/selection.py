@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, Message
-from mainspring.policies.compaction.tokens import CHARS_PER_TOKEN, estimate_tokens
+from mainspring.messages.token_estimate import CHARS_PER_TOKEN, estimate_tokens
 
 _WRITERS = {"write_file", "edit", "multi_edit", "apply_patch", "remember", "present_plan"}
 _TELLING = lazy_re(

@@ -11,14 +11,14 @@ from msgspec import Struct
 from mainspring.counting import counted
 from mainspring.errors import AgentAbortedError, AgentError, ContextExceededError, MainspringError, ModelError
 from mainspring.messages import AgentMessage, Message
+from mainspring.messages.token_estimate import CHARS_PER_TOKEN, estimate_tokens
 from mainspring.models import ModelRequest
-from mainspring.policies.compaction import wording
+from mainspring.policies.compaction import summary_format as wording
 from mainspring.policies.compaction.cut import find_cut, is_split
-from mainspring.policies.compaction.importance import most_important
-from mainspring.policies.compaction.tokens import CHARS_PER_TOKEN, estimate_tokens
+from mainspring.policies.compaction.selection import most_important
 
 if TYPE_CHECKING:
-    from mainspring.events import SideCall
+    from mainspring.loop.hooks import SideCall
     from mainspring.models import ModelProvider
 
 logger = logging.getLogger("mainspring.compaction")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.events import (
+from mainspring.loop.hooks import (
     AgentBefore,
     ContextCompacted,
     SessionEnd,
@@ -18,7 +18,7 @@ from mainspring.events import (
     TurnBefore,
 )
 from mainspring.messages import Message, ToolSpec
-from mainspring.policies.disclosure.envelope import escaped, named
+from mainspring.prompt_tags import escaped, named
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

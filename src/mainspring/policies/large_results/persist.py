@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mainspring.events import ToolTransform
 from mainspring.lazy import later, lazy_re
+from mainspring.loop.hooks import ToolTransform
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.redaction import redact
 from mainspring.tools import ToolOutput

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from mainspring.env.replacing import make_private_folder, replace_text
 from mainspring.errors import SessionError
 from mainspring.lazy import lazy_re
 from mainspring.redaction import Redactor
+from mainspring.state_files import make_private_folder, replace_text
 
 PREVIEW = 2048
 """Characters of an output that its pointer shows."""

@@ -1,7 +1,7 @@
 """What the model has read of files, and what follows from it."""
 
 from mainspring.policies.reads.dedup import DedupReads
-from mainspring.policies.reads.guard import ReadBeforeEdit
+from mainspring.policies.reads.policies import ReadBeforeEdit
 from mainspring.policies.reads.stale import ElideStaleReads
 from mainspring.policies.reads.state import FileRead, ReadState
 

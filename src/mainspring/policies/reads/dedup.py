@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from mainspring.env.paths import shown
-from mainspring.events import ToolTransform, TurnBefore
+from mainspring.loop.hooks import ToolTransform, TurnBefore
 from mainspring.messages import AgentMessage, Message
 from mainspring.policies.reads.state import UNCHANGED, ReadState, versions
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.env import RealPath
 from mainspring.env.paths import shown
-from mainspring.events import ToolPermit, ToolStart, ToolTransform
+from mainspring.loop.hooks import ToolPermit, ToolStart, ToolTransform
 from mainspring.messages import AgentMessage
 from mainspring.policies.reads.state import FileRead, ReadState, Version, versions
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from mainspring.env.paths import shown
-from mainspring.events import ContextTransform
+from mainspring.loop.hooks import ContextTransform
 from mainspring.messages import AgentMessage, Message, ToolResultBlock
 from mainspring.policies.reads.state import Trail, Version, results, versions
 

@@ -8,7 +8,13 @@ from mainspring.lazy import exports
 
 if TYPE_CHECKING:
     from mainspring.policies.structured.plug import StructuredOutput as StructuredOutput
-    from mainspring.policies.structured.target import OUTPUT_TOOL as OUTPUT_TOOL
-    from mainspring.policies.structured.target import Target as Target
+    from mainspring.policies.structured.schema import OUTPUT_TOOL as OUTPUT_TOOL
+    from mainspring.policies.structured.schema import Target as Target
 
-__all__, __getattr__ = exports(__name__, {"plug": "StructuredOutput", "target": "OUTPUT_TOOL Target"})
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "plug": "StructuredOutput",
+        "schema": "OUTPUT_TOOL Target",
+    },
+)

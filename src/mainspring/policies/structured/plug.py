@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from mainspring.counting import counted
 from mainspring.errors import ErrorCode
-from mainspring.events import (
+from mainspring.loop.hooks import (
     ModelErrorHook,
+    OutputHook,
     SessionEnd,
     SessionStart,
     SessionTurns,
@@ -18,10 +19,9 @@ from mainspring.events import (
     TurnAfter,
     TurnBefore,
 )
-from mainspring.events.output_hook import OutputHook
 from mainspring.messages import ToolSpec
 from mainspring.policies.structured.extract import json_values
-from mainspring.policies.structured.target import OUTPUT_TOOL, Answer, Target
+from mainspring.policies.structured.schema import OUTPUT_TOOL, Answer, Target
 from mainspring.tools import ToolErrorCode, error_result
 
 if TYPE_CHECKING:

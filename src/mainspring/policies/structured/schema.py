@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from mainspring.errors import ConfigError
 from mainspring.tools import parse_arguments
-from mainspring.tools.signature import schema_from_type
-from mainspring.tools.validate import compile_validator, schema_problem
+from mainspring.tools.schema.function import schema_from_type
+from mainspring.tools.validation import compile_validator, schema_problem
 
 OUTPUT_TOOL = "__output__"
 """Name of the tool that takes the final answer. It exists only in requests; no registry holds it."""

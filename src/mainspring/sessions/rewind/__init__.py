@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from mainspring.sessions.rewind.plan import RewindPlan as RewindPlan
     from mainspring.sessions.rewind.plan import plan_rewind as plan_rewind
     from mainspring.sessions.rewind.plan import plan_undo as plan_undo
-    from mainspring.sessions.rewind.recorder import FileRecorder as FileRecorder
     from mainspring.sessions.rewind.restore import Rewound as Rewound
     from mainspring.sessions.rewind.restore import rewind as rewind
+    from mainspring.sessions.rewind.snapshots import FileRecorder as FileRecorder
     from mainspring.sessions.rewind.state import FileState as FileState
 
 __all__, __getattr__ = exports(
     __name__,
     {
         "plan": "Conflict Restore RewindPlan plan_rewind plan_undo",
-        "recorder": "FileRecorder",
+        "snapshots": "FileRecorder",
         "restore": "Rewound rewind",
         "state": "FileState",
     },

@@ -14,7 +14,7 @@ from msgspec import Struct
 from mainspring.env import ExecutionEnv, explain
 from mainspring.errors import SessionError
 from mainspring.sessions.entries import CustomEntry
-from mainspring.sessions.load import Node, read_path, read_tree
+from mainspring.sessions.loader import Node, read_path, read_tree
 from mainspring.sessions.rewind.state import (
     BEFORE,
     TOO_LARGE,

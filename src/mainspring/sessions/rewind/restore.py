@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mainspring.env import ExecutionEnv, RealPath, explain
 from mainspring.errors import AgentBusyError, SessionError
-from mainspring.sessions.blobs import Blobs
+from mainspring.sessions.blob_store import Blobs
 from mainspring.sessions.rewind.plan import Restore, RewindPlan
 from mainspring.sessions.rewind.state import AFTER, BEFORE, REWOUND, FileNote, FileState, RewoundNote, state_of
 from mainspring.sessions.session import Session

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mainspring.env import explain
-from mainspring.events import ToolAfter, ToolStart
 from mainspring.loop import Plug
+from mainspring.loop.hooks import ToolAfter, ToolStart
 from mainspring.permissions import Permissions
-from mainspring.sessions.blobs import Blobs
+from mainspring.sessions.blob_store import Blobs
 from mainspring.sessions.rewind.state import AFTER, BEFORE, UNCOVERED, FileNote, FileState, Uncovered, state_of
 
 if TYPE_CHECKING:

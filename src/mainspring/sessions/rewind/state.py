@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mainspring.env import ExecutionEnv, RealPath
 from mainspring.env.beneath import PathChangedError
-from mainspring.sessions.blobs import Blobs
+from mainspring.sessions.blob_store import Blobs
 
 BEFORE, AFTER, UNCOVERED, REWOUND = "file_before", "file_after", "file_uncovered", "rewind"
 """Types of the custom entries."""

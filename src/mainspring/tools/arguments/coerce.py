@@ -12,12 +12,12 @@ from typing import Any
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
+from mainspring.tools.arguments.json_parser import read_value
 from mainspring.tools.assertions import TYPES, NotPlainError
 from mainspring.tools.checks import resolve
 from mainspring.tools.patterns import BadPatternError, compile_pattern
 from mainspring.tools.problems import Path, format_path, is_dict, is_list
-from mainspring.tools.relaxed import read_value
-from mainspring.tools.validate import CompiledSchema, compile_validator
+from mainspring.tools.validation import CompiledSchema, compile_validator
 
 _TRUE = frozenset({"true", "yes", "1"})
 _FALSE = frozenset({"false", "no", "0"})

@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.tools.coerce import Coercion, coerce
-from mainspring.tools.lenient import find_start, join_surrogates, read_object
+from mainspring.tools.arguments.coerce import Coercion, coerce
+from mainspring.tools.arguments.json_parser import MAX_DEPTH, read_value
+from mainspring.tools.arguments.recover import find_start, join_surrogates, read_object
 from mainspring.tools.problems import is_dict, is_list, listing
-from mainspring.tools.relaxed import MAX_DEPTH, read_value
-from mainspring.tools.validate import compile_validator
+from mainspring.tools.validation import compile_validator
 
 _TRUNCATED = (
     "the arguments were cut off before the end, so the call was not executed. Make the call again with complete "

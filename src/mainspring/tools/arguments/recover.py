@@ -8,8 +8,8 @@ import re
 from typing import Any, NamedTuple
 
 from mainspring.lazy import lazy_re
+from mainspring.tools.arguments.json_parser import Reading, read_value
 from mainspring.tools.problems import is_dict, is_list, show
-from mainspring.tools.relaxed import Reading, read_value
 
 _FENCED = lazy_re(r"```[\w-]*\s*(?=[{\[])")
 _EDGE = "\ufeff\u200b\u2060\x00"

@@ -2,13 +2,21 @@
 
 from typing import Any
 
+from mainspring.tools.builtin.apply_patch import apply_patch
+from mainspring.tools.builtin.ask_user import ask_user
 from mainspring.tools.builtin.catalog import BUILTIN_NAMES, CLASSIC_ALIASES, SAMPLES, builtin_tools
-from mainspring.tools.builtin.files import apply_patch, edit, multi_edit, parse_outcomes, read_file, write_file
-from mainspring.tools.builtin.search import glob, grep, list_files
-from mainspring.tools.builtin.talk import ask_user, present_plan
-from mainspring.tools.builtin.terminal import jobs, shell
+from mainspring.tools.builtin.edit import edit
+from mainspring.tools.builtin.fetch import fetch
+from mainspring.tools.builtin.glob import glob
+from mainspring.tools.builtin.grep import grep
+from mainspring.tools.builtin.jobs import jobs
+from mainspring.tools.builtin.list_files import list_files
+from mainspring.tools.builtin.multi_edit import multi_edit
+from mainspring.tools.builtin.present_plan import present_plan
+from mainspring.tools.builtin.read_file import read_file
+from mainspring.tools.builtin.shell import shell
 from mainspring.tools.builtin.todos import todo_read, todo_write
-from mainspring.tools.builtin.web import fetch
+from mainspring.tools.builtin.write_file import write_file
 
 __all__ = [
     "BUILTIN_NAMES",
@@ -23,7 +31,6 @@ __all__ = [
     "jobs",
     "list_files",
     "multi_edit",
-    "parse_outcomes",
     "present_plan",
     "read_file",
     "shell",

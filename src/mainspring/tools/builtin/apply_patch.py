@@ -8,10 +8,10 @@ from mainspring.lazy import later
 from mainspring.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from mainspring.tools.builtin.files.patching import access, execute
+    from mainspring.tools.support.editing.patch import access, execute
 else:  # loaded when a patch comes
-    access = later("mainspring.tools.builtin.files.patching", "access")
-    execute = later("mainspring.tools.builtin.files.patching", "execute")
+    access = later("mainspring.tools.support.editing.patch", "access")
+    execute = later("mainspring.tools.support.editing.patch", "execute")
 
 apply_patch = Tool(
     name="apply_patch",

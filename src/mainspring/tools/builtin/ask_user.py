@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.tools.builtin.talk.seam import Option, Question, interaction_of, nobody
+from mainspring.tools.interaction import Option, Question, interaction_of, nobody
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 MOST_OPTIONS = 10

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mainspring.lazy import later
-from mainspring.tools.builtin.files.names import accesses
+from mainspring.tools.support.paths import accesses
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
-    from mainspring.tools.builtin.files.apply import apply_edits
-    from mainspring.tools.builtin.files.plan import Edit
+    from mainspring.tools.support.editing.apply import apply_edits
+    from mainspring.tools.support.editing.replacement import Edit
 else:  # loaded when an edit comes
-    apply_edits = later("mainspring.tools.builtin.files.apply", "apply_edits")
-    Edit = later("mainspring.tools.builtin.files.plan", "Edit")
+    apply_edits = later("mainspring.tools.support.editing.apply", "apply_edits")
+    Edit = later("mainspring.tools.support.editing.replacement", "Edit")
 
 EDIT_PROPERTIES: dict[str, Any] = {
     "old_string": {"type": "string", "description": "Text as it stands in the file, enough of it to be unique."},

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from mainspring.env import WebAnswer, explain
-from mainspring.env.pdf import Pdf, PdfError
-from mainspring.env.text import displayable, looks_binary
 from mainspring.lazy import later
+from mainspring.tools.support.pdf import Pdf, PdfError
+from mainspring.tools.support.text_files import displayable, looks_binary
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
-    from mainspring.tools.builtin.web.charset import decoded
-    from mainspring.tools.builtin.web.page import to_markdown
+    from mainspring.tools.support.charset import decoded
+    from mainspring.tools.support.html_to_markdown import to_markdown
 else:  # loaded when a page comes
-    decoded = later("mainspring.tools.builtin.web.charset", "decoded")
-    to_markdown = later("mainspring.tools.builtin.web.page", "to_markdown")
+    decoded = later("mainspring.tools.support.charset", "decoded")
+    to_markdown = later("mainspring.tools.support.html_to_markdown", "to_markdown")
 
 MAX_BYTES = 50_000
 TIMEOUT = 30

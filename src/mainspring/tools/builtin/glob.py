@@ -10,9 +10,9 @@ from typing import Any
 from mainspring.env import RealPath, explain
 from mainspring.env.beneath import PathChangedError
 from mainspring.env.paths import shown
-from mainspring.tools.builtin.search.globs import GlobError, depth, matcher, split
-from mainspring.tools.builtin.search.listing import Listing, list_all
-from mainspring.tools.builtin.search.places import changed, failure, joined, settled, shown_of, withheld_note
+from mainspring.globs import GlobError, depth, matcher, split
+from mainspring.tools.support.search.file_list import Listing, list_all
+from mainspring.tools.support.search.paths import changed, failure, joined, settled, shown_of, withheld_note
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 LIMIT = 250

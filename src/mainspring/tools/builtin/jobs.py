@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainspring.env import Job
-from mainspring.tools.builtin.terminal.background import facts, report, state
+from mainspring.tools.support.background import facts, report, state
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 MAX_BYTES = 32_768

@@ -8,7 +8,7 @@ from typing import Any
 
 from mainspring.env import FileKind, Walk, WalkEntry
 from mainspring.env.paths import shown
-from mainspring.tools.builtin.search.places import accesses, failure, place, shown_of, withheld_note
+from mainspring.tools.support.search.paths import accesses, failure, place, shown_of, withheld_note
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 DEPTH = 2

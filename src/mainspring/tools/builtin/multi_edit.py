@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from mainspring.env.paths import shown
 from mainspring.lazy import later
-from mainspring.tools.builtin.files.edit import EDIT_PROPERTIES, edit_from
-from mainspring.tools.builtin.files.hunks import APPROVE_HUNK, Outcome, Outcomes, decide, format_outcomes
-from mainspring.tools.builtin.files.names import accesses, failure
+from mainspring.tools.builtin.edit import EDIT_PROPERTIES, edit_from
+from mainspring.tools.support.editing.review import APPROVE_HUNK, Outcome, Outcomes, decide, format_outcomes
+from mainspring.tools.support.paths import accesses, failure
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
-    from mainspring.tools.builtin.files.apply import apply_edits
-    from mainspring.tools.builtin.files.plan import Edit
+    from mainspring.tools.support.editing.apply import apply_edits
+    from mainspring.tools.support.editing.replacement import Edit
 else:  # loaded when an edit comes
-    apply_edits = later("mainspring.tools.builtin.files.apply", "apply_edits")
+    apply_edits = later("mainspring.tools.support.editing.apply", "apply_edits")
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.tools.builtin.talk.seam import Plan, Review, interaction_of, nobody
+from mainspring.tools.interaction import Plan, Review, interaction_of, nobody
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 _TOLD = {

@@ -7,20 +7,20 @@ import base64
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mainspring.env.pictures import LONGEST_EDGE, NoPillowError, PictureError, fault_of, fitted
-from mainspring.env.text import looks_binary, mark_of, read_document
 from mainspring.extras import how_to_install
 from mainspring.lazy import later
 from mainspring.messages import ImageBlock, TextBlock
-from mainspring.tools.builtin.files.images import MOST_BYTES, MOST_EDGE, examine, is_convertible, is_image, kind_of
-from mainspring.tools.builtin.files.names import Found, accesses, cannot, failure, find
-from mainspring.tools.builtin.files.window import Layout, Shown, Window, lay_out
+from mainspring.tools.builtin.window import Layout, Shown, Window, lay_out
+from mainspring.tools.support.images import MOST_BYTES, MOST_EDGE, examine, is_convertible, is_image, kind_of
+from mainspring.tools.support.paths import Found, accesses, cannot, failure, find
+from mainspring.tools.support.pictures import LONGEST_EDGE, NoPillowError, PictureError, fault_of, fitted
+from mainspring.tools.support.text_files import looks_binary, mark_of, read_document
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
-    from mainspring.tools.builtin.files.pdf_pages import read_pdf
+    from mainspring.tools.support.pdf_pages import read_pdf
 else:
-    read_pdf = later("mainspring.tools.builtin.files.pdf_pages", "read_pdf")
+    read_pdf = later("mainspring.tools.support.pdf_pages", "read_pdf")
 
 LIMIT = 2000
 MAX_BYTES = 262_144

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mainspring.env import EditorEnv, OutputLimits, ProcessResult, Stream, explain
+from mainspring.env.quiet import QUIET
 from mainspring.lazy import later, lazy_re
-from mainspring.tools.builtin.terminal.background import in_background
-from mainspring.tools.builtin.terminal.quiet import QUIET
-from mainspring.tools.builtin.terminal.screen import Screen
-from mainspring.tools.builtin.terminal.tail import Tail, shares
+from mainspring.tools.support.background import in_background
+from mainspring.tools.support.tail import Tail, shares
+from mainspring.tools.support.terminal_output import Screen
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
-    from mainspring.tools.builtin.terminal.devices import misused_device
+    from mainspring.tools.builtin.devices import misused_device
 else:  # loaded when a command comes
-    misused_device = later("mainspring.tools.builtin.terminal.devices", "misused_device")
+    misused_device = later("mainspring.tools.builtin.devices", "misused_device")
 
 MAX_BYTES = 32_768
 TIMEOUT = 120

@@ -6,7 +6,7 @@ import hashlib
 
 from msgspec import Struct
 
-from mainspring.env.text import displayable, read_document
+from mainspring.tools.support.text_files import displayable, read_document
 
 
 class Shown(Struct, frozen=True):

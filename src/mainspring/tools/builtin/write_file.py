@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from mainspring.env import RealPath
 from mainspring.env.paths import is_inside, shown
-from mainspring.env.text import Document, read_document
 from mainspring.lazy import later
-from mainspring.tools.builtin.files.names import cannot, failure
+from mainspring.tools.support.paths import cannot, failure
+from mainspring.tools.support.text_files import Document, read_document
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
-    from mainspring.tools.builtin.files.diffs import diff
+    from mainspring.tools.support.editing.diff import diff
 else:  # loaded when something is written
-    diff = later("mainspring.tools.builtin.files.diffs", "diff")
+    diff = later("mainspring.tools.support.editing.diff", "diff")
 
 _MOST_COMPARED = 16 << 20
 

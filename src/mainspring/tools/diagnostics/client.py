@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.env import Connection, ExecutionEnv
-from mainspring.tools.builtin.diagnostics.framing import Decoder, FramingError, encode
-from mainspring.tools.builtin.diagnostics.wire import (
+from mainspring.tools.diagnostics.framing import Decoder, FramingError, encode
+from mainspring.tools.diagnostics.protocol import (
     Configuration,
     Diagnostic,
     Initialized,

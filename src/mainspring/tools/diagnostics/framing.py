@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.tools.builtin.diagnostics.wire import Message
+from mainspring.tools.diagnostics.protocol import Message
 
 MOST_BYTES = 32 << 20
 """A longer message is taken for a fault."""

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from mainspring.env import ExecutionEnv, RealPath
 from mainspring.env.paths import shown
-from mainspring.env.text import displayable, read_document
-from mainspring.tools.builtin.diagnostics.client import Client, LanguageServer
-from mainspring.tools.builtin.diagnostics.wire import Diagnostic
+from mainspring.tools.diagnostics.client import Client, LanguageServer
+from mainspring.tools.diagnostics.protocol import Diagnostic
+from mainspring.tools.support.text_files import displayable, read_document
 from mainspring.tools.tool import Tool, ToolContext, ToolResult, as_result
 
 LIMIT = 3.0

@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ToolError
-from mainspring.tools.coerce import coerce
-from mainspring.tools.docstrings import Docs, read_docstring
+from mainspring.tools.arguments.coerce import coerce
 from mainspring.tools.problems import is_dict, listing
-from mainspring.tools.schemas import decode_custom, decoder_of, is_pydantic, is_record, schemas_of
-from mainspring.tools.validate import compile_validator
+from mainspring.tools.schema.docstrings import Docs, read_docstring
+from mainspring.tools.schema.types import decode_custom, decoder_of, is_pydantic, is_record, schemas_of
+from mainspring.tools.validation import compile_validator
 
 _EMPTY = inspect.Parameter.empty
 _CONTEXT_NAME = "ToolContext"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mainspring.cancellation import CancelToken
 from mainspring.env import Job, OutputLimits, ProcessResult, explain
-from mainspring.events import CancelToken
-from mainspring.tools.builtin.terminal.quiet import QUIET
-from mainspring.tools.builtin.terminal.screen import Screen
-from mainspring.tools.builtin.terminal.tail import Tail
+from mainspring.env.quiet import QUIET
+from mainspring.tools.support.tail import Tail
+from mainspring.tools.support.terminal_output import Screen
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
 WAKE = "wake"

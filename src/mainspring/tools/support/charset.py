@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 import re
 
-from mainspring.env.text import mark_of, read_document
 from mainspring.lazy import lazy_re
+from mainspring.tools.support.text_files import mark_of, read_document
 
 _META = lazy_re(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _NAMED = lazy_re(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)

@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.env.pdf import NoPypdfError, Pdf, PdfError
-from mainspring.env.text import displayable
 from mainspring.extras import how_to_install
 from mainspring.lazy import lazy_re
-from mainspring.tools.builtin.files.names import Found, failure
+from mainspring.tools.support.paths import Found, failure
+from mainspring.tools.support.pdf import NoPypdfError, Pdf, PdfError
+from mainspring.tools.support.text_files import displayable
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
 MOST_BYTES = 64 << 20

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mainspring.events import CancelToken
-from mainspring.runtime.chat import Chat, ChatOptions
-from mainspring.runtime.chat.commands import Approve, ChatCommand, Prompt, Receipt, Slash
-from mainspring.runtime.chat.events import ApprovalAsked, ChatEvent, CommandDone, RunFinished
-from mainspring.runtime.options import AskOptions, Place
+from mainspring.app.chat import Chat, ChatOptions
+from mainspring.app.chat.commands import Approve, ChatCommand, Prompt, Receipt, Slash
+from mainspring.app.chat.events import ApprovalAsked, ChatEvent, CommandDone, RunFinished
+from mainspring.app.run.options import AskOptions, Place
+from mainspring.cancellation import CancelToken
 from mainspring.testing import ScriptedModel
 
 E = TypeVar("E", bound=ChatEvent)

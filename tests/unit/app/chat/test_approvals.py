@@ -6,20 +6,13 @@ from typing import Any
 
 import pytest
 
-from mainspring.models.scripted import Call, Reply
-from mainspring.runtime.chat.commands import Approve, Prompt, SetMode, Slash
-from mainspring.runtime.chat.events import (
-    ApprovalAsked,
-    CommandDone,
-    Notice,
-    RunFinished,
-    StatusChanged,
-    ToolFinished,
-)
-from mainspring.runtime.chat.shown import Picker, Table
-from mainspring.runtime.chat.words import EditOutcome
-from mainspring.tools.builtin import parse_outcomes
-from tests.unit.runtime.chat.stage import chatting
+from mainspring.app.chat.command_results import Picker, Table
+from mainspring.app.chat.commands import Approve, Prompt, SetMode, Slash
+from mainspring.app.chat.events import ApprovalAsked, CommandDone, Notice, RunFinished, StatusChanged, ToolFinished
+from mainspring.app.chat.types import EditOutcome
+from mainspring.testing.scripted_model import Call, Reply
+from mainspring.tools.support.editing.review import parse_outcomes
+from tests.unit.app.chat.harness import chatting
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.runtime.chat.events import (
+from mainspring.app.chat.event_stream import MOST_PROGRESS, Outbox
+from mainspring.app.chat.events import (
     AnswerText,
     ChatEvent,
     ChildEvent,
@@ -15,8 +16,7 @@ from mainspring.runtime.chat.events import (
     ThinkingText,
     ToolProgress,
 )
-from mainspring.runtime.chat.outbox import MOST_PROGRESS, Outbox
-from mainspring.runtime.chat.words import Status
+from mainspring.app.chat.types import Status
 
 
 async def read(outbox: Outbox) -> list[ChatEvent]:

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from mainspring.errors import NetworkError
-from mainspring.messages import Cost, ImageBlock, Usage
-from mainspring.runtime.chat import ChatOptions
-from mainspring.runtime.chat.commands import (
+from mainspring.app.chat import ChatOptions
+from mainspring.app.chat.commands import (
     Abort,
     Approve,
     Attachment,
@@ -20,7 +18,7 @@ from mainspring.runtime.chat.commands import (
     SendQueued,
     Steer,
 )
-from mainspring.runtime.chat.events import (
+from mainspring.app.chat.events import (
     AnswerEnd,
     AnswerText,
     ApprovalAsked,
@@ -36,8 +34,10 @@ from mainspring.runtime.chat.events import (
     UserText,
     Working,
 )
+from mainspring.errors import NetworkError
+from mainspring.messages import Cost, ImageBlock, Usage
 from mainspring.testing import Call, Reply, ScriptedModel
-from tests.unit.runtime.chat.stage import Gate, WaitingModel, chatting
+from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
 YES = Approve("", "once")
 

@@ -4,18 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.runtime.chat.commands import (
-    Approve,
-    Compact,
-    Fork,
-    NewSession,
-    Prompt,
-    Rename,
-    Resume,
-    Rewind,
-    Slash,
-)
-from mainspring.runtime.chat.events import (
+from mainspring.app.chat.command_results import Changes, Clipboard, Picker
+from mainspring.app.chat.commands import Approve, Compact, Fork, NewSession, Prompt, Rename, Resume, Rewind, Slash
+from mainspring.app.chat.events import (
     AnswerEnd,
     CommandDone,
     Compacted,
@@ -29,9 +20,8 @@ from mainspring.runtime.chat.events import (
     ToolStarted,
     UserText,
 )
-from mainspring.runtime.chat.shown import Changes, Clipboard, Picker
 from mainspring.testing import Call, Reply
-from tests.unit.runtime.chat.stage import Gate, Reader, WaitingModel, chatting
+from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
 
 YES = Approve("", "once")
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.models.scripted import ScriptedModel
-from mainspring.runtime.chat import command_of
-from mainspring.runtime.chat.commands import Prompt, Queue, Shell, Slash, Steer
-from mainspring.runtime.chat.events import CommandDone, Notice, Refused, RunFinished, SessionChanged, UserText
-from mainspring.runtime.chat.shown import Changes, Clipboard, Fields, Picker, Screen, Table, Text
-from mainspring.runtime.chat.slash.registry import COMMANDS
-from tests.unit.runtime.chat.stage import Gate, WaitingModel, chatting
+from mainspring.app.chat import command_of
+from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Screen, Table, Text
+from mainspring.app.chat.commands import Prompt, Queue, Shell, Slash, Steer
+from mainspring.app.chat.events import CommandDone, Notice, Refused, RunFinished, SessionChanged, UserText
+from mainspring.app.chat.slash.registry import COMMANDS
+from mainspring.testing.scripted_model import ScriptedModel
+from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
 RAW = Path(__file__).parents[2] / "mcp" / "raw_server.py"
 ALL = (

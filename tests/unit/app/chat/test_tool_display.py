@@ -6,10 +6,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.app.chat.diffs import parse_diff
+from mainspring.app.chat.tool_display import MOST_LINES, fold, started, summary_of
+from mainspring.app.workspace.branch import branch_of
 from mainspring.messages import ToolUseBlock
-from mainspring.runtime.chat.branch import branch_of
-from mainspring.runtime.chat.describe import MOST_LINES, fold, started, summary_of
-from mainspring.runtime.chat.diffs import parse_diff
 
 
 def test_a_call_says_what_it_is_about() -> None:

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.messages import Cost, Usage
-from mainspring.models import ModelInfo
-from mainspring.runtime.chat.commands import (
+from mainspring.app.chat.commands import (
     Abort,
     Answer,
     Approve,
@@ -22,7 +20,7 @@ from mainspring.runtime.chat.commands import (
     Shortcut,
     Slash,
 )
-from mainspring.runtime.chat.events import (
+from mainspring.app.chat.events import (
     AnswerText,
     ApprovalAsked,
     ChildEvent,
@@ -40,8 +38,10 @@ from mainspring.runtime.chat.events import (
     ToolStarted,
     UserText,
 )
+from mainspring.messages import Cost, Usage
+from mainspring.models import ModelInfo
 from mainspring.testing import Call, Reply, ScriptedModel
-from tests.unit.runtime.chat.stage import Gate, WaitingModel, chatting
+from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
 YES = Approve("", "once")
 

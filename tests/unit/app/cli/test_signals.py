@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
-from tests.needs import on_posix
+from tests.requires import on_posix
 
 pytestmark = [on_posix]
 
 _PROGRAM = """
 import os, signal
-from mainspring.app.tui.signals import Signals
+from mainspring.app.cli.signals import Signals
 with Signals(lambda: print("leave", flush=True), lambda: print("restored", flush=True)) as signals:
     {work}
 print("number", signals.number)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mainspring.app.cli.cost import money
-from mainspring.runtime.commands.cost import CostRow
+from mainspring.app.commands.cost import money
+from mainspring.app.commands.cost_actions import CostRow
 
 
 @pytest.mark.parametrize(

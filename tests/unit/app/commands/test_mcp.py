@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.cli.main import main
-from tests.e2e.little_server import command_line
+from tests.e2e.mcp_server import command_line
 
 
 @dataclass

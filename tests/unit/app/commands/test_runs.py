@@ -9,10 +9,10 @@ import pytest
 
 from mainspring import Agent, Behavior, ModelError, Permissions, tool
 from mainspring.app.cli.main import main
+from mainspring.app.commands.runs_actions import Asked, report_of, reports
 from mainspring.durable import DurableAgents, MemoryEngine
 from mainspring.env.memory import MemoryEnv
-from mainspring.models.scripted import Call, ScriptedModel
-from mainspring.runtime.commands.runs import Asked, report_of, reports
+from mainspring.testing.scripted_model import Call, ScriptedModel
 from tests.contract.test_durable_engines import empty_database
 
 pytestmark = pytest.mark.covers("BYD-31")

@@ -9,24 +9,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mainspring.app.compose.client_services import Front
+from mainspring.app.compose.conversation import Conversation, behavior_of, chosen, converse, open_session, retry_of
+from mainspring.app.compose.system_prompt import system_prompt
+from mainspring.app.compose.tool_selection import allows_server, allows_skills, for_small
+from mainspring.app.run.events import Notice, Report
+from mainspring.app.run.options import AskOptions, Place, Rules
+from mainspring.app.workspace.load import working_folder
+from mainspring.app.workspace.permissions import permissions_of
+from mainspring.app.workspace.settings import AgentSettings, AppConfig, PermissionSettings, RetrySettings, Settings
+from mainspring.app.workspace.settings.environment import env_bool, env_float, env_int, env_str
+from mainspring.app.workspace.settings.load import RuleSource
 from mainspring.errors import ConfigError, SessionError
 from mainspring.mcp import Mcp
 from mainspring.models import ModelInfo, RetryConfig
-from mainspring.models.scripted import ScriptedModel
 from mainspring.permissions import RuleSet
-from mainspring.runtime.build import Conversation, behavior_of, chosen, converse, open_session, retry_of
-from mainspring.runtime.commands.permissions import permissions_of
-from mainspring.runtime.environ import env_bool, env_float, env_int, env_str
-from mainspring.runtime.front import Front
-from mainspring.runtime.load import working_folder
-from mainspring.runtime.options import AskOptions, Place, Rules
-from mainspring.runtime.outcome import Notice, Report
-from mainspring.runtime.prompt import system_prompt
-from mainspring.runtime.settings import AgentSettings, AppConfig, PermissionSettings, RetrySettings, Settings
-from mainspring.runtime.settings.load import RuleSource
-from mainspring.runtime.small import allows_server, allows_skills, for_small
 from mainspring.sessions import Session
 from mainspring.skills import Skills
+from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
+from mainspring.app.compose.client_services import Front
+from mainspring.app.compose.conversation import converse
+from mainspring.app.compose.environment import environment, with_language_servers
+from mainspring.app.run.options import AskOptions, Confinement, Place, Rules
+from mainspring.app.workspace.settings import Settings, load_settings
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.models import Call, Reply, ScriptedModel
-from mainspring.runtime.build import converse
-from mainspring.runtime.execution import environment, with_language_servers
-from mainspring.runtime.front import Front
-from mainspring.runtime.options import AskOptions, Confinement, Place, Rules
-from mainspring.runtime.settings import Settings, load_settings
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
-from tests.needs import missing, on_linux
+from tests.requires import missing, on_linux
 
 
 def settings(tmp_path: Path, values: str, **options: Any) -> Settings:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from mainspring.app.compose.extensions import command_hooks, hook_depth, places_of
+from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.settings import load_settings
+from mainspring.app.workspace.settings.schema import HookSettings
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
 from mainspring.extensions.command_hooks import DEFAULT_SECONDS, EVENTS
-from mainspring.runtime.extensions import command_hooks, hook_depth, places_of
-from mainspring.runtime.home import Home
-from mainspring.runtime.settings import load_settings
-from mainspring.runtime.settings.model import HookSettings
-from mainspring.runtime.trust import TrustStore
 
 
 def write(folder: Path, value: Any) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from mainspring import Agent, ToolContext, tool
+from mainspring.app.compose.services import services, tell_of_ends
+from mainspring.app.workspace.paths import Home
 from mainspring.env import LocalEnv
 from mainspring.messages import Message
-from mainspring.runtime.home import Home
-from mainspring.runtime.services import services, tell_of_ends
 from mainspring.testing import Call, ScriptedModel
 from mainspring.tools.builtin import shell, todo_read, todo_write
 

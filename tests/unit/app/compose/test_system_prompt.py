@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from mainspring.app.compose.client_services import Front
+from mainspring.app.compose.conversation import Conversation, converse
+from mainspring.app.compose.system_prompt import PROVIDER_LAYERS, system_prompt
+from mainspring.app.run.events import ModelName, Notice, Report
+from mainspring.app.run.options import AskOptions, Place, Rules
+from mainspring.app.workspace.placeholders import branch_of, filled
 from mainspring.messages import Message, ToolResultBlock
-from mainspring.models import Call, Reply, ScriptedModel
-from mainspring.runtime.build import Conversation, converse
-from mainspring.runtime.front import Front
-from mainspring.runtime.options import AskOptions, Place, Rules
-from mainspring.runtime.outcome import ModelName, Notice, Report
-from mainspring.runtime.placeholders import branch_of, filled
-from mainspring.runtime.prompt import PROVIDER_LAYERS, system_prompt
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 
 DAY = date(2026, 11, 28)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mainspring.app.dashboard.control import Dashboard, DashboardError, serve, start
+from mainspring.app.run.options import Place
+from mainspring.app.servers.viewer import Viewer
 from mainspring.errors import ConfigError
-from mainspring.runtime.commands.telemetry import Dashboard, DashboardError, serve, start
-from mainspring.runtime.options import Place
-from mainspring.telemetry.viewer import Viewer
 
 
 @pytest.mark.covers("CLI-17")

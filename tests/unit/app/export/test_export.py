@@ -8,14 +8,13 @@ import pytest
 from mainspring import Agent, CancelToken
 from mainspring.app.cli.main import main
 from mainspring.app.export import html_page, markdown
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.export import export_lines, export_transcript, import_file
 from mainspring.errors import AgentAbortedError, SessionError
-from mainspring.events import TurnBefore
-from mainspring.events.bus import Hooks
+from mainspring.loop.hooks import Hooks, TurnBefore
 from mainspring.messages import encode_message
-from mainspring.models.scripted import ScriptedModel
-from mainspring.runtime.commands.export import export_lines, export_transcript, import_file
-from mainspring.runtime.options import Place
 from mainspring.sessions import Session, entry_schema, find_session
+from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.app.export.conftest import KEY, PIXEL
 
 Exported = tuple[Path, Path, str]

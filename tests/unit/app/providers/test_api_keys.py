@@ -8,13 +8,13 @@ import keyring
 import pytest
 from keyring.backend import KeyringBackend
 
+from mainspring.app.providers.api_keys import StoredKey, from_file, from_keyring, keep_in_keyring, key_of
+from mainspring.app.providers.select_model import make
+from mainspring.app.workspace.model_providers import registry_of
+from mainspring.app.workspace.settings import AppConfig, ProviderSettings
+from mainspring.app.workspace.settings.schema import Providers
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.models import HttpModel
-from mainspring.runtime.key_sources import StoredKey, from_file, from_keyring, keep_in_keyring, key_of
-from mainspring.runtime.model_choice import make
-from mainspring.runtime.model_providers import registry_of
-from mainspring.runtime.settings import AppConfig, ProviderSettings
-from mainspring.runtime.settings.model import Providers
 
 
 def stored(**given: Any) -> StoredKey:

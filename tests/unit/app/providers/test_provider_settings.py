@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.app.providers.select_model import make
+from mainspring.app.workspace.model_providers import registry_of
+from mainspring.app.workspace.settings.load import build, parse_settings
+from mainspring.app.workspace.settings.schema import OWN_SETTINGS, ProviderSettings
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelProvider
-from mainspring.runtime.model_choice import make
-from mainspring.runtime.model_providers import registry_of
-from mainspring.runtime.settings.load import build, parse_settings
-from mainspring.runtime.settings.model import OWN_SETTINGS, ProviderSettings
 
 FILE = """{
   "providers": {

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from mainspring.app.providers.select_model import Choice, choose_model
+from mainspring.app.workspace.settings import AppConfig, Providers, ProviderSettings, Settings
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.models.http_model import HttpModel
-from mainspring.models.providers.local import LocalServer
-from mainspring.runtime.model_choice import Choice, choose_model
-from mainspring.runtime.settings import AppConfig, Providers, ProviderSettings, Settings
+from mainspring.models.providers.local_servers import LocalServer
 from tests.e2e.servers.chat import ChatServer
 
 OLLAMA = LocalServer("Ollama", "http://localhost:11434/v1", ("nomic-embed-text:latest", "qwen3:8b"))

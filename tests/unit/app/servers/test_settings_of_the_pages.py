@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.app.cli.serving import serve_parser
+from mainspring.app.cli.serve_options import serve_parser
 
 pytestmark = pytest.mark.covers("BYD-23")
 

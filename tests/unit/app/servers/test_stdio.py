@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.app.server.stdio import LineTooLongError, Wire, open_wire
+from mainspring.app.servers.stdio import LineTooLongError, Wire, open_wire
 
 pytestmark = pytest.mark.covers("BYD-23")
 
@@ -71,7 +71,7 @@ async def test_a_reader_that_waits_holds_the_writer() -> None:
 def test_prints_go_to_stderr_and_reads_get_nothing() -> None:
     code = """
 import os, subprocess, sys
-from mainspring.app.server.stdio import claimed_stdio
+from mainspring.app.servers.stdio import claimed_stdio
 with claimed_stdio() as (given, out):
     print("stray", flush=True)
     subprocess.run(["echo", "from a program"])

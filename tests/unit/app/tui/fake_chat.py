@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from mainspring.runtime.chat.commands import ChatCommand, Receipt
-from mainspring.runtime.chat.events import ChatEvent
-from mainspring.runtime.chat.shown import Candidate
-from mainspring.runtime.chat.words import Status
+from mainspring.app.chat.command_results import Candidate
+from mainspring.app.chat.commands import ChatCommand, Receipt
+from mainspring.app.chat.events import ChatEvent
+from mainspring.app.chat.types import Status
 
 
 class ScriptedChat:

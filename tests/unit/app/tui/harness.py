@@ -9,13 +9,13 @@ from pathlib import Path
 
 from prompt_toolkit.input import PipeInput, create_pipe_input
 
-from mainspring.app.tui.fragments import text_of
-from mainspring.app.tui.history import HistoryFile
-from mainspring.app.tui.look import Look
-from mainspring.app.tui.plain import plain
-from mainspring.app.tui.session import Session
-from mainspring.runtime.chat.commands import ChatCommand
-from tests.unit.app.tui.double import ScriptedChat
+from mainspring.app.chat.commands import ChatCommand
+from mainspring.app.tui.app import Session
+from mainspring.app.tui.input_history import HistoryFile
+from mainspring.app.tui.safe_text import plain
+from mainspring.app.tui.styled_text import text_of
+from mainspring.app.tui.theme import Look
+from tests.unit.app.tui.fake_chat import ScriptedChat
 
 
 class Written(io.StringIO):

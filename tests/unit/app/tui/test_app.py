@@ -5,9 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.app.tui.history import HistoryFile
-from mainspring.runtime.chat import events as told
-from mainspring.runtime.chat.commands import (
+from mainspring.app.chat import events as told
+from mainspring.app.chat.command_results import Candidate, Choice, Clipboard, Picker, Table
+from mainspring.app.chat.command_results import Screen as ScreenAction
+from mainspring.app.chat.commands import (
     Abort,
     Answer,
     Approve,
@@ -24,12 +25,11 @@ from mainspring.runtime.chat.commands import (
     Slash,
     Steer,
 )
-from mainspring.runtime.chat.decisions import choices_for
-from mainspring.runtime.chat.shown import Candidate, Choice, Clipboard, Picker, Table
-from mainspring.runtime.chat.shown import Screen as ScreenAction
-from mainspring.runtime.chat.words import FileDiff, Hunk, Mode, Option, Queued
-from tests.unit.app.tui.desk import Desk, desk
-from tests.unit.app.tui.double import ScriptedChat
+from mainspring.app.chat.decisions import choices_for
+from mainspring.app.chat.types import FileDiff, Hunk, Mode, Option, Queued
+from mainspring.app.tui.input_history import HistoryFile
+from tests.unit.app.tui.fake_chat import ScriptedChat
+from tests.unit.app.tui.harness import Desk, desk
 
 DIFF = FileDiff(
     path="a.py",

@@ -1,6 +1,6 @@
-from mainspring.app.tui.diffs import diff_rows
-from mainspring.app.tui.fragments import text_of
-from mainspring.runtime.chat.words import FileDiff, Hunk
+from mainspring.app.chat.types import FileDiff, Hunk
+from mainspring.app.tui.diff_view import diff_rows
+from mainspring.app.tui.styled_text import text_of
 
 DIFF = FileDiff(
     path="src/a.py",

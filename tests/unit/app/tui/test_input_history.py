@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.tui.history import MOST_BYTES, MOST_ENTRIES, HistoryFile, history_of
+from mainspring.app.tui.input_history import MOST_BYTES, MOST_ENTRIES, HistoryFile, history_of
 
 
 @pytest.mark.covers("CLI-02")

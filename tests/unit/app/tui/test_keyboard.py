@@ -5,10 +5,10 @@ import pytest
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from mainspring.app.tui.keyboard import BURST, joined
-from mainspring.runtime.chat import events as told
-from mainspring.runtime.chat.commands import Prompt
-from tests.unit.app.tui.desk import desk
+from mainspring.app.chat import events as told
+from mainspring.app.chat.commands import Prompt
+from mainspring.app.tui.paste_detection import BURST, joined
+from tests.unit.app.tui.harness import desk
 
 ENTER = KeyPress(Keys.ControlM, "\r")
 

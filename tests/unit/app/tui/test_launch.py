@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.cli.args import parse
-from mainspring.app.cli.frame import ask_options
-from mainspring.app.tui.chatting import open_chat
-from mainspring.app.tui.opening import follow_settings
-from mainspring.runtime.chat import Chat, command_of
-from mainspring.runtime.chat.events import CommandDone, StatusChanged
-from mainspring.runtime.settings import Settings
-from mainspring.runtime.settings.load import load_settings
-from tests.unit.app.tui.desk import desk
+from mainspring.app.chat import Chat, command_of
+from mainspring.app.chat.events import CommandDone, StatusChanged
+from mainspring.app.cli.arguments import parse
+from mainspring.app.cli.runner import ask_options
+from mainspring.app.tui.chat_client import open_chat
+from mainspring.app.tui.launch import follow_settings
+from mainspring.app.workspace.settings import Settings
+from mainspring.app.workspace.settings.load import load_settings
+from tests.unit.app.tui.harness import desk
 
 
 def test_flags_reach_the_chat() -> None:

@@ -5,13 +5,13 @@ import signal
 
 import pytest
 
+from mainspring.app.chat import events as told
+from mainspring.app.chat.command_results import Screen
+from mainspring.app.chat.commands import Abort, Answer, Approve, ChatCommand, Prompt, Slash, Steer
+from mainspring.app.chat.decisions import choices_for
 from mainspring.app.tui.line_mode import LineMode
-from mainspring.app.tui.look import Look
-from mainspring.runtime.chat import events as told
-from mainspring.runtime.chat.commands import Abort, Answer, Approve, ChatCommand, Prompt, Slash, Steer
-from mainspring.runtime.chat.decisions import choices_for
-from mainspring.runtime.chat.shown import Screen
-from tests.unit.app.tui.double import ScriptedChat
+from mainspring.app.tui.theme import Look
+from tests.unit.app.tui.fake_chat import ScriptedChat
 
 ASKED = told.ApprovalAsked(
     "q1",

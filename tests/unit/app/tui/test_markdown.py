@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.app.tui.answers import Answer
-from mainspring.app.tui.blocks import Block
-from mainspring.app.tui.fragments import text_of
-from mainspring.app.tui.look import Look
 from mainspring.app.tui.markdown import MarkdownPainter
-from mainspring.app.tui.plain import width
+from mainspring.app.tui.safe_text import width
+from mainspring.app.tui.streaming_markdown import Block
+from mainspring.app.tui.styled_text import text_of
+from mainspring.app.tui.theme import Look
 
 
 def shown(text: str, columns: int = 80, look: Look | None = None) -> str:

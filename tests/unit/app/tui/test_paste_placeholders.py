@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.tui.pastes import Pastes, image_at, read_image
+from mainspring.app.tui.paste_placeholders import Pastes, image_at, read_image
 
 BIG = "\n".join(f"line {i}" for i in range(5000))
 

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.tui.fragments import clipped, row
-from mainspring.app.tui.plain import ascii_like, cut, one_row, plain, steady, width
+from mainspring.app.tui.safe_text import ascii_like, cut, one_row, plain, steady, width
+from mainspring.app.tui.styled_text import clipped, row
 
 
 def test_sequences_go_and_what_is_left_is_spelled_out() -> None:

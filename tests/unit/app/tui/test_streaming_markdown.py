@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.tui.blocks import Block, Blocks
+from mainspring.app.tui.streaming_markdown import Block, Blocks
 
 TEXT = """# Title
 Some words

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.tui.folds import Folds, broken, output_rows
-from mainspring.app.tui.fragments import row, text_of, wrapped
-from mainspring.app.tui.plain import width
+from mainspring.app.tui.collapsed_output import Folds, broken, output_rows
+from mainspring.app.tui.safe_text import width
+from mainspring.app.tui.styled_text import row, text_of, wrapped
 
 
 def test_rows_break_between_words_and_keep_their_styles_and_indent() -> None:

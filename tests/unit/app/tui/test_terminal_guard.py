@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.tui.guard import RESTORE
-from tests.needs import on_posix
+from mainspring.app.tui.terminal_guard import RESTORE
+from tests.requires import on_posix
 
 pytestmark = [on_posix]
 
 _PROGRAM = """
 import os, sys, termios
-from mainspring.app.tui.guard import TerminalGuard
+from mainspring.app.tui.terminal_guard import TerminalGuard
 with TerminalGuard(0) as guard:
     guard.quiet()
     os.write(1, b"\\x1b[?25lready")

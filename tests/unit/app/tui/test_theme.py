@@ -1,6 +1,6 @@
 import pytest
 
-from mainspring.app.tui.look import is_narrow, locale_encoding, look_of
+from mainspring.app.tui.theme import is_narrow, locale_encoding, look_of
 
 
 @pytest.mark.parametrize(

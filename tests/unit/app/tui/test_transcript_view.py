@@ -1,12 +1,12 @@
 import msgspec
 import pytest
 
-from mainspring.app.tui.fragments import text_of
-from mainspring.app.tui.look import Look
-from mainspring.app.tui.transcript import Transcript
-from mainspring.runtime.chat import events as told
-from mainspring.runtime.chat.shown import Text
-from mainspring.runtime.chat.words import EditOutcome, FileDiff, Hunk
+from mainspring.app.chat import events as told
+from mainspring.app.chat.command_results import Text
+from mainspring.app.chat.types import EditOutcome, FileDiff, Hunk
+from mainspring.app.tui.styled_text import text_of
+from mainspring.app.tui.theme import Look
+from mainspring.app.tui.transcript_view import Transcript
 
 
 def transcript(columns: int = 80, **look: object) -> Transcript:

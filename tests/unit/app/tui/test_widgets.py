@@ -7,17 +7,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.app.tui.clipboard import clipboard_image, copy_sequence
+from mainspring.app.chat.command_results import Changes, Choice, Fields, Picker, Shown, Table, Text
+from mainspring.app.chat.types import FileDiff, Status
+from mainspring.app.tui.dialogs.base import Item, Menu
 from mainspring.app.tui.editor import edit_text
-from mainspring.app.tui.figures import dollars, seconds, tokens
-from mainspring.app.tui.fragments import text_of
-from mainspring.app.tui.keys import KEYS, key_table, keys_of, sequence_of
-from mainspring.app.tui.menu import Item, Menu
-from mainspring.app.tui.notify import Happened, Notifications, Notifier
-from mainspring.app.tui.shown import shown_rows
-from mainspring.app.tui.status import status_row
-from mainspring.runtime.chat.shown import Changes, Choice, Fields, Picker, Shown, Table, Text
-from mainspring.runtime.chat.words import FileDiff, Status
+from mainspring.app.tui.event_rows import shown_rows
+from mainspring.app.tui.external_programs import clipboard_image, copy_sequence
+from mainspring.app.tui.format import dollars, seconds, tokens
+from mainspring.app.tui.keymap import KEYS, key_table, keys_of, sequence_of
+from mainspring.app.tui.notifications import Happened, Notifications, Notifier
+from mainspring.app.tui.status_line import status_row
+from mainspring.app.tui.styled_text import text_of
 
 
 def test_figures() -> None:

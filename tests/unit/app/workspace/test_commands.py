@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.app.commands.check_actions import check
+from mainspring.app.commands.replay_actions import Tally, replay_traffic
+from mainspring.app.commands.tools_actions import call_tool, list_tools
+from mainspring.app.providers.availability import get_model, list_models
+from mainspring.app.run.options import Place, Rules
+from mainspring.app.workspace.manage_settings import change_config, show_config
+from mainspring.app.workspace.saved_sessions import saved_sessions
+from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError
-from mainspring.events import CancelToken
 from mainspring.extras import how_to_install
 from mainspring.models import registry
-from mainspring.runtime.commands.check import check
-from mainspring.runtime.commands.config import change_config, show_config
-from mainspring.runtime.commands.models import get_model, list_models
-from mainspring.runtime.commands.replay import Tally, replay_traffic
-from mainspring.runtime.commands.sessions import saved_sessions
-from mainspring.runtime.commands.tools import call_tool, list_tools
-from mainspring.runtime.options import Place, Rules
 from mainspring.sessions import Session
 from tests.unit.models.server import plain, serve
 
@@ -312,6 +312,6 @@ async def test_check_says_what_mcp_servers_lack(
     home.mkdir(exist_ok=True)
     (home / "mcp.json").write_text('{"mcpServers": {"mine": {"command": "serve"}}}')
     assert (await told())[:2] == ("ok", "configured: mine")
-    monkeypatch.setattr("mainspring.runtime.commands.check.find_spec", lambda name: None)
+    monkeypatch.setattr("mainspring.app.commands.check_actions.find_spec", lambda name: None)
     lacking = "mine: the extra mcp is not installed", how_to_install("mcp")
     assert await told() == ("note", *lacking)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.app.workspace.git import Worktrees
+from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
-from mainspring.runtime.home import Home
-from mainspring.runtime.trust import TrustStore
-from mainspring.runtime.worktrees import Worktrees
-from tests.needs import needs
+from tests.requires import needs
 
 pytestmark = [pytest.mark.covers("BYD-28"), needs(shutil.which("git") is not None, "git")]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.app.workspace.grants import GrantStore
+from mainspring.app.workspace.paths import Home
 from mainspring.errors import ConfigError
-from mainspring.runtime.grants import GrantStore
-from mainspring.runtime.home import Home
-from tests.needs import on_linux
+from tests.requires import on_linux
 
 pytestmark = pytest.mark.covers("BYD-18")
 
@@ -113,8 +113,8 @@ def test_a_folder_whose_name_is_not_utf_8_has_no_rules(store: GrantStore, tmp_pa
 ADD = """
 import sys
 from pathlib import Path
-from mainspring.runtime.grants import GrantStore
-from mainspring.runtime.home import Home
+from mainspring.app.workspace.grants import GrantStore
+from mainspring.app.workspace.paths import Home
 home, folder, name = sys.argv[1:]
 for i in range(15):
     GrantStore(Home(Path(home))).add(folder, "allow", (f"shell({name} {i})",))

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from mainspring.runtime.home import Home
-from mainspring.runtime.instructions import InstructionReader
-from mainspring.runtime.settings import InstructionSettings
+from mainspring.app.workspace.instructions import InstructionReader
+from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.settings import InstructionSettings
 
 pytestmark = [pytest.mark.covers("BYD-06", "OPT-01"), pytest.mark.usefixtures("no_blocking")]
 

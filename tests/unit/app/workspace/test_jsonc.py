@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.runtime.settings.jsonc import JsonError, edit, parse
+from mainspring.app.workspace.settings.jsonc import JsonError, edit, parse
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.app.workspace.paths import project_settings, user_home
+from mainspring.app.workspace.settings import AppConfig, Settings, load_settings, parse_settings, save_settings
 from mainspring.errors import ConfigError
-from mainspring.runtime.home import project_settings, user_home
-from mainspring.runtime.settings import AppConfig, Settings, load_settings, parse_settings, save_settings
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.runtime.home import user_home
-from mainspring.runtime.settings import load_settings
-from mainspring.runtime.skills import registry_of, skills_config
-from mainspring.runtime.trust import TrustStore
+from mainspring.app.workspace.paths import user_home
+from mainspring.app.workspace.settings import load_settings
+from mainspring.app.workspace.skills import registry_of, skills_config
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.skills.skill import SkillsConfig
 from mainspring.skills.sources import find_skills
 

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.manage_settings import change_config
+from mainspring.app.workspace.mcp_files import add_server, remove_server
+from mainspring.app.workspace.memory import add_memory, show_memory
+from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.trust import TrustStore, trust_notes
+from mainspring.app.workspace.trust_actions import distrust, trust, trusted_folders, what_acts
 from mainspring.errors import ConfigError
-from mainspring.runtime.commands.config import change_config
-from mainspring.runtime.commands.mcp_files import add_server, remove_server
-from mainspring.runtime.commands.memory import add_memory, show_memory
-from mainspring.runtime.commands.trust import distrust, trust, trusted_folders, what_acts
-from mainspring.runtime.home import Home
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place
-from mainspring.runtime.trust import TrustStore, trust_notes
 
 
 @pytest.fixture

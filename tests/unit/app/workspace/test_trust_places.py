@@ -10,14 +10,14 @@ import mainspring
 SOURCE = Path(mainspring.__file__).parent
 
 PLACES = {
-    "runtime/settings/load.py": "settings that loosen",
-    "runtime/build.py": "memory, settings, what else is plugged in",
-    "runtime/commands/memory.py": "memory",
-    "runtime/templates/registry.py": "custom commands",
+    "app/workspace/settings/load.py": "settings that loosen",
+    "app/compose/conversation.py": "memory, settings, what else is plugged in",
+    "app/workspace/memory.py": "memory",
+    "app/workspace/custom_commands/registry.py": "custom commands",
     "subagents/files.py": "definitions of sub-agents",
-    "extensions/files.py": "extensions",
+    "extensions/discovery.py": "extensions",
     "skills/sources.py": "skills",
-    "runtime/skills.py": "skills, as far up as their folders are trusted",
+    "app/workspace/skills.py": "skills, as far up as their folders are trusted",
 }
 """Files that read what a project brings and could act on it."""
 
@@ -31,19 +31,19 @@ def test_each_place_asks_for_trust(place: str) -> None:
 
 
 HARMLESS = {
-    "runtime/home.py": "finds files, reads none",
-    "runtime/planning.py": "plans, which the user asks for by --execute",
+    "app/workspace/paths.py": "finds files, reads none",
+    "app/compose/plan_mode.py": "plans, which the user asks for by --execute",
     "policies/plan_mode.py": "writes plans",
-    "permissions/sensitive.py": "guards the folder",
-    "env/sandbox/box.py": "guards the folder",
+    "permissions/sensitive_paths.py": "guards the folder",
+    "env/sandbox/policy.py": "guards the folder",
     "env/sandbox/guarded.py": "guards the folder",
-    "sessions/places.py": "the user's own folder",
+    "sessions/paths.py": "the user's own folder",
     "models/providers/codex.py": "the user's own folder",
     "memory/files.py": "finds files; the plug asks",
-    "skills/creating.py": "writes skills that a person confirmed; finding them asks",
-    "runtime/commands/skills.py": "begins new skills there; finding them asks",
-    "app/cli/commands.py": "says where commands are written; finding them asks",
-    "runtime/commands/config.py": "the settings, which are shown, checked and changed",
+    "skills/authoring.py": "writes skills that a person confirmed; finding them asks",
+    "app/workspace/skill_manager.py": "begins new skills there; finding them asks",
+    "app/commands/commands.py": "says where commands are written; finding them asks",
+    "app/workspace/manage_settings.py": "the settings, which are shown, checked and changed",
     "memory/plug.py": "is told whether it is trusted",
 }
 """Files that name the project's folder and let nothing in it act."""

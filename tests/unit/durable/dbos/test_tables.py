@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.durable.attempts import LostRunError
+from mainspring.durable.attempt import LostRunError
+from mainspring.durable.dbos.tables import Tables
 from mainspring.durable.engine import Worker
-from mainspring.durable.tables import Tables
 
 pytestmark = pytest.mark.covers("BYD-31")
 

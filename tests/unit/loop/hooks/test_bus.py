@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from mainspring.errors import ConfigError
-from mainspring.events import HOOKS, AgentStart, Hook, StreamText, SystemTransform, ToolGate
+from mainspring.events import AgentStart
 from mainspring.loop import HookBus
+from mainspring.loop.hooks import HOOKS, Hook, StreamText, SystemTransform, ToolGate
 from mainspring.messages import ToolUseBlock
 
 
@@ -117,7 +118,7 @@ def test_the_library_writes_nowhere_unless_logging_is_configured() -> None:
 import asyncio, logging
 from mainspring.env import MemoryEnv
 from mainspring.loop import CoreAgent
-from mainspring.models import LLMClient, ModelCallbacks, ScriptedModel
+from mainspring.models import LLMClient, ModelCallbacks; from mainspring.testing.scripted_model import ScriptedModel
 
 async def main():
     agent = CoreAgent(ScriptedModel("ok"), env=MemoryEnv({}), hooks={"turn:after": lambda ctx: 1 / 0})

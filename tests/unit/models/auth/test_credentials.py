@@ -7,10 +7,10 @@ import pytest
 from mainspring.errors import AuthenticationError, ProviderConfigError
 from mainspring.messages import Message
 from mainspring.models.auth import ApiKey, CredentialResolver, EnvironmentKey, FirstOf, FunctionKey
-from mainspring.models.credentials import Given
+from mainspring.models.auth.credentials import Given
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelRequest
-from mainspring.models.transport_memory import MemoryResponse, MemoryTransport
+from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
 from mainspring.models.wire.openai_responses import Responses
 from tests.unit.models.responses_wire import completed, profile, sse, text_item
 

@@ -15,7 +15,7 @@ import pytest
 
 from mainspring.errors import AuthenticationError, NetworkError, ProviderConfigError
 from mainspring.models.auth import OAuthClient, OAuthCredential, OAuthTokens, Refreshed, TokenFile, listening
-from mainspring.models.auth.oauth_tokens import claims, expiry
+from mainspring.models.auth.token_file import claims, expiry
 from tests.unit.models.server import Answer, Received, Server, plain, serve
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from mainspring.models.prepare import INTERRUPTED, clean, pair, safe_id, short_id
+from mainspring.models.codec.normalize import INTERRUPTED, clean, pair, safe_id, short_id
 
 
 def user(*blocks: Any) -> Message:

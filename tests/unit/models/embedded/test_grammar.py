@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.models.embedded.union import (
+from mainspring.models.embedded.grammar import (
     AnswerText,
     CallStart,
     CallText,

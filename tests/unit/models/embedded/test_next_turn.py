@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from mainspring.messages import Message, ToolResultBlock, ToolSpec, ToolUseBlock
-from mainspring.models.embedded.profile import choose
-from mainspring.models.embedded.steps import MOST_CALLS, Step, answer_only, next_step
+from mainspring.models.embedded.next_turn import MOST_CALLS, Step, answer_only, next_step
+from mainspring.models.embedded.prompt import choose
 from mainspring.tools.builtin import builtin_tools
 
 pytestmark = pytest.mark.covers("PRV-38")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.messages import ImageBlock, Message, TextBlock, ToolResultBlock, ToolSpec, ToolUseBlock
-from mainspring.models.embedded.profile import (
+from mainspring.models.embedded.prompt import (
     MOST_TOOLS,
     RESULT_CHARACTERS,
     added,

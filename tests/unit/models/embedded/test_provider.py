@@ -25,7 +25,7 @@ from mainspring.events import (
 from mainspring.messages import Cost, Message, ToolResultBlock, ToolSpec, ToolUseBlock
 from mainspring.models import ModelProvider, ModelRequest, create_model
 from mainspring.models.embedded import EmbeddedModel, create_embedded
-from mainspring.models.embedded.union import encode_answer, encode_call
+from mainspring.models.embedded.grammar import encode_answer, encode_call
 from tests.unit.models.embedded.conftest import Says
 
 pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(60)]

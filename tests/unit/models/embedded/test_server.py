@@ -14,7 +14,7 @@ import pytest
 from mainspring.errors import NetworkError, ProviderConfigError
 from mainspring.models.embedded import engine, server
 from mainspring.models.embedded.server import LlamaServer, borrow, give_back
-from tests.processes import alive, ended
+from tests.helpers.processes import alive, ended
 from tests.unit.models.embedded.conftest import Says
 
 pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.usefixtures("no_blocking"), pytest.mark.timeout(60)]

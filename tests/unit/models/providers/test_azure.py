@@ -20,9 +20,9 @@ from mainspring.models import (
     default_registry,
     is_model_error,
 )
-from mainspring.models import api_versions as versions
 from mainspring.models.auth import ApiKey, AzureCli, EntraId, FirstOf, KeyVaultSecret
 from mainspring.models.port import ModelRequest
+from mainspring.models.providers import api_versions as versions
 from mainspring.models.providers import azure
 from mainspring.models.providers.azure import deployment_map
 from tests.unit.models.auth.test_azure import answer, fake_az

@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.errors import ModelError, NetworkError, ProviderConfigError
-from mainspring.models.transport import Timeouts
-from mainspring.models.transport_direct import DirectTransport
-from tests.needs import missing
-from tests.unit.models.direct import SOON, ask, transport
+from mainspring.models.transport.http1.client import DirectTransport
+from mainspring.models.transport.port import Timeouts
+from tests.requires import missing
+from tests.unit.models.direct_transport import SOON, ask, transport
 from tests.unit.models.server import chunked, head, plain, serve
 
 __all__ = ["transport"]
@@ -117,7 +117,7 @@ async def test_a_request_is_only_sent_again_where_the_connection_was_stale(
     transport: DirectTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What breaks after a long wait, or after any byte of an answer, was at work."""
-    monkeypatch.setattr("mainspring.models.transport_direct.KEEP_ALIVE", 0.2)
+    monkeypatch.setattr("mainspring.models.transport.http1.client.KEEP_ALIVE", 0.2)
     async with serve(plain(b"a"), [0.4, "reset"], plain(b"b"), [b"H", 0.02, "reset"], plain(b"c")) as server:
         assert await ask(transport, server.url) == (200, b"a")
         with pytest.raises(NetworkError):

@@ -14,7 +14,8 @@ from mainspring.errors import (
 )
 from mainspring.events import Done
 from mainspring.messages import Message
-from mainspring.models import Fallback, FallbackModel, LLMClient, ModelInfo, ModelRequest, Reply, ScriptedModel, Success
+from mainspring.models import Fallback, FallbackModel, LLMClient, ModelInfo, ModelRequest, Success
+from mainspring.testing.scripted_model import Reply, ScriptedModel
 
 HI = ModelRequest([Message.user("Hi")])
 

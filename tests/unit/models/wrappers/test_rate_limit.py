@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.messages import Message, Usage
-from mainspring.models import ModelRequest, RateLimitedModel, Reply, ScriptedModel, TokenBucket
+from mainspring.models import ModelRequest, RateLimitedModel, TokenBucket
+from mainspring.testing.scripted_model import Reply, ScriptedModel
 
 HI = ModelRequest([Message.user("Hi")])
 

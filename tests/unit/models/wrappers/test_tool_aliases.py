@@ -6,11 +6,12 @@ import pytest
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError
-from mainspring.events import ToolBefore, ToolCallEnd, ToolCallStart, ToolExecutionStart, ToolGate
+from mainspring.events import ToolCallEnd, ToolCallStart, ToolExecutionStart
 from mainspring.loop import Behavior, CoreAgent
+from mainspring.loop.hooks import ToolBefore, ToolGate
 from mainspring.messages import Message
 from mainspring.models import AliasedModel, ModelRequest, Scratch
-from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import tool, wire_names
 
 

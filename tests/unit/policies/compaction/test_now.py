@@ -3,16 +3,16 @@ from pathlib import Path
 import pytest
 
 from mainspring import Agent, Behavior, Session
+from mainspring.app.compose.conversation import compaction_of
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentBusyError
-from mainspring.events import TurnBefore
+from mainspring.loop.hooks import TurnBefore
 from mainspring.messages import Message
-from mainspring.models.scripted import Reply, ScriptedModel
 from mainspring.policies.compaction import Compaction, is_summary
-from mainspring.runtime.build import compaction_of
-from mainspring.runtime.load import load
-from mainspring.runtime.options import Place
 from mainspring.sessions import CompactionEntry, MemoryStore
+from mainspring.testing.scripted_model import Reply, ScriptedModel
 from tests.unit.policies.compaction.test_summary import GOOD, conversation
 
 

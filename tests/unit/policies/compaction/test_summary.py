@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring import Agent, Behavior, Session
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentContextExceededError, ContextExceededError, ModelError
-from mainspring.events import ContextCompacted
+from mainspring.loop.hooks import ContextCompacted
 from mainspring.messages import (
     AgentMessage,
     ImageBlock,
@@ -18,18 +19,11 @@ from mainspring.messages import (
     Usage,
     utc_now,
 )
+from mainspring.messages.token_estimate import TokenMeter, estimate_tokens
 from mainspring.models import ModelInfo, ModelRequest
-from mainspring.policies.compaction import (
-    Compaction,
-    SummaryCompactor,
-    TokenMeter,
-    estimate_tokens,
-    find_cut,
-    is_summary,
-    parse_summary,
-)
+from mainspring.policies.compaction import Compaction, SummaryCompactor, find_cut, is_summary, parse_summary
 from mainspring.sessions import CompactionEntry, MemoryStore
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import tool
 
 GOOD = "## Goal\nBuild it\n## Progress\n### Done\nsome\n### In progress\nnone\n### Blocked\nnone\n## Key decisions\nnone\n## Next steps\n1. go"

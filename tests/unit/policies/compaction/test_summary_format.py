@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mainspring.messages import Message
 from mainspring.policies.compaction import Files, is_summary, parse_summary
-from mainspring.policies.compaction.wording import summary_message
+from mainspring.policies.compaction.summary_format import summary_message
 
 pytestmark = pytest.mark.covers("CMP-05", "OPT-09")
 

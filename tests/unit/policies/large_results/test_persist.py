@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from mainspring import Behavior, ImageBlock, TextBlock, ToolResult, define_tool
 from mainspring.env import LocalEnv
-from mainspring.events import ToolAfter, ToolTransform
+from mainspring.loop.hooks import ToolAfter, ToolTransform
 from mainspring.messages import ToolUseBlock
-from mainspring.policies.persistence import PREVIEW, PersistResults
+from mainspring.policies.large_results.persist import PREVIEW, PersistResults
 from mainspring.testing import Call
-from tests.unit.policies.stage import TOOLS, agent, read, requests, results, texts
+from tests.unit.policies.harness import TOOLS, agent, read, requests, results, texts
 
 ODD = "ab/.<>&\"'\n\r\0ä€😀"
 ENVELOPE = re.compile(

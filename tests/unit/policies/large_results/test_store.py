@@ -7,8 +7,14 @@ import pytest
 
 from mainspring.errors import SessionError
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock
-from mainspring.sessions.context import ContextStore, FileContext, IContextManager, MemoryContext, OutputRecord
-from mainspring.sessions.relevance import RelevantHistory, rank, words_of
+from mainspring.policies.large_results.store import (
+    ContextStore,
+    FileContext,
+    IContextManager,
+    MemoryContext,
+    OutputRecord,
+)
+from mainspring.policies.relevant_history import RelevantHistory, rank, words_of
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

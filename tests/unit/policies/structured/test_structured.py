@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentProviderError, ConfigError, ModelError, NetworkError
-from mainspring.events import OutputHook, TextDelta, ToolGate
+from mainspring.events import TextDelta
 from mainspring.loop import Behavior
+from mainspring.loop.hooks import OutputHook, ToolGate
 from mainspring.messages import Message, Usage
-from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.policies.structured import OUTPUT_TOOL
-from mainspring.runtime.agent import Agent
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import tool
-from tests.unit.loop.stage import paired
+from tests.unit.loop.harness import paired
 
 assert jsonschema
 pytestmark = pytest.mark.usefixtures("no_blocking")

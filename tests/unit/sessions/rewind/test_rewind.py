@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from mainspring import Agent, Session
 from mainspring.env import LocalEnv
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import SessionError
 from mainspring.messages import Message
 from mainspring.sessions import MemoryStore
-from mainspring.sessions.blobs import Blobs
+from mainspring.sessions.blob_store import Blobs
 from mainspring.sessions.rewind import FileRecorder, plan_rewind, plan_undo, rewind
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
 pytestmark = pytest.mark.covers("BYD-02")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.tools.coerce import Coercion, coerce
-from mainspring.tools.validate import validate
+from mainspring.tools.arguments.coerce import Coercion, coerce
+from mainspring.tools.validation import validate
 
 
 def schema_of(**properties: Any) -> dict[str, Any]:

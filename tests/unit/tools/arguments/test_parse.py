@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mainspring.tools.arguments import ParsedArguments, parse_arguments, partial_arguments
-from mainspring.tools.lenient import find_start, join_surrogates, looks_cut, read_object, repair
-from mainspring.tools.relaxed import MAX_DEPTH, read_value
-from mainspring.tools.validate import validate
-from tests.unit.tools.test_coerce import SCHEMA
+from mainspring.tools.arguments.json_parser import MAX_DEPTH, read_value
+from mainspring.tools.arguments.parse import ParsedArguments, parse_arguments, partial_arguments
+from mainspring.tools.arguments.recover import find_start, join_surrogates, looks_cut, read_object, repair
+from mainspring.tools.validation import validate
+from tests.unit.tools.arguments.test_coerce import SCHEMA
 
 ANYTHING = {"type": "object"}
 TRIP = {

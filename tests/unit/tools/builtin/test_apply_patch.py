@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.tools import Access, ToolContext, ToolErrorCode
 from mainspring.tools.builtin import apply_patch
-from mainspring.tools.builtin.files.patch_format import Chunk, PatchError, parse_patch
-from mainspring.tools.builtin.files.patch_plan import patched
+from mainspring.tools.support.editing.patch_match import patched
+from mainspring.tools.support.editing.patch_parser import Chunk, PatchError, parse_patch
 
 
 def patch(*lines: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from mainspring.env import MemoryEnv
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import ask_user, present_plan
-from mainspring.tools.builtin.talk import INTERACTION, Option, Plan, Question, Reply, Review
+from mainspring.tools.interaction import INTERACTION, Option, Plan, Question, Reply, Review
 
 
 class Person:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin import apply_patch, edit, write_file
-from mainspring.tools.builtin.diagnostics import LanguageServer, with_diagnostics
-from mainspring.tools.builtin.diagnostics.framing import Decoder, FramingError, encode
-from mainspring.tools.builtin.diagnostics.wire import diagnostics_of, uri_of
-from tests.needs import missing
-from tests.processes import ended
+from mainspring.tools.diagnostics import LanguageServer, with_diagnostics
+from mainspring.tools.diagnostics.framing import Decoder, FramingError, encode
+from mainspring.tools.diagnostics.protocol import diagnostics_of, uri_of
+from tests.helpers.processes import ended
+from tests.requires import missing
 
 FAKE = str(Path(__file__).with_name("language_server.py"))
 
@@ -85,7 +85,7 @@ async def test_a_server_that_misbehaves_never_holds_the_change(ctx: ToolContext,
 async def test_a_server_that_crashed_is_started_again_after_a_pause(
     ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.tools.builtin.diagnostics.client.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("mainspring.tools.diagnostics.client.FIRST_PAUSE", 0.0)
     write, change = tools(fake("crash once"))
     assert "new problem" in (await write(ctx, path="a.txt", content="bad one\n")).text
     assert "new problem" not in (await change(ctx, path="a.txt", old_string="one", new_string="two")).text

@@ -8,9 +8,16 @@ from hypothesis import strategies as st
 
 from mainspring.env import MemoryEnv
 from mainspring.tools import ToolContext, ToolErrorCode
-from mainspring.tools.builtin import multi_edit, parse_outcomes
-from mainspring.tools.builtin.files import APPROVE_HUNK, Hunk, Outcome, Outcomes, format_outcomes
-from mainspring.tools.builtin.files.hunks import Fate
+from mainspring.tools.builtin import multi_edit
+from mainspring.tools.support.editing.review import (
+    APPROVE_HUNK,
+    Fate,
+    Hunk,
+    Outcome,
+    Outcomes,
+    format_outcomes,
+    parse_outcomes,
+)
 
 FILE = "one\ntwo\nthree\nfour\n"
 

@@ -12,8 +12,8 @@ import pytest
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import jobs, shell
-from tests.needs import needs, on_posix
-from tests.processes import alive, ended
+from tests.helpers.processes import alive, ended
+from tests.requires import needs, on_posix
 
 pytestmark = on_posix
 

@@ -12,9 +12,14 @@ import pytest
 from mainspring.env import LocalEnv, beneath
 from mainspring.errors import PermissionDeniedError
 from mainspring.tools import Tool, ToolContext
-from mainspring.tools.builtin.files import apply_patch, edit, read_file, write_file
-from mainspring.tools.builtin.search import glob, grep, list_files
-from tests.needs import missing, on_linux
+from mainspring.tools.builtin.apply_patch import apply_patch
+from mainspring.tools.builtin.edit import edit
+from mainspring.tools.builtin.glob import glob
+from mainspring.tools.builtin.grep import grep
+from mainspring.tools.builtin.list_files import list_files
+from mainspring.tools.builtin.read_file import read_file
+from mainspring.tools.builtin.write_file import write_file
+from tests.requires import missing, on_linux
 
 pytestmark = on_linux
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from mainspring.env import MemoryEnv
-from mainspring.env.pictures import LONGEST_EDGE
 from mainspring.messages import ImageBlock
 from mainspring.tools import ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import read_file
-from tests.needs import on_linux, on_posix
+from mainspring.tools.support.pictures import LONGEST_EDGE
+from tests.requires import on_linux, on_posix
 
 
 def picture(kind: str, width: int, height: int, mode: str = "RGB", noise: bool = False, **options: Any) -> bytes:

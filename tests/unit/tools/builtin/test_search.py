@@ -12,7 +12,7 @@ from mainspring.env import LocalEnv, MemoryEnv, Output, ProcessResult
 from mainspring.errors import PermissionDeniedError
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import glob, grep, list_files
-from tests.needs import on_posix
+from tests.requires import on_posix
 
 FILES: dict[str, str | bytes] = {
     ".gitignore": "build/\n*.log\n!keep.log\n/top.txt\n",

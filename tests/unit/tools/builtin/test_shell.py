@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mainspring.env import LocalEnv, MemoryEnv, Output, ProcessResult
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import shell
-from mainspring.tools.builtin.terminal.screen import Screen
-from mainspring.tools.builtin.terminal.tail import Tail, from_character, shares
+from mainspring.tools.support.tail import Tail, from_character, shares
+from mainspring.tools.support.terminal_output import Screen
 
 
 @pytest.mark.covers("TOL-08")

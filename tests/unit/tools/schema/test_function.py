@@ -19,10 +19,15 @@ import pytest
 from msgspec import Meta
 
 from mainspring.errors import ToolError
-from mainspring.tools.arguments import parse_arguments
-from mainspring.tools.docstrings import read_docstring
-from mainspring.tools.signature import FunctionSchema, schema_from_mapping, schema_from_signature, schema_from_type
-from mainspring.tools.validate import validate
+from mainspring.tools.arguments.parse import parse_arguments
+from mainspring.tools.schema.docstrings import read_docstring
+from mainspring.tools.schema.function import (
+    FunctionSchema,
+    schema_from_mapping,
+    schema_from_signature,
+    schema_from_type,
+)
+from mainspring.tools.validation import validate
 
 
 class Context:
@@ -528,7 +533,7 @@ def test_docstrings(text: str | None, description: str, parameters: dict[str, st
 
 def test_reading_a_signature_imports_nothing_heavy():
     code = (
-        "import sys; from mainspring.tools.signature import schema_from_signature as s\n"
+        "import sys; from mainspring.tools.schema.function import schema_from_signature as s\n"
         "def f(a: int, b: list[str] | None = None):\n    '''F.\\n\\n    Args:\\n        a: A.\\n    '''\n"
         "assert s(f).decode({'a': '1'}) == {'a': 1}\n"
         "assert not {'jsonschema', 'referencing', 'json_repair', 'jiter', 'docstring_parser', 'pydantic'} & set(sys.modules)"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.env.text import displayable, looks_binary, read_document
+from mainspring.tools.support.text_files import displayable, looks_binary, read_document
 
 GERMAN = "Größe = 'Straße'\nfür alle\n"
 

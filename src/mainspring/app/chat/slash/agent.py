@@ -6,18 +6,18 @@ import re
 from collections.abc import Sequence
 from typing import get_args
 
+from mainspring.app.chat.command_results import Choice, Fields, Picker, Shown, Text
+from mainspring.app.chat.planned import begin_plan
+from mainspring.app.chat.slash.base import Seat, SlashCommand
+from mainspring.app.chat.state import Room
+from mainspring.app.chat.types import Mode, ThinkingName
+from mainspring.app.providers.availability import list_models
+from mainspring.app.providers.select_model import Choice as ModelChoice
+from mainspring.app.providers.select_model import make
+from mainspring.app.workspace.model_providers import registry_of
 from mainspring.errors import ConfigError, ModelError
 from mainspring.models import ModelProvider
 from mainspring.models.catalog import catalog
-from mainspring.runtime.chat.planned import begin_plan
-from mainspring.runtime.chat.room import Room
-from mainspring.runtime.chat.shown import Choice, Fields, Picker, Shown, Text
-from mainspring.runtime.chat.slash.command import Seat, SlashCommand
-from mainspring.runtime.chat.words import Mode, ThinkingName
-from mainspring.runtime.commands.models import list_models
-from mainspring.runtime.model_choice import Choice as ModelChoice
-from mainspring.runtime.model_choice import make
-from mainspring.runtime.model_providers import registry_of
 
 
 async def model(seat: Seat, arguments: str) -> Shown:

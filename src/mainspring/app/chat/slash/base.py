@@ -7,10 +7,10 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from mainspring.runtime.chat.room import Room
-from mainspring.runtime.chat.runs import Runs
-from mainspring.runtime.chat.shown import Shown
-from mainspring.runtime.chat.switching import Switching
+from mainspring.app.chat.command_results import Shown
+from mainspring.app.chat.runs import Runs
+from mainspring.app.chat.session_control import Switching
+from mainspring.app.chat.state import Room
 
 
 class Seat(Struct, frozen=True, eq=False):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from textwrap import shorten
 
+from mainspring.app.chat.command_results import Clipboard, Fields, Screen, Shown, Table, Text
+from mainspring.app.chat.slash.base import Seat, SlashCommand
 from mainspring.counting import counted
 from mainspring.errors import ConfigError
 from mainspring.messages import Message
-from mainspring.policies.compaction.tokens import TokenMeter, estimate_overhead
-from mainspring.runtime.chat.shown import Clipboard, Fields, Screen, Shown, Table, Text
-from mainspring.runtime.chat.slash.command import Seat, SlashCommand
+from mainspring.messages.token_estimate import TokenMeter, estimate_overhead
 
 
 async def help_(seat: Seat, arguments: str) -> Shown:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mainspring.runtime.chat.shown import Shown, Table
-from mainspring.runtime.chat.slash.command import Seat, SlashCommand
-from mainspring.runtime.chat.slash.prompts import SKILL, mcp_of, skills_of
+from mainspring.app.chat.command_results import Shown, Table
+from mainspring.app.chat.slash.base import Seat, SlashCommand
+from mainspring.app.chat.slash.prompts import SKILL, mcp_of, skills_of
 
 
 async def skills(seat: Seat, _: str) -> Shown:

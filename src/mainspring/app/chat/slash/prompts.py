@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from mainspring.app.chat.slash.base import Offer, PromptSource, Rendered
+from mainspring.app.chat.state import Room
 from mainspring.errors import ConfigError
 from mainspring.messages import Message
-from mainspring.runtime.chat.room import Room
-from mainspring.runtime.chat.slash.command import Offer, PromptSource, Rendered
 
 if TYPE_CHECKING:  # whoever has them has imported them
     from mainspring.mcp.prompts import McpPrompt

@@ -5,21 +5,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
+from mainspring.app.chat.command_results import Shown, Text
+from mainspring.app.chat.events import Notice
+from mainspring.app.chat.messages import said
+from mainspring.app.chat.runs import Once, Runs
+from mainspring.app.chat.session_control import Switching
+from mainspring.app.chat.slash.agent import WORKING, model_named
+from mainspring.app.chat.slash.base import PromptSource, Rendered, Seat, named
+from mainspring.app.chat.slash.info import ABOUT
+from mainspring.app.chat.slash.plugged import PLUGGED
+from mainspring.app.chat.slash.prompts import McpPrompts, OwnPrompts, SkillPrompts
+from mainspring.app.chat.slash.sessions import SESSIONS
+from mainspring.app.chat.slash.workspace import ALLOWED
+from mainspring.app.chat.state import Room
 from mainspring.errors import ConfigError
 from mainspring.extensions.registry import Command
-from mainspring.runtime.chat.events import Notice
-from mainspring.runtime.chat.messages import said
-from mainspring.runtime.chat.room import Room
-from mainspring.runtime.chat.runs import Once, Runs
-from mainspring.runtime.chat.shown import Shown, Text
-from mainspring.runtime.chat.slash.about import ABOUT
-from mainspring.runtime.chat.slash.allowed import ALLOWED
-from mainspring.runtime.chat.slash.command import PromptSource, Rendered, Seat, named
-from mainspring.runtime.chat.slash.plugged import PLUGGED
-from mainspring.runtime.chat.slash.prompts import McpPrompts, OwnPrompts, SkillPrompts
-from mainspring.runtime.chat.slash.sessions import SESSIONS
-from mainspring.runtime.chat.slash.working import WORKING, model_named
-from mainspring.runtime.chat.switching import Switching
 
 COMMANDS = named((*ABOUT, *ALLOWED, *PLUGGED, *SESSIONS, *WORKING))
 """The commands of the chat, by name."""

@@ -7,12 +7,12 @@ import os
 import posixpath
 from collections.abc import Sequence
 
+from mainspring.app.chat.command_results import Choice, Picker, Shown, Text
+from mainspring.app.chat.commands import Rewind
+from mainspring.app.chat.slash.base import Seat, SlashCommand, words
+from mainspring.app.chat.tool_display import one_line
+from mainspring.app.workspace.export import export_lines, export_transcript
 from mainspring.errors import ConfigError, SessionError
-from mainspring.runtime.chat.commands import Rewind
-from mainspring.runtime.chat.describe import one_line
-from mainspring.runtime.chat.shown import Choice, Picker, Shown, Text
-from mainspring.runtime.chat.slash.command import Seat, SlashCommand, words
-from mainspring.runtime.commands.export import export_lines, export_transcript
 
 
 async def sessions(seat: Seat, arguments: str) -> Shown:

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from mainspring.app.chat.command_results import Choice, Fields, Picker, Shown, Table, Text
+from mainspring.app.chat.slash.base import Seat, SlashCommand
+from mainspring.app.workspace.grants import GrantEffect
+from mainspring.app.workspace.manage_settings import change_config, show_config
+from mainspring.app.workspace.memory import add_memory, show_memory
+from mainspring.app.workspace.permissions import explain
+from mainspring.app.workspace.saved_rules import REACHES, Reach, pick
+from mainspring.app.workspace.trust import TrustStore
+from mainspring.app.workspace.trust_actions import distrust, trust, trusted_folders, what_acts
 from mainspring.errors import ConfigError
 from mainspring.permissions import Rule, RuleSet, SessionGrant, rules_without_tool
-from mainspring.runtime.chat.shown import Choice, Fields, Picker, Shown, Table, Text
-from mainspring.runtime.chat.slash.command import Seat, SlashCommand
-from mainspring.runtime.commands.config import change_config, show_config
-from mainspring.runtime.commands.memory import add_memory, show_memory
-from mainspring.runtime.commands.permissions import explain
-from mainspring.runtime.commands.trust import distrust, trust, trusted_folders, what_acts
-from mainspring.runtime.grants import GrantEffect
-from mainspring.runtime.saved_rules import REACHES, Reach, pick
-from mainspring.runtime.trust import TrustStore
 
 
 class _Grant(Struct, frozen=True):

@@ -10,15 +10,15 @@ from acp import PROTOCOL_VERSION, Client, RequestError, schema
 from msgspec.structs import replace
 
 from mainspring import __version__
-from mainspring.app.server.acp.content import Block
-from mainspring.app.server.acp.session import AcpSession
-from mainspring.app.server.acp.transport import CANCEL, DELETE, WireTransport
-from mainspring.app.server.running import OpenChats
+from mainspring.app.chat import ChatOptions
+from mainspring.app.run.options import AskOptions, Place
+from mainspring.app.servers.acp.prompt import Block
+from mainspring.app.servers.acp.session import AcpSession
+from mainspring.app.servers.acp.transport import CANCEL, DELETE, WireTransport
+from mainspring.app.servers.running import OpenChats
+from mainspring.app.workspace.saved_sessions import remove_session, saved_sessions
 from mainspring.errors import MainspringError
 from mainspring.redaction import redact
-from mainspring.runtime.chat import ChatOptions
-from mainspring.runtime.commands.sessions import remove_session, saved_sessions
-from mainspring.runtime.options import AskOptions, Place
 
 Servers = list[schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio]
 Folders = list[str]

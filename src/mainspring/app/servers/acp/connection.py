@@ -6,11 +6,11 @@ import asyncio
 
 from acp import run_agent
 
-from mainspring.app.server.acp.agent import AcpAgent
-from mainspring.app.server.acp.transport import WireTransport
-from mainspring.app.server.running import OpenChats
-from mainspring.app.server.stdio import Wire
-from mainspring.runtime.chat import ChatOptions
+from mainspring.app.chat import ChatOptions
+from mainspring.app.servers.acp.agent import AcpAgent
+from mainspring.app.servers.acp.transport import WireTransport
+from mainspring.app.servers.running import OpenChats
+from mainspring.app.servers.stdio import Wire
 
 
 async def serve_acp(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Literal, cast
 
 from acp import Client, RequestError, schema
 
-from mainspring.app.server.acp import calls
-from mainspring.runtime.chat.commands import Answer, Approve
-from mainspring.runtime.chat.events import ApprovalAsked, QuestionAsked
+from mainspring.app.chat.commands import Answer, Approve
+from mainspring.app.chat.events import ApprovalAsked, QuestionAsked
+from mainspring.app.servers.acp import tool_calls as calls
 
 _DECLINE = "(decline)"
 _CHOICE, _WORDS = "choice", "words"

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from acp import RequestError, schema
 
-from mainspring.runtime.chat.commands import Attachment
+from mainspring.app.chat.commands import Attachment
 
 Block = (
     schema.TextContentBlock

@@ -10,19 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from acp import Client, RequestError, schema
 from msgspec.structs import replace
 
-from mainspring.app.server.acp.asking import Asking
-from mainspring.app.server.acp.buffers import ClientBuffers
-from mainspring.app.server.acp.content import Block, read_prompt
-from mainspring.app.server.acp.options import Choices, commands_of
-from mainspring.app.server.acp.terminals import ClientTerminals
-from mainspring.app.server.acp.turn import StopReason, Turn
-from mainspring.app.server.acp.updates import Updates, agent_says
-from mainspring.app.server.running import OpenChats
-from mainspring.errors import MainspringError
-from mainspring.redaction import redact
-from mainspring.runtime.chat import Chat, ChatOptions, command_of
-from mainspring.runtime.chat.commands import Abort, Attachment, ChatCommand, Prompt, RemoveQueued, Shell
-from mainspring.runtime.chat.events import (
+from mainspring.app.chat import Chat, ChatOptions, command_of
+from mainspring.app.chat.commands import Abort, Attachment, ChatCommand, Prompt, RemoveQueued, Shell
+from mainspring.app.chat.events import (
     ApprovalAsked,
     ApprovalSettled,
     ChatEvent,
@@ -32,6 +22,16 @@ from mainspring.runtime.chat.events import (
     QueueChanged,
     ReplayFinished,
 )
+from mainspring.app.servers.acp.buffers import ClientBuffers
+from mainspring.app.servers.acp.client_environment import ClientTerminals
+from mainspring.app.servers.acp.permission_requests import Asking
+from mainspring.app.servers.acp.prompt import Block, read_prompt
+from mainspring.app.servers.acp.session_config import Choices, commands_of
+from mainspring.app.servers.acp.session_updates import Updates, agent_says
+from mainspring.app.servers.acp.turn import StopReason, Turn
+from mainspring.app.servers.running import OpenChats
+from mainspring.errors import MainspringError
+from mainspring.redaction import redact
 
 _log = logging.getLogger("mainspring.acp")
 

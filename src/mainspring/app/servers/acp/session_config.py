@@ -7,9 +7,9 @@ from typing import Any, cast, get_args
 
 from acp import RequestError, schema
 
-from mainspring.runtime.chat import Chat
-from mainspring.runtime.chat.commands import ChatCommand, SetMode, SetModel, SetThinking
-from mainspring.runtime.chat.words import Mode, Status, ThinkingName
+from mainspring.app.chat import Chat
+from mainspring.app.chat.commands import ChatCommand, SetMode, SetModel, SetThinking
+from mainspring.app.chat.types import Mode, Status, ThinkingName
 
 _MODES: dict[Mode, tuple[str, str]] = {
     "build": ("Build", "Reads, writes and runs, as far as it is allowed"),

@@ -8,11 +8,7 @@ from typing import Literal
 
 from acp import schema
 
-from mainspring.app.server.acp import calls
-from mainspring.app.server.acp.options import Choices
-from mainspring.app.server.acp.terminals import ClientTerminals
-from mainspring.app.server.words import markdown_of
-from mainspring.runtime.chat.events import (
+from mainspring.app.chat.events import (
     AnswerEnd,
     AnswerText,
     ApprovalAsked,
@@ -38,7 +34,11 @@ from mainspring.runtime.chat.events import (
     ToolStarted,
     UserText,
 )
-from mainspring.runtime.chat.words import Status
+from mainspring.app.chat.types import Status
+from mainspring.app.servers.acp import tool_calls as calls
+from mainspring.app.servers.acp.client_environment import ClientTerminals
+from mainspring.app.servers.acp.session_config import Choices
+from mainspring.app.servers.markdown import markdown_of
 
 Update = (
     schema.UserMessageChunk

@@ -7,13 +7,13 @@ import importlib.util
 import logging
 from importlib import import_module
 
-from mainspring.app.cli.frame import asked
-from mainspring.app.export.forms import FORMS
-from mainspring.app.server.running import OpenChats, serve_stdio
-from mainspring.app.server.stdio import Wire
+from mainspring.app.chat import ChatOptions
+from mainspring.app.cli.runner import asked
+from mainspring.app.export.formats import FORMS
+from mainspring.app.servers.running import OpenChats, serve_stdio
+from mainspring.app.servers.stdio import Wire
 from mainspring.errors import ConfigError
 from mainspring.extras import how_to_install
-from mainspring.runtime.chat import ChatOptions
 
 
 def run(options: argparse.Namespace) -> int:
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     async def serve(wire: Wire, chats: OpenChats) -> None:
         if importlib.util.find_spec("acp") is None:
             raise ConfigError(f"--acp needs the package agent-client-protocol: {how_to_install('acp')}")
-        await import_module("mainspring.app.server.acp.serve").serve_acp(
+        await import_module("mainspring.app.servers.acp.connection").serve_acp(
             wire, chats, ChatOptions(ask=asked(options), exporters=FORMS)
         )
 

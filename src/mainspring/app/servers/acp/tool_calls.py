@@ -8,9 +8,9 @@ from typing import Any, Literal, cast
 
 from acp import schema
 
-from mainspring.app.server.words import fenced
+from mainspring.app.chat.types import FileDiff
+from mainspring.app.servers.markdown import fenced
 from mainspring.counting import counted
-from mainspring.runtime.chat.words import FileDiff
 
 Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 Content = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent

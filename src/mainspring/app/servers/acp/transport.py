@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mainspring.app.server.stdio import LineTooLongError, Wire, encoded
+from mainspring.app.servers.stdio import LineTooLongError, Wire, encoded
 
 _NOT_JSON, _INVALID = -32700, -32600
 

@@ -7,9 +7,9 @@ from typing import Literal
 
 from acp import RequestError
 
-from mainspring.runtime.chat import Chat
-from mainspring.runtime.chat.commands import RemoveQueued
-from mainspring.runtime.chat.events import (
+from mainspring.app.chat import Chat
+from mainspring.app.chat.commands import RemoveQueued
+from mainspring.app.chat.events import (
     AnswerEnd,
     ChatEvent,
     CommandDone,

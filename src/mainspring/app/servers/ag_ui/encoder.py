@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mainspring.durable.brought import handed_over
+from mainspring.durable.client_tools import handed_over
 from mainspring.durable.feed import (
     Asked,
     Attempt,

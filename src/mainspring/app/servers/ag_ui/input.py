@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from mainspring.durable.brought import Brought, ClientTool
+from mainspring.app.run_service.errors import InvalidError
+from mainspring.durable.client_tools import Brought, ClientTool
 from mainspring.messages import ContentBlock, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from mainspring.messages.message import Role
-from mainspring.runtime.serving.errors import InvalidError
 
 Id = Annotated[str, Meta(min_length=1, max_length=500)]
 _NOTHING: dict[str, Any] = {"type": "object", "properties": {}}

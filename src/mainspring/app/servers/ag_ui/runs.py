@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mainspring.durable import DurableRun, WaitingCall
-from mainspring.durable.brought import answer_topic
-from mainspring.durable.outcomes import encode
-from mainspring.runtime.serving.ag_ui import AgUi, Names, key_of
-from mainspring.runtime.serving.ag_ui_input import (
+from mainspring.app.run_service.errors import ConflictError, InvalidError, ServiceError
+from mainspring.app.run_service.schemas import Approve, Deny
+from mainspring.app.run_service.service import Service
+from mainspring.app.servers.ag_ui.encoder import AgUi, Names, key_of
+from mainspring.app.servers.ag_ui.input import (
     Cancelled,
     Conversation,
     Resolved,
@@ -20,9 +20,9 @@ from mainspring.runtime.serving.ag_ui_input import (
     Verdict,
     brought_by,
 )
-from mainspring.runtime.serving.errors import ConflictError, InvalidError, ServiceError
-from mainspring.runtime.serving.service import Service
-from mainspring.runtime.serving.views import Approve, Deny
+from mainspring.durable import DurableRun, WaitingCall
+from mainspring.durable.client_tools import answer_topic
+from mainspring.durable.records import encode
 
 
 class AgUiRun(Struct, frozen=True, kw_only=True):

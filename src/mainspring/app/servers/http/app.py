@@ -16,18 +16,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mainspring.app.server.http.arriving import DEEPEST, is_too_deep
-from mainspring.app.server.http.guard import Doors, Guard
-from mainspring.app.server.http.limits import Limits, Rate
-from mainspring.app.server.http.openapi import document
-from mainspring.app.server.http.operations import OPERATIONS, Call, Operation
-from mainspring.app.server.http.pages import pages
-from mainspring.app.server.http.replies import failed, problem
-from mainspring.app.server.http.state import State
-from mainspring.app.server.http.streaming import Patience
-from mainspring.app.server.http.tokens import Tokens
-from mainspring.runtime.serving.errors import ServiceError
-from mainspring.runtime.serving.service import Service
+from mainspring.app.run_service.errors import ServiceError
+from mainspring.app.run_service.service import Service
+from mainspring.app.servers.http.arriving import DEEPEST, is_too_deep
+from mainspring.app.servers.http.auth import Doors, Guard
+from mainspring.app.servers.http.limits import Limits, Rate
+from mainspring.app.servers.http.openapi import document
+from mainspring.app.servers.http.pages import pages
+from mainspring.app.servers.http.responses import failed, problem
+from mainspring.app.servers.http.routes import OPERATIONS, Call, Operation
+from mainspring.app.servers.http.sse import Patience
+from mainspring.app.servers.http.state import State
+from mainspring.app.servers.http.tokens import Tokens
 
 _JSON = re.compile(r"application/json\s*(;|$)", re.IGNORECASE)
 

@@ -11,10 +11,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mainspring.app.server.http.limits import Rate
-from mainspring.app.server.http.metrics import Metrics
-from mainspring.app.server.http.replies import busy, problem
-from mainspring.app.server.http.tokens import Tokens
+from mainspring.app.servers.http.limits import Rate
+from mainspring.app.servers.http.metrics import Metrics
+from mainspring.app.servers.http.responses import busy, problem
+from mainspring.app.servers.http.tokens import Tokens
 
 OPEN = ("/", "/health", "/ready", "/openapi.json", "/page/")
 """What needs no token: nothing in it is anybody's."""

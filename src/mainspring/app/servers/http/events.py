@@ -12,9 +12,9 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
+from mainspring.app.servers.ag_ui.encoder import AgUi, warning
+from mainspring.app.servers.ag_ui.runs import AgUiRun
 from mainspring.durable.feed import FeedEvent, FeedItem, RunEnded, encode_event
-from mainspring.runtime.serving.ag_ui import AgUi, warning
-from mainspring.runtime.serving.ag_ui_runs import AgUiRun
 
 Format = Literal["native", "ag-ui"]
 

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from mainspring import __version__
-from mainspring.app.server.http.operations import OPERATIONS, Operation
-from mainspring.app.server.http.replies import Problem
-from mainspring.runtime.serving.events import ID_PATTERN, event_schemas
-from mainspring.runtime.serving.views import RunId
+from mainspring.app.run_service.schemas import RunId
+from mainspring.app.servers.http.events import ID_PATTERN, event_schemas
+from mainspring.app.servers.http.responses import Problem
+from mainspring.app.servers.http.routes import OPERATIONS, Operation
 
 _REF = "#/components/schemas/{name}"
 _SSE = {

@@ -32,7 +32,7 @@ def pages() -> list[Route]:
 
 @cache
 def _read(name: str) -> bytes:
-    return files("mainspring.app.server.http").joinpath("page", name).read_bytes()
+    return files("mainspring.app.servers.http").joinpath("page", name).read_bytes()
 
 
 def _answer(name: str) -> Response:

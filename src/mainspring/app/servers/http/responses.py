@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from mainspring.redaction import redact
-from mainspring.runtime.serving.errors import (
+from mainspring.app.run_service.errors import (
     ClosingError,
     ConflictError,
     InvalidError,
@@ -19,6 +18,7 @@ from mainspring.runtime.serving.errors import (
     ServiceError,
     UnknownRunError,
 )
+from mainspring.redaction import redact
 
 STATUS: dict[type[ServiceError], int] = {
     UnknownRunError: 404,

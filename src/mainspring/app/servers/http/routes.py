@@ -8,12 +8,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 from starlette.types import ASGIApp
 
-from mainspring.app.server.http.replies import problem, reply
-from mainspring.app.server.http.state import State as Service
-from mainspring.runtime.serving.ag_ui_input import RunAgentInput
-from mainspring.runtime.serving.errors import ServiceError
-from mainspring.runtime.serving.events import ID_PATTERN, Format, ag_ui, ag_ui_run, parse_id
-from mainspring.runtime.serving.views import (
+from mainspring.app.run_service.errors import ServiceError
+from mainspring.app.run_service.schemas import (
     Abort,
     AgentList,
     AgentName,
@@ -28,6 +24,10 @@ from mainspring.runtime.serving.views import (
     StartRun,
     State,
 )
+from mainspring.app.servers.ag_ui.input import RunAgentInput
+from mainspring.app.servers.http.events import ID_PATTERN, Format, ag_ui, ag_ui_run, parse_id
+from mainspring.app.servers.http.responses import problem, reply
+from mainspring.app.servers.http.state import State as Service
 
 _Count = Annotated[int, Meta(ge=1, le=500)]
 

@@ -19,8 +19,8 @@ from msgspec import Struct
 from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mainspring.app.server.http.arriving import PromptProtocol
-from mainspring.app.server.http.state import State
+from mainspring.app.servers.http.arriving import PromptProtocol
+from mainspring.app.servers.http.state import State
 from mainspring.counting import counted
 from mainspring.errors import ConfigError
 

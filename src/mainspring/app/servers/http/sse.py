@@ -10,8 +10,8 @@ from typing import Protocol
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
-from mainspring.app.server.http.metrics import Metrics
-from mainspring.runtime.serving.events import WireEvent
+from mainspring.app.servers.http.events import WireEvent
+from mainspring.app.servers.http.metrics import Metrics
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),

@@ -13,18 +13,18 @@ from msgspec.structs import replace
 
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DONE
-from mainspring.app.cli.frame import asked, framed
-from mainspring.app.server.http.tokens import DEFAULT, VARIABLE, Tokens, keep_up, new_token, read_tokens, take_token
+from mainspring.app.cli.runner import asked, framed
+from mainspring.app.run.events import Notice, Report
+from mainspring.app.run_service.agents import named_agents
+from mainspring.app.run_service.engine import engine_of
+from mainspring.app.run_service.own_agent import NAME, check_own_agent, own_agent
+from mainspring.app.run_service.service import Factory, Service, ServiceOptions
+from mainspring.app.servers.http.tokens import DEFAULT, VARIABLE, Tokens, keep_up, new_token, read_tokens, take_token
 from mainspring.errors import ConfigError
 from mainspring.extras import how_to_install
-from mainspring.runtime.outcome import Notice, Report
-from mainspring.runtime.serving.engines import engine_of
-from mainspring.runtime.serving.named_agents import named_agents
-from mainspring.runtime.serving.own_agent import NAME, check_own_agent, own_agent
-from mainspring.runtime.serving.service import Factory, Service, ServiceOptions
 
 if TYPE_CHECKING:
-    from mainspring.app.server.http import running
+    from mainspring.app.servers.http import server as running
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,12 +34,12 @@ def run(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace, console: Console) -> int:
     try:
-        http = import_module("mainspring.app.server.http.running")
-        application = import_module("mainspring.app.server.http.app").application
+        http = import_module("mainspring.app.servers.http.server")
+        application = import_module("mainspring.app.servers.http.app").application
     except ImportError as error:
         raise ConfigError(f"serve --http needs the extra server: {how_to_install('server')} ({error})") from error
-    guard = import_module("mainspring.app.server.http.guard")
-    limits = import_module("mainspring.app.server.http.limits")
+    guard = import_module("mainspring.app.servers.http.auth")
+    limits = import_module("mainspring.app.servers.http.limits")
     given, made = await asyncio.to_thread(_tokens, options)
     agents = await _agents(options, console)
     engine = engine_of(options.url, version=options.code_version, keep=options.keep)

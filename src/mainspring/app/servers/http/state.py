@@ -9,13 +9,13 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import ASGIApp, Scope
 
-from mainspring.app.server.http.limits import Limits, Places
-from mainspring.app.server.http.metrics import MEDIA_TYPE, Metrics
-from mainspring.app.server.http.replies import busy
-from mainspring.app.server.http.streaming import EventStream, Patience
-from mainspring.runtime.serving.ag_ui_runs import AgUiRuns
-from mainspring.runtime.serving.events import Wire, WireEvent
-from mainspring.runtime.serving.service import Service
+from mainspring.app.run_service.service import Service
+from mainspring.app.servers.ag_ui.runs import AgUiRuns
+from mainspring.app.servers.http.events import Wire, WireEvent
+from mainspring.app.servers.http.limits import Limits, Places
+from mainspring.app.servers.http.metrics import MEDIA_TYPE, Metrics
+from mainspring.app.servers.http.responses import busy
+from mainspring.app.servers.http.sse import EventStream, Patience
 
 
 class State:

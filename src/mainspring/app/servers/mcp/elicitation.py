@@ -7,10 +7,10 @@ from typing import Any, cast, get_args
 
 from mcp import types
 
-from mainspring.app.server.words import diff_text
-from mainspring.runtime.chat.commands import Answer, Approve
-from mainspring.runtime.chat.events import ApprovalAsked, QuestionAsked
-from mainspring.runtime.chat.words import Decision, Option
+from mainspring.app.chat.commands import Answer, Approve
+from mainspring.app.chat.events import ApprovalAsked, QuestionAsked
+from mainspring.app.chat.types import Decision, Option
+from mainspring.app.servers.markdown import diff_text
 
 Asked = ApprovalAsked | QuestionAsked
 _LONGEST = 6_000

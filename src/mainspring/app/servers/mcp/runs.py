@@ -8,11 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
-from mainspring.app.server.mcp.forms import Asked, declined, meant
-from mainspring.app.server.running import OpenChats
-from mainspring.runtime.chat import Chat, ChatOptions
-from mainspring.runtime.chat.commands import Prompt
-from mainspring.runtime.chat.events import (
+from mainspring.app.chat import Chat, ChatOptions
+from mainspring.app.chat.commands import Prompt
+from mainspring.app.chat.events import (
     ApprovalAsked,
     ApprovalSettled,
     ChatEvent,
@@ -23,6 +21,8 @@ from mainspring.runtime.chat.events import (
     RunFinished,
     ToolStarted,
 )
+from mainspring.app.servers.mcp.elicitation import Asked, declined, meant
+from mainspring.app.servers.running import OpenChats
 
 MOST_PARKED = 32
 """Runs that wait for a client to come back with answers; of more, the one that waits longest is stopped."""

@@ -10,15 +10,15 @@ from mcp.server import NotificationOptions, Server, ServerRequestContext
 from msgspec.structs import replace
 
 from mainspring import __version__
-from mainspring.app.server.mcp.forms import Asked, form_of
-from mainspring.app.server.mcp.runs import Ask, Run, Runs, Waits
-from mainspring.app.server.mcp.streams import Incoming, Outgoing
-from mainspring.app.server.mcp.tools import RUN, SESSIONS, TOOLS, failed, listed, result_of
-from mainspring.app.server.running import OpenChats
-from mainspring.app.server.stdio import Wire
+from mainspring.app.chat import ChatOptions
+from mainspring.app.servers.mcp.elicitation import Asked, form_of
+from mainspring.app.servers.mcp.runs import Ask, Run, Runs, Waits
+from mainspring.app.servers.mcp.tools import RUN, SESSIONS, TOOLS, failed, listed, result_of
+from mainspring.app.servers.mcp.transport import Incoming, Outgoing
+from mainspring.app.servers.running import OpenChats
+from mainspring.app.servers.stdio import Wire
+from mainspring.app.workspace.saved_sessions import saved_sessions
 from mainspring.errors import MainspringError
-from mainspring.runtime.chat import ChatOptions
-from mainspring.runtime.commands.sessions import saved_sessions
 
 MOST_RUNS = 8
 """Runs at the same time; further calls wait."""

@@ -6,12 +6,12 @@ import argparse
 import importlib.util
 from importlib import import_module
 
-from mainspring.app.cli.frame import asked
-from mainspring.app.server.running import OpenChats, serve_stdio
-from mainspring.app.server.stdio import Wire
+from mainspring.app.chat import ChatOptions
+from mainspring.app.cli.runner import asked
+from mainspring.app.servers.running import OpenChats, serve_stdio
+from mainspring.app.servers.stdio import Wire
 from mainspring.errors import ConfigError
 from mainspring.extras import how_to_install
-from mainspring.runtime.chat import ChatOptions
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,6 +20,6 @@ def run(options: argparse.Namespace) -> int:
     async def serve(wire: Wire, chats: OpenChats) -> None:
         if importlib.util.find_spec("mcp") is None:
             raise ConfigError(f"--mcp needs the package mcp: {how_to_install('mcp')}")
-        await import_module("mainspring.app.server.mcp.serve").serve_mcp(wire, chats, ChatOptions(ask=asked(options)))
+        await import_module("mainspring.app.servers.mcp.server").serve_mcp(wire, chats, ChatOptions(ask=asked(options)))
 
     return serve_stdio(options, serve)

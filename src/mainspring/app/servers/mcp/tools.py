@@ -7,8 +7,8 @@ from typing import Any
 
 from mcp import types
 
+from mainspring.app.chat.events import RunFinished
 from mainspring.redaction import redact
-from mainspring.runtime.chat.events import RunFinished
 
 RUN = "run"
 SESSIONS = "sessions"

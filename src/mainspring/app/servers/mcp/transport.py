@@ -9,7 +9,7 @@ import msgspec
 from mcp import types
 from mcp.shared.message import SessionMessage
 
-from mainspring.app.server.stdio import LineTooLongError, Wire, encoded
+from mainspring.app.servers.stdio import LineTooLongError, Wire, encoded
 
 _NOT_JSON, _INVALID = -32700, -32600
 

@@ -9,12 +9,12 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from mainspring.app.server.stdio import encoded
+from mainspring.app.chat.command_results import Candidate
+from mainspring.app.chat.commands import ChatCommand, Command
+from mainspring.app.chat.events import ChatEvent
+from mainspring.app.chat.types import Status, snake
+from mainspring.app.servers.stdio import encoded
 from mainspring.messages import Message
-from mainspring.runtime.chat.commands import ChatCommand, Command
-from mainspring.runtime.chat.events import ChatEvent
-from mainspring.runtime.chat.shown import Candidate
-from mainspring.runtime.chat.words import Status, snake
 
 PROTOCOL = 1
 """Grows when a program that speaks the number before it would no longer be understood."""

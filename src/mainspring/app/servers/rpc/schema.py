@@ -1,4 +1,4 @@
-"""The published schema of the lines, made from their structs: ``python -I -m mainspring.app.server.rpc.schema > docs/rpc.schema.json``."""
+"""The published schema of the lines, made from their structs: ``python -I -m mainspring.app.servers.rpc.schema > docs/rpc.schema.json``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.app.server.rpc.protocol import PROTOCOL, Request, RpcLine
+from mainspring.app.servers.rpc.protocol import PROTOCOL, Request, RpcLine
 
 
 def rpc_schema() -> dict[str, Any]:

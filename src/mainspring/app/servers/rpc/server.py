@@ -7,7 +7,8 @@ import asyncio
 from msgspec.structs import replace
 
 from mainspring import __version__
-from mainspring.app.server.rpc.protocol import (
+from mainspring.app.chat import Chat, ChatOptions
+from mainspring.app.servers.rpc.protocol import (
     PROTOCOL,
     Close,
     Complete,
@@ -26,12 +27,11 @@ from mainspring.app.server.rpc.protocol import (
     read_request,
     write_line,
 )
-from mainspring.app.server.running import OpenChats
-from mainspring.app.server.stdio import MOST, LineTooLongError, Wire
+from mainspring.app.servers.running import OpenChats
+from mainspring.app.servers.stdio import MOST, LineTooLongError, Wire
+from mainspring.app.workspace.saved_sessions import saved_sessions
 from mainspring.errors import MainspringError
 from mainspring.redaction import redact
-from mainspring.runtime.chat import Chat, ChatOptions
-from mainspring.runtime.commands.sessions import saved_sessions
 
 _LAST_SECONDS = 1.0
 """How long the last events may take to be read, when the other side has ended its own."""

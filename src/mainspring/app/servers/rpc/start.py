@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
+from mainspring.app.chat import ChatOptions
 from mainspring.app.cli.exit_codes import DONE
-from mainspring.app.cli.frame import asked
-from mainspring.app.export.forms import FORMS
-from mainspring.app.server.rpc.schema import rpc_schema_text
-from mainspring.app.server.rpc.serve import serve_rpc
-from mainspring.app.server.running import serve_stdio
-from mainspring.runtime.chat import ChatOptions
+from mainspring.app.cli.runner import asked
+from mainspring.app.export.formats import FORMS
+from mainspring.app.servers.rpc.schema import rpc_schema_text
+from mainspring.app.servers.rpc.server import serve_rpc
+from mainspring.app.servers.running import serve_stdio
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from mainspring.app.servers.viewer.model import Kind, ViewEvent, ViewSpan
 from mainspring.telemetry import conventions as c
-from mainspring.telemetry.viewer.model import Kind, ViewEvent, ViewSpan
 
 if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue

@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from mainspring.telemetry.viewer.http import Request, Response, Server
-from mainspring.telemetry.viewer.model import Detail, RunSource, Summary
-from mainspring.telemetry.viewer.otlp import PROTOBUF_TYPES, UnreadableError, decode
-from mainspring.telemetry.viewer.store import SpanStore
+from mainspring.app.servers.viewer.http_server import Request, Response, Server
+from mainspring.app.servers.viewer.model import Detail, RunSource, Summary
+from mainspring.app.servers.viewer.otlp import PROTOBUF_TYPES, UnreadableError, decode
+from mainspring.app.servers.viewer.store import SpanStore
 
 logger = logging.getLogger("mainspring.telemetry")
 
@@ -104,7 +104,7 @@ class Viewer:
             return Response(405, b"only GET")
         if path in _ASSETS:
             name, kind = _ASSETS[path]
-            text = await asyncio.to_thread(files("mainspring.telemetry.viewer").joinpath(name).read_bytes)
+            text = await asyncio.to_thread(files("mainspring.app.servers.viewer").joinpath(name).read_bytes)
             return Response(200, text, kind, {"Content-Security-Policy": _POLICY})
         if path == "api/health":
             return _json({"viewer": "mainspring", "traces": self.store.version})

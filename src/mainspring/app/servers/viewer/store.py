@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from mainspring.app.servers.viewer.model import Detail, Summary, ViewSpan, summed
+from mainspring.app.servers.viewer.otlp import Received
 from mainspring.telemetry.conventions import AGENT_NAME, CONVERSATION_ID, RUN_ID, RUN_STATUS
-from mainspring.telemetry.viewer.model import Detail, Summary, ViewSpan, summed
-from mainspring.telemetry.viewer.otlp import Received
 
 TRACES = 200
 """Traces that are kept."""

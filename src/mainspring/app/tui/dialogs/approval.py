@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from mainspring.app.tui.dialog import Finish, TextWanted
-from mainspring.app.tui.diffs import hunk_rows
-from mainspring.app.tui.folds import broken, output_rows
-from mainspring.app.tui.fragments import Row, row
-from mainspring.app.tui.menu import Item, Menu
-from mainspring.app.tui.plain import cut, one_row, spelled
-from mainspring.runtime.chat.commands import Approve
-from mainspring.runtime.chat.events import ApprovalAsked
-from mainspring.runtime.chat.words import Decision, Hunk
+from mainspring.app.chat.commands import Approve
+from mainspring.app.chat.events import ApprovalAsked
+from mainspring.app.chat.types import Decision, Hunk
+from mainspring.app.tui.collapsed_output import broken, output_rows
+from mainspring.app.tui.dialogs.base import Item, Menu
+from mainspring.app.tui.dialogs.dialog import Finish, TextWanted
+from mainspring.app.tui.diff_view import hunk_rows
+from mainspring.app.tui.safe_text import cut, one_row, spelled
+from mainspring.app.tui.styled_text import Row, row
 
 _MOST_RESOURCE = 6
 _MOST_REASON = 400

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mainspring.app.tui.fragments import Row, row, wrapped
-from mainspring.app.tui.plain import cut, one_row, spelled, steady, width
+from mainspring.app.tui.safe_text import cut, one_row, spelled, steady, width
+from mainspring.app.tui.styled_text import Row, row, wrapped
 
 _PAGE = 5
 

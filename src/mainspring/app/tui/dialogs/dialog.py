@@ -7,8 +7,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from mainspring.app.tui.fragments import Row
-from mainspring.runtime.chat.commands import ChatCommand
+from mainspring.app.chat.commands import ChatCommand
+from mainspring.app.tui.styled_text import Row
 
 
 class TextWanted(Struct, frozen=True):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mainspring.app.tui.dialog import Finish, TextWanted
-from mainspring.app.tui.fragments import Row, row
-from mainspring.app.tui.menu import Item, Menu
-from mainspring.app.tui.plain import cut, one_row
-from mainspring.runtime.chat.commands import Answer, Slash
-from mainspring.runtime.chat.events import QuestionAsked
-from mainspring.runtime.chat.shown import Picker
+from mainspring.app.chat.command_results import Picker
+from mainspring.app.chat.commands import Answer, Slash
+from mainspring.app.chat.events import QuestionAsked
+from mainspring.app.tui.dialogs.base import Item, Menu
+from mainspring.app.tui.dialogs.dialog import Finish, TextWanted
+from mainspring.app.tui.safe_text import cut, one_row
+from mainspring.app.tui.styled_text import Row, row
 
 _OWN = "\0own"
 _HINT = "arrows move, Enter takes it, Esc leaves it"

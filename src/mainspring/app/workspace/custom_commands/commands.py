@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.app.run.events import Notice, Reporter
+from mainspring.app.run.options import AskOptions, Place
+from mainspring.app.workspace.custom_commands import CommandCall, CustomCommand, CustomCommands, SkippedCommand
+from mainspring.app.workspace.custom_commands.registry import commands_root, looks_like_a_call
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.settings import Settings
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
-from mainspring.runtime.load import load
-from mainspring.runtime.options import AskOptions, Place
-from mainspring.runtime.outcome import Notice, Reporter
-from mainspring.runtime.settings import Settings
-from mainspring.runtime.templates import CommandCall, CustomCommand, CustomCommands, SkippedCommand
-from mainspring.runtime.templates.registry import commands_root, looks_like_a_call
-from mainspring.runtime.trust import TrustStore
 
 
 class CommandList(Struct, frozen=True):

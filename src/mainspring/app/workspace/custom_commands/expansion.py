@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from mainspring.app.workspace.custom_commands.definition import CustomCommand
+from mainspring.app.workspace.file_mentions import mentions
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
-from mainspring.runtime.mentions import mentions
-from mainspring.runtime.templates.command import CustomCommand
 
 MOST_ARGUMENTS = 9
 

@@ -11,17 +11,23 @@ from typing import Any
 
 from msgspec import Struct
 
+from mainspring.app.workspace.custom_commands.definition import CustomCommand, Scope, parse_command
+from mainspring.app.workspace.custom_commands.expansion import Expansion, expand
+from mainspring.app.workspace.custom_commands.files import (
+    COMMANDS,
+    MAX_FILES,
+    command_files,
+    command_name,
+    read_command,
+)
+from mainspring.app.workspace.file_mentions import Reads, attached
+from mainspring.app.workspace.paths import FOLDER, Home, project_root
+from mainspring.app.workspace.placeholders import placeholders
 from mainspring.attachments import delimited
 from mainspring.env import ExecutionEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.lazy import lazy_re
-from mainspring.runtime.home import FOLDER, Home, project_root
-from mainspring.runtime.mentions import Reads, attached
-from mainspring.runtime.placeholders import placeholders
-from mainspring.runtime.templates.command import CustomCommand, Scope, parse_command
-from mainspring.runtime.templates.expand import Expansion, expand
-from mainspring.runtime.templates.files import COMMANDS, MAX_FILES, command_files, command_name, read_command
-from mainspring.tools.builtin.terminal import shell
+from mainspring.tools.builtin.shell import shell
 
 _SECONDS = 30.0
 _LONGEST_OUTPUT = 64 << 10

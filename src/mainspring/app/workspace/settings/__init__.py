@@ -1,7 +1,8 @@
 """Settings: typed values from files, the environment and flags."""
 
-from mainspring.runtime.settings.load import Settings, load_settings, parse_settings
-from mainspring.runtime.settings.model import (
+from mainspring.app.workspace.settings.load import Settings, load_settings, parse_settings
+from mainspring.app.workspace.settings.save import save_settings
+from mainspring.app.workspace.settings.schema import (
     AgentSettings,
     AppConfig,
     PermissionSettings,
@@ -9,8 +10,7 @@ from mainspring.runtime.settings.model import (
     ProviderSettings,
     RetrySettings,
 )
-from mainspring.runtime.settings.save import save_settings
-from mainspring.runtime.settings.sections import (
+from mainspring.app.workspace.settings.sections import (
     ExecutionSettings,
     InstructionSettings,
     LanguageServerSettings,

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import fields
 
-from mainspring.runtime.settings.layer import SCHEMA_KEY
-from mainspring.runtime.settings.model import OWN_SETTINGS, AppConfig, ProviderSettings
+from mainspring.app.workspace.settings.schema import OWN_SETTINGS, AppConfig, ProviderSettings
+from mainspring.app.workspace.settings.validation import SCHEMA_KEY
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 

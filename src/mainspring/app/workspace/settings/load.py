@@ -11,14 +11,20 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Struct
 
+from mainspring.app.workspace.paths import Home, project_settings, user_home
+from mainspring.app.workspace.settings.environment import env_float, env_int, env_str
+from mainspring.app.workspace.settings.fitting import fit
+from mainspring.app.workspace.settings.jsonc import JsonError, parse
+from mainspring.app.workspace.settings.schema import (
+    OWN_SETTINGS,
+    AppConfig,
+    PermissionSettings,
+    Providers,
+    ProviderSettings,
+)
+from mainspring.app.workspace.settings.validation import Checker, Layer, type_of
+from mainspring.app.workspace.settings.validation import Path as Key
 from mainspring.errors import ConfigError
-from mainspring.runtime.environ import env_float, env_int, env_str
-from mainspring.runtime.home import Home, project_settings, user_home
-from mainspring.runtime.settings.fitting import fit
-from mainspring.runtime.settings.jsonc import JsonError, parse
-from mainspring.runtime.settings.layer import Checker, Layer, type_of
-from mainspring.runtime.settings.layer import Path as Key
-from mainspring.runtime.settings.model import OWN_SETTINGS, AppConfig, PermissionSettings, Providers, ProviderSettings
 
 _LARGEST = 1 << 20
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from mainspring.env.folder_lock import FolderLockedError, locked_folder
-from mainspring.env.replacing import replace_text, target_in_project
+from mainspring.app.workspace.settings.fitting import fit
+from mainspring.app.workspace.settings.jsonc import JsonError, edit
+from mainspring.app.workspace.settings.load import parse_settings
+from mainspring.app.workspace.settings.validation import Path as Key
+from mainspring.app.workspace.settings.validation import type_of
 from mainspring.errors import ConfigError
-from mainspring.runtime.settings.fitting import fit
-from mainspring.runtime.settings.jsonc import JsonError, edit
-from mainspring.runtime.settings.layer import Path as Key
-from mainspring.runtime.settings.layer import type_of
-from mainspring.runtime.settings.load import parse_settings
+from mainspring.folder_lock import FolderLockedError, locked_folder
+from mainspring.state_files import replace_text, target_in_project
 
 
 def save_settings(file: Path, changes: Mapping[Key, Any], *, private: bool = True) -> None:

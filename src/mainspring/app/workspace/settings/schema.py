@@ -6,10 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from mainspring.models.config import OWN_SETTINGS as OWN_SETTINGS
-from mainspring.models.config import ModelFacts
-from mainspring.redaction import masked_repr
-from mainspring.runtime.settings.sections import (
+from mainspring.app.workspace.settings.sections import (
     ExecutionSettings,
     InstructionSettings,
     LanguageServerSettings,
@@ -20,6 +17,9 @@ from mainspring.runtime.settings.sections import (
     TelemetrySettings,
     UiSettings,
 )
+from mainspring.models.config import OWN_SETTINGS as OWN_SETTINGS
+from mainspring.models.config import ModelFacts
+from mainspring.redaction import masked_repr
 
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[float, Meta(gt=0)]

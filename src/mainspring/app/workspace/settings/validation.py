@@ -9,9 +9,9 @@ from typing import Any, get_args, get_origin
 from msgspec import Struct, field
 from msgspec.structs import FieldInfo, fields
 
-from mainspring.runtime.settings.fitting import FitError, fit
-from mainspring.runtime.settings.jsonc import Node, place
-from mainspring.runtime.settings.model import OWN_SETTINGS, AppConfig, Providers, ProviderSettings
+from mainspring.app.workspace.settings.fitting import FitError, fit
+from mainspring.app.workspace.settings.jsonc import Node, place
+from mainspring.app.workspace.settings.schema import OWN_SETTINGS, AppConfig, Providers, ProviderSettings
 
 SCHEMA_KEY = "$schema"
 """The one key at the top that is no setting: editors look there for the schema of the file."""

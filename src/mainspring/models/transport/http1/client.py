@@ -19,18 +19,18 @@ import h11
 
 from mainspring.errors import NetworkError, ProviderConfigError
 from mainspring.lazy import later
-from mainspring.models.dialing import dial
-from mainspring.models.framing import Chunked, Framing, FramingError, Sized, UntilClose
-from mainspring.models.per_loop import PerLoop
-from mainspring.models.transport import Timeouts, TransportResponse, safe_headers
-from mainspring.models.transport_errors import check_url, connect_error, host_of, lost_error, timeout_error, url_error
+from mainspring.models.transport.errors import check_url, connect_error, host_of, lost_error, timeout_error, url_error
+from mainspring.models.transport.http1.body import Chunked, Framing, FramingError, Sized, UntilClose
+from mainspring.models.transport.http1.connect import dial
+from mainspring.models.transport.loop_local import PerLoop
+from mainspring.models.transport.port import Timeouts, TransportResponse, safe_headers
 
 if TYPE_CHECKING:
-    from mainspring.models.tls import tls_context
-    from mainspring.models.unpacking import unpacked
+    from mainspring.models.transport.http1.content_encoding import unpacked
+    from mainspring.models.transport.tls import tls_context
 else:  # a host on this machine needs none, and few pack what they send
-    tls_context = later("mainspring.models.tls", "tls_context")
-    unpacked = later("mainspring.models.unpacking", "unpacked")
+    tls_context = later("mainspring.models.transport.tls", "tls_context")
+    unpacked = later("mainspring.models.transport.http1.content_encoding", "unpacked")
 
 KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""

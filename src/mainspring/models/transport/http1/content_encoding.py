@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 from mainspring.errors import NetworkError
-from mainspring.models.transport_errors import host_of, lost_error
+from mainspring.models.transport.errors import host_of, lost_error
 
 _AT_ONCE = 1 << 18
 """Bytes that are unpacked in one go: a little may be packed that is enormous."""

@@ -1,13 +1,13 @@
 """Anthropic Messages: spoken by Anthropic, by the clouds that host its models, and by several other hosts."""
 
-from mainspring.models.wire.anthropic_messages.decode import MessagesDecoder
-from mainspring.models.wire.anthropic_messages.encode import (
+from mainspring.models.wire.anthropic.decode import MessagesDecoder
+from mainspring.models.wire.anthropic.encode import (
     build_anthropic_system_param,
     encode_message,
     encode_request,
     normalize_message,
 )
-from mainspring.models.wire.anthropic_messages.protocol import AnthropicMessages
+from mainspring.models.wire.anthropic.protocol import AnthropicMessages
 
 __all__ = [
     "AnthropicMessages",

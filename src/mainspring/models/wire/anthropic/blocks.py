@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.events import Draft, StreamEvent
+from mainspring.events import StreamEvent
+from mainspring.models.codec.normalize import new_call_id
 from mainspring.models.json_values import as_object, to_json
-from mainspring.models.prepare import new_call_id
-from mainspring.models.wire.anthropic_messages.events import Delta
-from mainspring.models.wire.anthropic_messages.opaque import is_opaque, opaque_data
+from mainspring.models.message_builder import Draft
+from mainspring.models.wire.anthropic.payloads import Delta
+from mainspring.models.wire.anthropic.server_blocks import is_opaque, opaque_data
 
 _KINDS = {
     "text_delta": "text",

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mainspring.events import Draft, StreamEvent
+from mainspring.events import StreamEvent
 from mainspring.lazy import later
 from mainspring.messages import StopReason, strip_surrogates
-from mainspring.models.answer_errors import AnswerErrors
+from mainspring.models.codec.errors import AnswerErrors
 from mainspring.models.json_values import UNREADABLE, as_object, as_objects, loose_object
+from mainspring.models.message_builder import Draft
 from mainspring.models.profile import Profile
-from mainspring.models.wire.anthropic_messages.blocks import BlockAssembly
-from mainspring.models.wire.anthropic_messages.counts import Counts
-from mainspring.models.wire.anthropic_messages.events import Event, LooseEvents, decode_event
+from mainspring.models.wire.anthropic.blocks import BlockAssembly
+from mainspring.models.wire.anthropic.counts import Counts
+from mainspring.models.wire.anthropic.payloads import Event, LooseEvents, decode_event
 
 if TYPE_CHECKING:
     from mainspring.models.error_body import ErrorBody

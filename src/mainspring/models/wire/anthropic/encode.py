@@ -22,16 +22,16 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
+from mainspring.models.codec.encoded_history import EncodedHistory, Seam, met
+from mainspring.models.codec.normalize import BEGIN, clean, sent_arguments, sent_schema
 from mainspring.models.dialect_messages import MessagesDialect
-from mainspring.models.history import EncodedHistory, Seam, met
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.prepare import BEGIN, clean, sent_arguments, sent_schema
 from mainspring.models.profile import Profile
-from mainspring.models.wire.anthropic_messages.opaque import json_object, opaque_blocks
-from mainspring.models.wire.anthropic_messages.options import options
-from mainspring.models.wire.anthropic_messages.schema import with_fitting_names
-from mainspring.models.wire.anthropic_messages.thinking import is_own, thinking
+from mainspring.models.wire.anthropic.options import options
+from mainspring.models.wire.anthropic.schema import with_fitting_names
+from mainspring.models.wire.anthropic.server_blocks import json_object, opaque_blocks
+from mainspring.models.wire.anthropic.thinking import is_own, thinking
 
 SLOT = "anthropic_messages"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainspring.models.limits import clamped
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import Profile
-from mainspring.models.wire.anthropic_messages.schema import answer_schema
-from mainspring.models.wire.anthropic_messages.thinking import LEAST_BUDGET, Thinking
+from mainspring.models.token_limits import clamped
+from mainspring.models.wire.anthropic.schema import answer_schema
+from mainspring.models.wire.anthropic.thinking import LEAST_BUDGET, Thinking
 
 MAX_TOKENS = 32_000
 """Reply cap where nobody names one, of a model that is known or new; it must be sent, and costs nothing by itself."""

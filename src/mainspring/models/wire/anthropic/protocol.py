@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import Profile
-from mainspring.models.wire.anthropic_messages.decode import MessagesDecoder
-from mainspring.models.wire.anthropic_messages.encode import encode_request
-from mainspring.models.wire.anthropic_messages.refusals import without_refused
+from mainspring.models.wire.anthropic.decode import MessagesDecoder
+from mainspring.models.wire.anthropic.encode import encode_request
+from mainspring.models.wire.anthropic.unsupported import without_refused
 
 
 class AnthropicMessages:

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from mainspring.events import parse_call
 from mainspring.messages import ContentBlock, RedactedThinkingBlock, ToolUseBlock
 from mainspring.models.json_values import as_object, to_json
+from mainspring.models.message_builder import parse_call
 
 _decode = msgspec.json.Decoder().decode
 _CALLS = frozenset({"server_tool_use", "mcp_tool_use"})

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 
-from mainspring.events import Draft, StreamEvent
+from mainspring.events import StreamEvent
 from mainspring.messages import ImageBlock, Usage
-from mainspring.models.answer_errors import AnswerErrors
+from mainspring.models.codec.errors import AnswerErrors
+from mainspring.models.codec.text import Prose
 from mainspring.models.json_values import UNREADABLE, as_list, as_object, to_json
+from mainspring.models.message_builder import Draft
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
-from mainspring.models.prose import Prose
 from mainspring.models.usage import priced
-from mainspring.models.wire.gemini.calls import CallAssembly
-from mainspring.models.wire.gemini.chunks import Candidate, Chunk, Counts, Part, decode_chunk, loose_chunk
+from mainspring.models.wire.gemini.payloads import Candidate, Chunk, Counts, Part, decode_chunk, loose_chunk
+from mainspring.models.wire.gemini.tool_calls import CallAssembly
 
 _NUMBERED = (
     "FINISH_REASON_UNSPECIFIED",

@@ -13,10 +13,10 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.history import EncodedHistory, Seam, met
+from mainspring.models.codec.encoded_history import EncodedHistory, Seam, met
+from mainspring.models.codec.normalize import BEGIN, clean, sent_arguments, sent_schema, text_apart
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import BEGIN, clean, sent_arguments, sent_schema, text_apart
 from mainspring.models.profile import Profile
 from mainspring.models.wire.gemini.options import options
 from mainspring.models.wire.gemini.schema import json_schema, openapi_schema

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mainspring.models.codec.unsupported import nearest_effort, refuses_field, refuses_images
 from mainspring.models.json_values import as_object
-from mainspring.models.limits import output_limit
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import Profile
-from mainspring.models.refusals import nearest_effort, refuses_field, refuses_images
+from mainspring.models.token_limits import output_limit
 from mainspring.models.wire.gemini.schema import json_schema
 
 _BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 65536}

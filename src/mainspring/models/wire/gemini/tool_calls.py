@@ -6,11 +6,12 @@ from typing import Any, cast
 
 import msgspec
 
-from mainspring.events import Draft, StreamEvent
+from mainspring.events import StreamEvent
 from mainspring.lazy import lazy_re
+from mainspring.models.codec.normalize import new_call_id
 from mainspring.models.json_values import to_json
-from mainspring.models.prepare import new_call_id
-from mainspring.models.wire.gemini.chunks import FunctionCall, PartialArg
+from mainspring.models.message_builder import Draft
+from mainspring.models.wire.gemini.payloads import FunctionCall, PartialArg
 
 _STEP = lazy_re(r"\.([^.\[\]]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
 _MOST_MISSING = 100  # arrays come item by item; an index far behind the end is an attack on the memory

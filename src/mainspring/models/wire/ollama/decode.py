@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mainspring.events import Draft, StreamEvent
+from mainspring.events import StreamEvent
 from mainspring.messages import StopReason, Usage, strip_surrogates
-from mainspring.models.answer_errors import AnswerErrors
+from mainspring.models.codec.errors import AnswerErrors
+from mainspring.models.codec.normalize import new_call_id
+from mainspring.models.codec.text import Prose
 from mainspring.models.fitted import fitted
 from mainspring.models.json_values import UNREADABLE, loose_object, to_json
-from mainspring.models.prepare import new_call_id
+from mainspring.models.message_builder import Draft
 from mainspring.models.profile import Profile
-from mainspring.models.prose import Prose
 from mainspring.models.usage import priced
 
 

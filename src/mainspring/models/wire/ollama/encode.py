@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from mainspring.messages import ImageBlock, Message, TextBlock, ToolResultBlock, ToolSpec
-from mainspring.models.history import EncodedHistory
+from mainspring.models.codec.encoded_history import EncodedHistory
+from mainspring.models.codec.normalize import BEGIN, clean, sent_arguments, sent_schema, text_apart
+from mainspring.models.codec.unsupported import nearest_effort
 from mainspring.models.json_values import as_object, to_json
-from mainspring.models.limits import output_limit
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import BEGIN, clean, sent_arguments, sent_schema, text_apart
 from mainspring.models.profile import Profile
-from mainspring.models.refusals import nearest_effort
+from mainspring.models.token_limits import output_limit
 
 SLOT = "ollama"
 _WORDS = ("low", "medium", "high")

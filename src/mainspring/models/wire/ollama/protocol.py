@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from mainspring.models.codec.unsupported import refuses_field, refuses_images
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import Profile
-from mainspring.models.refusals import refuses_field, refuses_images
 from mainspring.models.wire.ollama.decode import OllamaDecoder
 from mainspring.models.wire.ollama.encode import encode_request
 

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mainspring.events import Draft, StreamEvent
+from mainspring.events import StreamEvent
 from mainspring.lazy import later
 from mainspring.messages import Message, StopReason
-from mainspring.models.answer_errors import AnswerErrors
+from mainspring.models.codec.errors import AnswerErrors
 from mainspring.models.json_values import UNREADABLE, as_object, as_objects, loose_object
+from mainspring.models.message_builder import Draft
 from mainspring.models.profile import Profile
 from mainspring.models.usage import normalize_usage, priced, told_cost
-from mainspring.models.wire.openai_chat.calls import CallAssembly
-from mainspring.models.wire.openai_chat.chunks import Choice, Chunk, Delta, LooseChunks, decode_chunk
+from mainspring.models.wire.openai_chat.payloads import Choice, Chunk, Delta, LooseChunks, decode_chunk
 from mainspring.models.wire.openai_chat.reasoning import Reasoning
+from mainspring.models.wire.openai_chat.tool_calls import CallAssembly
 
 if TYPE_CHECKING:
     from mainspring.models.error_body import ErrorBody

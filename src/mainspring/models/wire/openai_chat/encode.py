@@ -16,12 +16,12 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.history import EncodedHistory
+from mainspring.models.codec.encoded_history import EncodedHistory
+from mainspring.models.codec.normalize import BEGIN, clean, sent_arguments, sent_schema, short_id, text_apart
+from mainspring.models.codec.tool_schema import parted
 from mainspring.models.json_values import as_object, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import BEGIN, clean, sent_arguments, sent_schema, short_id, text_apart
 from mainspring.models.profile import Dialect, Profile
-from mainspring.models.tool_schemas import parted
 from mainspring.models.wire.openai_chat.marks import marked_item, marked_tool
 from mainspring.models.wire.openai_chat.options import options
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.models.limits import output_limit
+from mainspring.models.codec.unsupported import listed_efforts, nearest_effort, refuses_field, refuses_images
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import Profile
-from mainspring.models.refusals import listed_efforts, nearest_effort, refuses_field, refuses_images
+from mainspring.models.token_limits import output_limit
 
 
 def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:

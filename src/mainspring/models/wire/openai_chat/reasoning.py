@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from mainspring.events import Draft, StreamEvent
+from mainspring.events import StreamEvent
+from mainspring.models.message_builder import Draft
 
 
 class Reasoning:

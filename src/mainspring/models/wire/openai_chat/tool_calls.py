@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from mainspring.events import Draft, StreamEvent, parse_call
-from mainspring.models.prepare import new_call_id
-from mainspring.models.wire.openai_chat.chunks import CallDelta, FunctionDelta
+from mainspring.events import StreamEvent
+from mainspring.models.codec.normalize import new_call_id
+from mainspring.models.message_builder import Draft, parse_call
+from mainspring.models.wire.openai_chat.payloads import CallDelta, FunctionDelta
 
 
 class _Call:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.events import Draft, StreamEvent
+from mainspring.events import StreamEvent
 from mainspring.lazy import later
 from mainspring.messages import StopReason
-from mainspring.models.answer_errors import AnswerErrors
+from mainspring.models.codec.errors import AnswerErrors
 from mainspring.models.json_values import UNREADABLE, loose_object
+from mainspring.models.message_builder import Draft
 from mainspring.models.profile import Profile
 from mainspring.models.usage import normalize_usage, priced, told_cost
-from mainspring.models.wire.openai_responses.chunks import Answer, Event, LooseEvents, decode_answer, decode_event
 from mainspring.models.wire.openai_responses.items import Items
+from mainspring.models.wire.openai_responses.payloads import Answer, Event, LooseEvents, decode_answer, decode_event
 
 if TYPE_CHECKING:
     from mainspring.models.error_body import ErrorBody

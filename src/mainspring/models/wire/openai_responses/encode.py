@@ -15,11 +15,11 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
+from mainspring.models.codec.encoded_history import EncodedHistory
+from mainspring.models.codec.normalize import BEGIN, clean, sent_arguments, sent_schema, text_apart
 from mainspring.models.dialect_responses import ResponsesDialect
-from mainspring.models.history import EncodedHistory
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import BEGIN, clean, sent_arguments, sent_schema, text_apart
 from mainspring.models.profile import Profile
 from mainspring.models.wire.openai_responses.marks import read_mark
 from mainspring.models.wire.openai_responses.options import options

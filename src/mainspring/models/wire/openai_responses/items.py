@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from mainspring.events import Draft, StreamEvent, parse_call
+from mainspring.events import StreamEvent
+from mainspring.models.codec.normalize import new_call_id
 from mainspring.models.json_values import to_json
-from mainspring.models.prepare import new_call_id
-from mainspring.models.wire.openai_responses.chunks import Event, Item, Part
+from mainspring.models.message_builder import Draft, parse_call
 from mainspring.models.wire.openai_responses.marks import make_mark
+from mainspring.models.wire.openai_responses.payloads import Event, Item, Part
 
 Kind = Literal["message", "reasoning", "call"]
 

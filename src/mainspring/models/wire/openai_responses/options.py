@@ -9,11 +9,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
+from mainspring.models.codec.unsupported import listed_efforts, nearest_effort, refuses_field, refuses_images
 from mainspring.models.json_values import as_list
-from mainspring.models.limits import output_limit
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import Profile
-from mainspring.models.refusals import listed_efforts, nearest_effort, refuses_field, refuses_images
+from mainspring.models.token_limits import output_limit
 
 _ENCRYPTED = "reasoning.encrypted_content"
 

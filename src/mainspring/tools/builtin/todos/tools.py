@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from mainspring.env import explain
-from mainspring.env.text import displayable
 from mainspring.tools.builtin.todos.store import Status, Todo, store_of
+from mainspring.tools.support.text_files import displayable
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 MOST = 100

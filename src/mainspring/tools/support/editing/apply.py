@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mainspring.env.text import Document, displayable, read_document
-from mainspring.tools.builtin.files.diffs import Diff, diff
-from mainspring.tools.builtin.files.names import Found, cannot, failure, find
-from mainspring.tools.builtin.files.plan import Change, Edit, Refusal, plan
+from mainspring.tools.support.editing.diff import Diff, diff
+from mainspring.tools.support.editing.replacement import Change, Edit, Refusal, plan
+from mainspring.tools.support.paths import Found, cannot, failure, find
+from mainspring.tools.support.text_files import Document, displayable, read_document
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
 MOST_BYTES = 16 << 20

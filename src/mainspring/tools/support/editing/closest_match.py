@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from mainspring.tools.builtin.files.indents import indent_of
-from mainspring.tools.builtin.files.locate import fold
-from mainspring.tools.builtin.files.view import View
+from mainspring.tools.support.editing.indents import indent_of
+from mainspring.tools.support.editing.match import fold
+from mainspring.tools.support.editing.text_view import View
 
 _CANDIDATES = 8
 _MOST_SHOWN = 12

@@ -6,7 +6,7 @@ from difflib import unified_diff
 
 from msgspec import Struct
 
-from mainspring.env.text import displayable
+from mainspring.tools.support.text_files import displayable
 
 MOST_BYTES = 16_384
 _MOST_LINES = 2_000

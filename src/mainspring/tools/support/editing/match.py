@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.tools.builtin.files.view import View
+from mainspring.tools.support.editing.text_view import View
 
 Fuzz = Literal["", "line numbers", "final newline", "trailing spaces", "look-alikes", "indentation"]
 """What had to be disregarded to find a text; nothing for an exact match."""

@@ -13,13 +13,13 @@ from msgspec import Struct, field
 
 from mainspring.env import RealPath, explain
 from mainspring.env.paths import shown
-from mainspring.env.text import displayable, read_document
-from mainspring.tools.builtin.files.apply import MOST_BYTES
-from mainspring.tools.builtin.files.diffs import Diff, diff
-from mainspring.tools.builtin.files.names import accesses, failure, find
-from mainspring.tools.builtin.files.patch_commit import Move, Remove, Step, Write, commit
-from mainspring.tools.builtin.files.patch_format import PatchError, Section, parse_patch
-from mainspring.tools.builtin.files.patch_plan import ChunkError, patched
+from mainspring.tools.support.editing.apply import MOST_BYTES
+from mainspring.tools.support.editing.diff import Diff, diff
+from mainspring.tools.support.editing.patch_match import ChunkError, patched
+from mainspring.tools.support.editing.patch_parser import PatchError, Section, parse_patch
+from mainspring.tools.support.editing.transaction import Move, Remove, Step, Write, commit
+from mainspring.tools.support.paths import accesses, failure, find
+from mainspring.tools.support.text_files import displayable, read_document
 from mainspring.tools.tool import Access, ToolContext, ToolErrorCode, ToolResult
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mainspring.tools.builtin.files.locate import FUZZ_WORDS, Fuzz, Located, fold
-from mainspring.tools.builtin.files.nearest import nearest
-from mainspring.tools.builtin.files.patch_format import Chunk
-from mainspring.tools.builtin.files.splice import UnclearIndentationError, splice
-from mainspring.tools.builtin.files.view import View
+from mainspring.tools.support.editing.closest_match import nearest
+from mainspring.tools.support.editing.match import FUZZ_WORDS, Fuzz, Located, fold
+from mainspring.tools.support.editing.patch_parser import Chunk
+from mainspring.tools.support.editing.splice import UnclearIndentationError, splice
+from mainspring.tools.support.editing.text_view import View
 
 Key = Callable[[str], str]
 

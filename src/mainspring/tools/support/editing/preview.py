@@ -13,14 +13,14 @@ from msgspec import Struct
 from mainspring.env import ExecutionEnv, FileStat
 from mainspring.env.beneath import RealPath, resolve
 from mainspring.env.paths import shown
-from mainspring.env.text import read_document
 from mainspring.lazy import later
+from mainspring.tools.support.text_files import read_document
 from mainspring.tools.tool import Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
-    from mainspring.tools.builtin.files.diffs import diff
+    from mainspring.tools.support.editing.diff import diff
 else:  # loaded when something is written
-    diff = later("mainspring.tools.builtin.files.diffs", "diff")
+    diff = later("mainspring.tools.support.editing.diff", "diff")
 
 PREVIEWED = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
 """Tools whose calls can be tried out."""

@@ -6,10 +6,10 @@ from difflib import SequenceMatcher
 
 from msgspec import Struct
 
-from mainspring.tools.builtin.files.locate import FUZZ_WORDS, Ambiguous, Located, locate, without_line_numbers
-from mainspring.tools.builtin.files.nearest import nearest
-from mainspring.tools.builtin.files.splice import UnclearIndentationError, splice
-from mainspring.tools.builtin.files.view import View, normalised
+from mainspring.tools.support.editing.closest_match import nearest
+from mainspring.tools.support.editing.match import FUZZ_WORDS, Ambiguous, Located, locate, without_line_numbers
+from mainspring.tools.support.editing.splice import UnclearIndentationError, splice
+from mainspring.tools.support.editing.text_view import View, normalised
 
 _MOST_LISTED = 20
 _SHORTEST_EVIDENCE = 8

@@ -13,7 +13,7 @@ from mainspring.lazy import lazy_re
 from mainspring.tools.tool import ToolContext
 
 if TYPE_CHECKING:
-    from mainspring.tools.builtin.files.plan import Edit
+    from mainspring.tools.support.editing.replacement import Edit
 
 APPROVE_HUNK = "approve_hunk"
 """Key in `ToolContext.extra` of an `Approve`; without one every edit is made."""

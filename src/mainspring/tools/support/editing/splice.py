@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from mainspring.tools.builtin.files.indents import Reindent, indent_of, reindenter
-from mainspring.tools.builtin.files.locate import Located, fold
-from mainspring.tools.builtin.files.view import View
+from mainspring.tools.support.editing.indents import Reindent, indent_of, reindenter
+from mainspring.tools.support.editing.match import Located, fold
+from mainspring.tools.support.editing.text_view import View
 
 _MOST_COMPARED = 4_000_000
 _LONGEST_LINE = 2000

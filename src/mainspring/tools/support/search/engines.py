@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 from mainspring.env import OutputLimits, ProcessResult, RealPath
+from mainspring.globs import expand_braces
 from mainspring.lazy import lazy_re
-from mainspring.tools.builtin.search.dialect import PatternError
-from mainspring.tools.builtin.search.globs import expand_braces
-from mainspring.tools.builtin.search.hits import Hits, Line, Query
-from mainspring.tools.builtin.search.listing import TIME_LIMIT, complaints, rules_for, unreadable
-from mainspring.tools.builtin.search.proof import Row, disproved
+from mainspring.tools.support.search.file_list import TIME_LIMIT, complaints, rules_for, unreadable
+from mainspring.tools.support.search.hits import Hits, Line, Query
+from mainspring.tools.support.search.proof import Row, disproved
+from mainspring.tools.support.search.regex import PatternError
 from mainspring.tools.tool import ToolContext
 
 _LIMITS = OutputLimits(head=32 << 20, tail=0, cap=32 << 20)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mainspring.env import OutputLimits, ProcessResult, RealPath
 from mainspring.lazy import lazy_re
-from mainspring.tools.builtin.search.proof import existing, proved
+from mainspring.tools.support.search.proof import existing, proved
 from mainspring.tools.tool import ToolContext
 
 TIME_LIMIT = 30.0

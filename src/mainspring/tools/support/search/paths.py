@@ -12,7 +12,7 @@ from mainspring.env import FileStat, RealPath, explain
 from mainspring.env.beneath import PathChangedError
 from mainspring.env.paths import shown
 from mainspring.errors import PermissionDeniedError
-from mainspring.tools.builtin.search.globs import has_magic, split
+from mainspring.globs import has_magic, split
 from mainspring.tools.tool import Access, ToolContext, ToolErrorCode, ToolResult
 
 

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from mainspring.env import RealPath
 from mainspring.env.files import LocalFiles
 from mainspring.env.protocol import OnFiles
-from mainspring.env.text import mark_of
+from mainspring.tools.support.text_files import mark_of
 from mainspring.tools.tool import ToolContext
 
 Row = tuple[int, int, bytes]

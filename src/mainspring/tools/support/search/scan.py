@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 
 from mainspring.env import RealPath, explain
-from mainspring.env.text import mark_of
-from mainspring.tools.builtin.search.dialect import compiled
-from mainspring.tools.builtin.search.hits import Hits, Line, Query
-from mainspring.tools.builtin.search.listing import TIME_LIMIT
+from mainspring.tools.support.search.file_list import TIME_LIMIT
+from mainspring.tools.support.search.hits import Hits, Line, Query
+from mainspring.tools.support.search.regex import compiled
+from mainspring.tools.support.text_files import mark_of
 from mainspring.tools.tool import ToolContext
 
 MOST_BYTES = 64 << 20

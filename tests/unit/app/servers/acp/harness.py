@@ -12,13 +12,13 @@ from typing import Any
 from acp import PROTOCOL_VERSION, RequestError, connect_to_agent, schema
 from acp.client.connection import ClientSideConnection
 
-from mainspring.app.server.acp.serve import serve_acp
-from mainspring.app.server.running import OpenChats
-from mainspring.app.server.stdio import Wire
-from mainspring.models.scripted import ScriptedModel
-from mainspring.runtime.chat import ChatOptions
-from mainspring.runtime.options import AskOptions, Place
-from tests.unit.app.server.acp.rules import Watch
+from mainspring.app.chat import ChatOptions
+from mainspring.app.run.options import AskOptions, Place
+from mainspring.app.servers.acp.connection import serve_acp
+from mainspring.app.servers.running import OpenChats
+from mainspring.app.servers.stdio import Wire
+from mainspring.testing.scripted_model import ScriptedModel
+from tests.unit.app.servers.acp.schema_rules import Watch
 
 
 class Editor:

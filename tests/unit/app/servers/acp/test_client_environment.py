@@ -10,9 +10,9 @@ import pytest
 from acp import text_block
 
 from mainspring.testing import Call
-from tests.processes import ended
-from tests.sandboxes import layer as sandbox_layer
-from tests.unit.app.server.acp.stage import Editor, driving
+from tests.helpers.processes import ended
+from tests.helpers.sandboxes import layer as sandbox_layer
+from tests.unit.app.servers.acp.harness import Editor, driving
 
 pytestmark = pytest.mark.covers("BYD-23")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.app.server.acp.stage import Line, options_for, serving
+from tests.unit.app.servers.acp.harness import Line, options_for, serving
 
 pytestmark = pytest.mark.covers("BYD-23")
 

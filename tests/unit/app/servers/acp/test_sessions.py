@@ -10,10 +10,10 @@ from acp import RequestError, schema, text_block
 
 from mainspring.errors import AuthenticationError
 from mainspring.models import ModelInfo
-from mainspring.models.scripted import Call, Reply, ScriptedModel
-from tests.unit.app.server.acp.rules import published
-from tests.unit.app.server.acp.stage import Editor, ask, driving, tell
-from tests.unit.runtime.chat.stage import Gate, WaitingModel
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from tests.unit.app.chat.harness import Gate, WaitingModel
+from tests.unit.app.servers.acp.harness import Editor, ask, driving, tell
+from tests.unit.app.servers.acp.schema_rules import published
 
 pytestmark = pytest.mark.covers("BYD-23")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from tests.unit.app.server.http.stage import Client, events_of
+from tests.unit.app.servers.http.harness import Client, events_of
 
 MATERIAL = Path(__file__).resolve().parents[5].parent / "shared" / "material" / "ag-ui"
 

@@ -10,16 +10,16 @@ from typing import Any
 import aiohttp
 
 from mainspring import Agent, Permissions, tool
-from mainspring.app.server.http.app import application
-from mainspring.app.server.http.guard import Doors
-from mainspring.app.server.http.limits import Limits
-from mainspring.app.server.http.running import Place, serving
-from mainspring.app.server.http.state import State
-from mainspring.app.server.http.streaming import Patience
-from mainspring.app.server.http.tokens import Tokens
+from mainspring.app.run_service.service import Factory, Service, ServiceOptions
+from mainspring.app.servers.http.app import application
+from mainspring.app.servers.http.auth import Doors
+from mainspring.app.servers.http.limits import Limits
+from mainspring.app.servers.http.server import Place, serving
+from mainspring.app.servers.http.sse import Patience
+from mainspring.app.servers.http.state import State
+from mainspring.app.servers.http.tokens import Tokens
 from mainspring.durable import DurableSteps, MemoryEngine
-from mainspring.models.scripted import ScriptedModel
-from mainspring.runtime.serving.service import Factory, Service, ServiceOptions
+from mainspring.testing.scripted_model import ScriptedModel
 
 ANN, BEN = "ann-0123456789abcdef", "ben-0123456789abcdef"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
+from mainspring.app.servers.ag_ui.encoder import AgUi
 from mainspring.durable.feed import (
     Asked,
     Attempt,
@@ -19,10 +20,9 @@ from mainspring.durable.feed import (
     WaitingCall,
 )
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
-from mainspring.models.scripted import Call, Reply
-from mainspring.runtime.serving.ag_ui import AgUi
-from tests.unit.app.server.http.ag_ui_client import Rules
-from tests.unit.app.server.http.stage import on_stage, scripted
+from mainspring.testing.scripted_model import Call, Reply
+from tests.unit.app.servers.ag_ui.client import Rules
+from tests.unit.app.servers.http.harness import on_stage, scripted
 
 SCRIPT = [Reply("let me see", thinking="hm", calls=[Call("note", {"text": "x"}), Call("note", {"text": "y"})]), "over"]
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, Permissions, tool
+from mainspring.app.run_service.service import Factory, ServiceOptions
 from mainspring.durable import DurableSteps
 from mainspring.errors import AuthenticationError
 from mainspring.messages import ImageBlock, Message
-from mainspring.models.scripted import Call, Reply, ScriptedModel
-from mainspring.runtime.serving.service import Factory, ServiceOptions
 from mainspring.subagents import AgentDefinition, Subagents
+from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import ToolContext
-from tests.unit.app.server.http.ag_ui_client import Thread, cancelled, resolved
-from tests.unit.app.server.http.stage import Gate, Stage, note, on_stage, scripted
+from tests.unit.app.servers.ag_ui.client import Thread, cancelled, resolved
+from tests.unit.app.servers.http.harness import Gate, Stage, note, on_stage, scripted
 
 PICK = {
     "name": "pick_colour",

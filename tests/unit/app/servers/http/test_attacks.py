@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from mainspring.app.server.http.arriving import DEEPEST, is_too_deep
-from mainspring.app.server.http.limits import Limits
-from mainspring.app.server.http.operations import OPERATIONS
-from mainspring.app.server.http.streaming import Patience
-from mainspring.app.server.http.tokens import Tokens, keep_up
+from mainspring.app.servers.http.arriving import DEEPEST, is_too_deep
+from mainspring.app.servers.http.limits import Limits
+from mainspring.app.servers.http.routes import OPERATIONS
+from mainspring.app.servers.http.sse import Patience
+from mainspring.app.servers.http.tokens import Tokens, keep_up
 from mainspring.testing import Call
-from tests.unit.app.server.http.ag_ui_client import Thread
-from tests.unit.app.server.http.stage import ANN, BEN, Client, Gate, Stage, on_stage, scripted
+from tests.unit.app.servers.ag_ui.client import Thread
+from tests.unit.app.servers.http.harness import ANN, BEN, Client, Gate, Stage, on_stage, scripted
 
 BODIES: dict[str, Any] = {
     "startRun": {"prompt": "x"},

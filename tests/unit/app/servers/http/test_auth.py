@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.server.http.guard import Doors
-from mainspring.app.server.http.limits import Limits, Rate
-from mainspring.app.server.http.tokens import VARIABLE, Tokens, new_token, read_tokens, take_token
+from mainspring.app.run_service.service import ServiceOptions
+from mainspring.app.servers.http.auth import Doors
+from mainspring.app.servers.http.limits import Limits, Rate
+from mainspring.app.servers.http.tokens import VARIABLE, Tokens, new_token, read_tokens, take_token
 from mainspring.errors import ConfigError
-from mainspring.models.scripted import Call, Reply
-from mainspring.runtime.serving.service import ServiceOptions
-from tests.unit.app.server.http.stage import ANN, BEN, Client, Gate, on_stage, scripted
+from mainspring.testing.scripted_model import Call, Reply
+from tests.unit.app.servers.http.harness import ANN, BEN, Client, Gate, on_stage, scripted
 
 OPEN = ("", "health", "ready", "openapi.json", "page/page.js")
 CLOSED = ("v1/agents", "v1/runs", "v1/runs/ann.x", "v1/runs/ann.x/events", "v1/runs/ann.x/result", "metrics")

@@ -6,10 +6,10 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from mainspring.app.server.http.openapi import document
-from mainspring.app.server.http.operations import OPERATIONS
-from mainspring.models.scripted import Call, Reply
-from tests.unit.app.server.http.stage import on_stage, scripted
+from mainspring.app.servers.http.openapi import document
+from mainspring.app.servers.http.routes import OPERATIONS
+from mainspring.testing.scripted_model import Call, Reply
+from tests.unit.app.servers.http.harness import on_stage, scripted
 
 FILE = Path(__file__).resolve().parents[5] / "docs" / "openapi.json"
 
@@ -19,7 +19,7 @@ def as_json(value: Any) -> Any:
 
 
 def test_the_document_in_docs_is_that_of_the_routes():
-    # To renew it: python -m tests.unit.app.server.http.test_openapi
+    # To renew it: python -m tests.unit.app.servers.http.test_openapi
     assert json.loads(FILE.read_text(encoding="utf-8")) == as_json(document())
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mainspring.models import ModelRequest
 from mainspring.testing import Call, Reply
-from tests.unit.app.server.http.stage import Gate, on_stage, scripted
+from tests.unit.app.servers.http.harness import Gate, on_stage, scripted
 
 
 async def test_a_run_is_started_followed_and_its_result_read():

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from mainspring import Agent, tool
-from mainspring.app.server.http.streaming import Patience, frame
+from mainspring.app.servers.http.events import Wire, WireEvent
+from mainspring.app.servers.http.sse import Patience, frame
 from mainspring.durable import DurableSteps
 from mainspring.durable.feed import FeedItem, Text
-from mainspring.runtime.serving.events import Wire, WireEvent
 from mainspring.testing import Call, Reply, ScriptedModel
-from tests.unit.app.server.http.stage import ANN, Gate, Stage, on_stage, scripted
+from tests.unit.app.servers.http.harness import ANN, Gate, Stage, on_stage, scripted
 
 
 async def figure(stage: Stage, name: str) -> float:

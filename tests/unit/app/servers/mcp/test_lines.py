@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mainspring.app.server.mcp.serve import serve_mcp
-from mainspring.app.server.running import OpenChats
-from mainspring.app.server.stdio import Wire
-from tests.unit.app.server.acp.stage import options_for
+from mainspring.app.servers.mcp.server import serve_mcp
+from mainspring.app.servers.running import OpenChats
+from mainspring.app.servers.stdio import Wire
+from tests.unit.app.servers.acp.harness import options_for
 
 pytestmark = pytest.mark.covers("BYD-23")
 

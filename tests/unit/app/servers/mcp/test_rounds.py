@@ -11,13 +11,13 @@ import jsonschema
 import pytest
 from referencing import Registry
 
-from mainspring.app.server.mcp import runs
-from mainspring.app.server.mcp.serve import serve_mcp
-from mainspring.app.server.running import OpenChats
-from mainspring.app.server.stdio import Wire
-from mainspring.models.scripted import Call, ScriptedModel
-from tests.unit.app.server.acp.stage import options_for
-from tests.unit.runtime.chat.stage import Gate, WaitingModel
+from mainspring.app.servers.mcp import runs
+from mainspring.app.servers.mcp.server import serve_mcp
+from mainspring.app.servers.running import OpenChats
+from mainspring.app.servers.stdio import Wire
+from mainspring.testing.scripted_model import Call, ScriptedModel
+from tests.unit.app.chat.harness import Gate, WaitingModel
+from tests.unit.app.servers.acp.harness import options_for
 
 pytestmark = pytest.mark.covers("BYD-23")
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 from mainspring import Agent
+from mainspring.app.servers.viewer.otlp import UnreadableError, decode
 from mainspring.env import MemoryEnv
 from mainspring.messages import Cost, Usage
 from mainspring.telemetry import Tracing
-from mainspring.telemetry.viewer.otlp import UnreadableError, decode
 from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.telemetry.recorder import Recorder

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from mainspring import Agent
+from mainspring.app.dashboard.session_runs import SavedRuns
+from mainspring.app.servers.viewer import Detail
 from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError
 from mainspring.loop import Behavior
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelRequest, RetryConfig
-from mainspring.runtime.saved_runs import SavedRuns
 from mainspring.sessions import Session
-from mainspring.sessions.eventlog import EventLog
+from mainspring.sessions.event_log import EventLog
 from mainspring.subagents import AgentDefinition
-from mainspring.telemetry.viewer import Detail
 from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import tool
 

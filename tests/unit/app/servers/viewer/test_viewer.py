@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mainspring.telemetry.viewer import Detail, Summary, Viewer, ViewSpan
-from mainspring.telemetry.viewer.otlp import Received
-from mainspring.telemetry.viewer.store import SpanStore, Trace
-from tests.unit.telemetry.viewer.test_otlp import SPAN, request
+from mainspring.app.servers.viewer import Detail, Summary, Viewer, ViewSpan
+from mainspring.app.servers.viewer.otlp import Received
+from mainspring.app.servers.viewer.store import SpanStore, Trace
+from tests.unit.app.servers.viewer.test_otlp import SPAN, request
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from mainspring.app.tui.approval import ApprovalDialog
-from mainspring.app.tui.fragments import text_of
-from mainspring.app.tui.question import PickerDialog, QuestionDialog
-from mainspring.runtime.chat.commands import Approve, ChatCommand, Slash
-from mainspring.runtime.chat.decisions import choices_for
-from mainspring.runtime.chat.events import ApprovalAsked, QuestionAsked
-from mainspring.runtime.chat.shown import Choice, Picker
+from mainspring.app.chat.command_results import Choice, Picker
+from mainspring.app.chat.commands import Approve, ChatCommand, Slash
+from mainspring.app.chat.decisions import choices_for
+from mainspring.app.chat.events import ApprovalAsked, QuestionAsked
+from mainspring.app.tui.dialogs.approval import ApprovalDialog
+from mainspring.app.tui.dialogs.question import PickerDialog, QuestionDialog
+from mainspring.app.tui.styled_text import text_of
 
 
 def asked(resource: str, reason: str = "", **more: Any) -> ApprovalAsked:

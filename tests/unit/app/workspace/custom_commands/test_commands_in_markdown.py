@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.app.workspace.custom_commands import CustomCommand, CustomCommands, parse_command
+from mainspring.app.workspace.custom_commands.expansion import expand
+from mainspring.app.workspace.file_mentions import mentions
+from mainspring.app.workspace.paths import Home
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.permissions import Permissions, RuleSet
-from mainspring.runtime.home import Home
-from mainspring.runtime.mentions import mentions
-from mainspring.runtime.templates import CustomCommand, CustomCommands, parse_command
-from mainspring.runtime.templates.expand import expand
-from mainspring.tools.builtin.files import read_file
+from mainspring.tools.builtin.read_file import read_file
 
 pytestmark = pytest.mark.covers("OPT-04", "BYD-08")
 

@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from mainspring.errors import ConfigError
-from mainspring.runtime.key_sources import key_of
-from mainspring.runtime.settings import (
+from mainspring.app.providers.api_keys import key_of
+from mainspring.app.workspace.settings import (
     AppConfig,
     LanguageServerSettings,
     TelemetrySettings,
     load_settings,
     parse_settings,
 )
-from mainspring.runtime.settings.fitting import FitError, fit
-from mainspring.runtime.settings.layer import leaves
-from mainspring.runtime.settings.load import build
-from mainspring.runtime.settings.schema import schema
+from mainspring.app.workspace.settings.fitting import FitError, fit
+from mainspring.app.workspace.settings.json_schema import schema
+from mainspring.app.workspace.settings.load import build
+from mainspring.app.workspace.settings.validation import leaves
+from mainspring.errors import ConfigError
 
 
 def write(folder: Path, value: object) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.models.framing import Chunked, Framing, FramingError, Sized, UntilClose
+from mainspring.models.transport.http1.body import Chunked, Framing, FramingError, Sized, UntilClose
 
 PIECES = st.lists(st.binary(min_size=1, max_size=300), max_size=8)
 

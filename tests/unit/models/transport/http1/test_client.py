@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from mainspring.errors import ModelTimeoutError, NetworkError, ProviderConfigError
-from mainspring.models import dialing
-from mainspring.models.transport import Timeouts
-from mainspring.models.transport_direct import DirectTransport
-from tests.unit.models.direct import SOON, ask, transport
+from mainspring.models.transport.http1 import connect as dialing
+from mainspring.models.transport.http1.client import DirectTransport
+from mainspring.models.transport.port import Timeouts
+from tests.unit.models.direct_transport import SOON, ask, transport
 from tests.unit.models.server import Received, chunked, head, plain, serve
 
 __all__ = ["transport"]
@@ -177,7 +177,7 @@ async def test_a_host_that_never_shakes_hands_is_given_up(transport: DirectTrans
 async def test_a_connection_is_closed_when_it_was_idle_for_long(
     transport: DirectTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.models.transport_direct.KEEP_ALIVE", 0.0)
+    monkeypatch.setattr("mainspring.models.transport.http1.client.KEEP_ALIVE", 0.0)
     async with serve(plain(b"x")) as server:
         await ask(transport, server.url)
         await ask(transport, server.url)

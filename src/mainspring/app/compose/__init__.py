@@ -1,0 +1,1 @@
+"""Settings and options become an agent with its plugins."""

@@ -1,0 +1,1 @@
+"""Print mode: one run, printed as text or JSON."""

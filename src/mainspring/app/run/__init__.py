@@ -1,0 +1,1 @@
+"""Values of a run: its options and the events that it reports."""

@@ -1,0 +1,1 @@
+"""What the wire protocols share: framing, decoding, message normalization, schemas, and errors."""

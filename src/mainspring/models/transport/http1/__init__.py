@@ -1,0 +1,1 @@
+"""The default transport: HTTP/1.1 on asyncio."""

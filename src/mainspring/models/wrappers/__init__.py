@@ -1,0 +1,1 @@
+"""Model providers that wrap another one."""

@@ -1,0 +1,1 @@
+"""Large tool results: stored on disk, with a preview in the conversation."""

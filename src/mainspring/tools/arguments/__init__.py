@@ -1,0 +1,1 @@
+"""Parse, repair, and coerce the arguments of tool calls."""

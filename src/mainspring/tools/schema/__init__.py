@@ -1,0 +1,1 @@
+"""JSON Schema of Python types and functions."""

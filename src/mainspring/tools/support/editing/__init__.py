@@ -1,0 +1,1 @@
+"""Edit files: match, patch, preview, and review."""

@@ -1,0 +1,1 @@
+"""Search files: patterns, listings, and the engines of grep."""
