@@ -23,7 +23,7 @@ DISPATCHERS = {
     "app/servers/mcp/start.py",
     "app/run_service/engine.py",
     "app/run_service/agents.py",
-    "app/tui/answers.py",
+    "app/tui/streaming_markdown.py",
     "app/tui/chat_client.py",
     "app/tui/start.py",
     "lazy.py",

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mainspring.extensions.command_hooks import HookOutput
-from mainspring.extensions.command_hooks.payload import INPUTS
+from mainspring.extensions.command_hooks.protocol import INPUTS
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "command-hooks.schema.json"
 

@@ -19,12 +19,15 @@ MainspringError
 ├── ConfigError                   a setting, file or option is wrong
 ├── ToolError                     a tool failed in a way the model should read
 ├── PermissionDeniedError         a rule or a person refused
-└── SessionError                  a session cannot be opened, read or written
+├── SessionError                  a session cannot be opened, read or written
+└── DurableError                  a durable run cannot be stored, found, or continued
 
 ConfigWarning                     an option does nothing: told with Python's ``warnings``
 ```
 
 Messages say what happened, why and what to do, and never hold a secret.
+
+What can go wrong with runs that an engine keeps.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
     from mainspring.loop import RunResult
     from mainspring.messages import Message
+
 
 ModelErrorCategory = Literal["auth", "rate_limit", "timeout", "api_error"]
 
@@ -257,3 +261,7 @@ class PermissionDeniedError(MainspringError):
 
 class SessionError(MainspringError):
     """A session cannot be opened, read or written."""
+
+
+class DurableError(MainspringError):
+    """A run that does not exist, has failed, or cannot be taken up by the code that is there."""

@@ -1,8 +1,23 @@
-"""A lock for an object that serves one event loop after the other."""
+"""A lock for an object that serves one event loop after the other.
+
+A folder held against other processes, for the short time of a change to a file in it.
+
+A file held against other processes, for as long as something takes that only one may do.
+
+One writer a session: an advisory lock on its file, which the system takes back when the process dies.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Literal
 
 
 class LoopLock:
@@ -19,3 +34,155 @@ class LoopLock:
         if self._held is None or self._held[0] is not loop:
             self._held = (loop, asyncio.Lock())
         return self._held[1]
+
+
+if sys.platform != "win32":
+    import fcntl
+
+
+_PATIENCE = 5.0
+_PAUSE = 0.05
+
+
+class FolderLockedError(Exception):
+    """Another process holds the folder, and kept it for longer than one waits."""
+
+
+@contextmanager
+def locked_folder(folder: Path, patience: float = _PATIENCE) -> Generator[None]:
+    """Hold a folder; others who do the same wait. Blocks meanwhile. The system takes the lock back when a process dies.
+
+    Args:
+        folder: It must exist.
+        patience: Seconds to wait for another holder.
+
+    Raises:
+        FolderLockedError: If it is still held then.
+        OSError: If it cannot be opened.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        limit = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > limit:
+                    raise FolderLockedError(f"{folder} is locked by another process; try again") from None
+                time.sleep(_PAUSE)  # in a thread; the system tells nobody that a lock is free
+        yield
+    finally:
+        os.close(handle)
+
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+
+_POLL = 0.2
+
+
+@asynccontextmanager
+async def locked(path: Path, waiting: Callable[[], None]) -> AsyncGenerator[None]:
+    """Hold the lock of a file. The system gives it back when the process ends, however that happens.
+
+    Args:
+        path: The lock file; it is made if needed and stays.
+        waiting: Called whenever somebody else has it.
+    """
+    file = await asyncio.to_thread(path.open, "ab")
+    try:
+        while not _try_lock(file):
+            waiting()
+            await asyncio.sleep(_POLL)
+        yield
+    finally:
+        file.close()
+
+
+if sys.platform == "win32":
+
+    def _try_lock(file: IO[bytes]) -> bool:
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+
+    def _try_lock(file: IO[bytes]) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+
+LockState = Literal["held", "taken", "unsupported"]
+"""``held`` by us, ``taken`` by another opener, or ``unsupported`` by the file system."""
+
+
+_BUSY = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _FAR = 1 << 40  # locks are mandatory here: lock a byte that nobody reads
+
+    def lock(fd: int) -> LockState:
+        """Try to become the only writer of an open file."""
+        here = os.lseek(fd, 0, os.SEEK_CUR)
+        os.lseek(fd, _FAR, os.SEEK_SET)
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            return "taken" if error.errno in _BUSY else "unsupported"
+        finally:
+            os.lseek(fd, here, os.SEEK_SET)
+        return "held"
+else:
+    import fcntl
+
+    def lock(fd: int) -> LockState:
+        """Try to become the only writer of an open file.
+
+        The lock belongs to this opening of the file: a second one, also of this process, does not get it. It ends when the
+        file is closed, so that of a dead process is free at once.
+        """
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return "taken" if error.errno in _BUSY else "unsupported"
+        return "held"
+
+
+def taken_by(fd: int, who: str = "") -> str:
+    """Where a file is open, whose lock was taken: in another process, or in this one under another handle.
+
+    Args:
+        fd: A handle of the file.
+        who: The other process, where it is known.
+    """
+    return "in this process too" if _written_here(fd) else f"in another process{f' ({who})' if who else ''}"
+
+
+def _written_here(fd: int) -> bool:
+    """Whether this process has the file open for writing by another handle."""
+    if sys.platform == "win32":
+        return False
+    wanted = os.fstat(fd)
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):  # the listing itself had a handle, which is closed by now
+            other = int(name)
+            same = other != fd and os.path.samestat(os.fstat(other), wanted)
+            if same and fcntl.fcntl(other, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:
+                return True
+    return False

@@ -1,4 +1,7 @@
-"""Characters that cannot be seen, and how to show them: the one place that decides what a terminal, a dialog or a list shows raw."""
+"""Characters that cannot be seen, and how to show them: the one place that decides what a terminal, a dialog or a list shows raw.
+
+Numbers with the word that fits them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from functools import cache, lru_cache
 
 MAX_MARKS = 4
 """Combining marks that a character may carry; more of them cover the lines around it."""
+
 
 _PLAIN = frozenset(" \n\t")
 _JOINERS = "\u200c\u200d"
@@ -187,3 +191,14 @@ def _json_escape(char: str) -> str:
 def fold(part: str) -> str:
     """A component as rules that tighten see it."""
     return part.casefold() if part.isascii() else unicodedata.normalize("NFKC", part).casefold()
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with what it counts: ``1 message``, ``2 messages``.
+
+    Args:
+        number: How many there are.
+        one: What follows a 1; more than the noun where the rest of the sentence depends on it.
+        many: What follows any other number; ``one`` with an s if not given.
+    """
+    return f"{number} {one if number == 1 else many or f'{one}s'}"

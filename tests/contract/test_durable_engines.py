@@ -21,8 +21,7 @@ from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.durable.dbos.tables import Tables
 from mainspring.durable.feed import Asked, CallBegan, CallDone, RunEnded, Text
 from mainspring.env.memory import MemoryEnv
-from mainspring.errors import RateLimitedError
-from mainspring.errors_actions import DurableError
+from mainspring.errors import DurableError, RateLimitedError
 from mainspring.events import TextDelta, ToolExecutionEnd
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message

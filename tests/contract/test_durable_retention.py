@@ -11,7 +11,7 @@ from mainspring.durable import DurableAgents, DurableRun, DurableRuns, DurableSt
 from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.durable.feed import RunEnded
 from mainspring.env.memory import MemoryEnv
-from mainspring.errors_actions import DurableError
+from mainspring.errors import DurableError
 from mainspring.loop import CoreAgent
 from mainspring.testing.scripted_model import Call, ScriptedModel
 from tests.contract.test_durable_engines import Reopen, World, finish, reopen, said, until

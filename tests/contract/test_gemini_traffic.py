@@ -21,9 +21,8 @@ from mainspring.messages import (
     ToolUseBlock,
 )
 from mainspring.models.codec.response_reader import AnswerReader
-from mainspring.models.dialect_gemini import GeminiDialect
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import GeminiDialect, Profile
 from mainspring.models.replay import decode_exchange
 from mainspring.models.wire.gemini import GeminiDecoder, encode_request
 from tests.unit.models.wire import changed

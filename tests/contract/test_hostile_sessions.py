@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mainspring import Agent
-from mainspring.app.commands.tree import tree_lines
+from mainspring.app.commands.sessions import tree_lines
 from mainspring.app.export import html_page, markdown
 from mainspring.env import LocalEnv
 from mainspring.errors import SessionError

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mainspring import Agent, define_tool, tool
 from mainspring.env.memory import MemoryEnv
-from mainspring.mcp.names import server_keys, tool_names
+from mainspring.mcp.tools import server_keys, tool_names
 from mainspring.messages import Message, ToolSpec
 from mainspring.models.codec.tool_schema import lowered, parted
 from mainspring.models.port import ModelInfo, ModelRequest

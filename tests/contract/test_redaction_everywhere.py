@@ -10,12 +10,12 @@ from urllib.parse import quote
 import pytest
 
 from mainspring import Agent
-from mainspring.app.commands.mcp_actions import look_at_servers
+from mainspring.app.commands.mcp import look_at_servers
 from mainspring.app.dashboard.session_runs import SavedRuns
 from mainspring.app.export import html_page, markdown
 from mainspring.app.run.options import Place
-from mainspring.app.workspace.export import export_lines, export_transcript
 from mainspring.app.workspace.manage_settings import show_config
+from mainspring.app.workspace.saved_sessions import export_lines, export_transcript
 from mainspring.env import MemoryEnv
 from mainspring.errors import ToolError
 from mainspring.loop import Behavior

@@ -21,12 +21,11 @@ from mainspring.messages import (
     ToolUseBlock,
 )
 from mainspring.models.codec.response_reader import AnswerReader
-from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import Profile, ResponsesDialect
 from mainspring.models.replay import decode_exchange
 from mainspring.models.wire.openai_responses import ResponsesDecoder, encode_request
-from mainspring.models.wire.openai_responses.marks import make_mark
+from mainspring.models.wire.openai_responses.payloads import make_mark
 
 OWN = Path(__file__).parent / "fixtures" / "responses"
 FAILED = ("error", "response.failed")

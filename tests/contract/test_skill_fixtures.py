@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from mainspring.skills.content import read_body
+from mainspring.skills.discovery import find_skills
 from mainspring.skills.skill import Skill, SkillsConfig
-from mainspring.skills.sources import find_skills
 from mainspring.skills.validation import Verdict, check_skills
 
 RULES = {

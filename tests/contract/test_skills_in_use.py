@@ -18,7 +18,7 @@ from mainspring.sessions.output_offload import ContextOutputs
 from mainspring.skills import Skill, Skills, SkillsConfig
 from mainspring.skills.content import read_body
 from mainspring.skills.delivery import delivered_name, wrapped
-from mainspring.skills.sources import find_skills
+from mainspring.skills.discovery import find_skills
 from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools.builtin import builtin_tools

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mainspring.extensions.command_hooks import EVENTS
-from mainspring.extensions.command_hooks.payload import PreToolUseInput, encoded
+from mainspring.extensions.command_hooks.protocol import PreToolUseInput, encoded
 from tests.helpers.schemas import tidy
 
 

@@ -36,7 +36,7 @@ from mainspring.sessions import (
     SessionStore,
     SqliteStore,
 )
-from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
+from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
 from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import Tool, tool
 

@@ -15,7 +15,7 @@ import pytest
 
 from mainspring.durable import DurableRuns
 from mainspring.durable.dbos.engine import DbosEngine
-from mainspring.errors_actions import DurableError
+from mainspring.errors import DurableError
 from mainspring.loop import RunResult
 from mainspring.messages import Message
 from tests.e2e.durable_harness import Workers, forking, workers

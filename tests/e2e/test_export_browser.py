@@ -7,7 +7,7 @@ import pytest
 
 from mainspring.app.export import html_page
 from mainspring.app.run.options import Place
-from mainspring.app.workspace.export import export_transcript
+from mainspring.app.workspace.saved_sessions import export_transcript
 from tests.e2e.browser import page_after_scripts
 from tests.unit.app.export.conftest import exported
 

@@ -29,7 +29,7 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import Message
 from mainspring.sessions import PairEntry, Session, SessionPlug
-from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
+from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
 from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import Tool, tool
 

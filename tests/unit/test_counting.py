@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.counting import counted
+from mainspring.text import counted
 
 SOURCE = Path(__file__).parents[2] / "src" / "mainspring"
 BY_HAND = re.compile(r"""'' if [^}]+ (?:==|!=|>) 1 else 's'|'s' (?:\* \(|if [^}]+ 1 )""")

@@ -147,7 +147,7 @@ def test_one_helper_makes_all_command_lines() -> None:
     allowed = {
         "python.py",
         "extras.py",  # text for people
-        "app/commands/check_actions.py",  # text for people, and the folder beside it
+        "app/commands/check.py",  # text for people, and the folder beside it
         "env/local.py",  # the folder beside it
         "env/sandbox/policy.py",  # the folder beside it
         "env/sandbox/landlock.py",  # isolated, and without packages

@@ -10,10 +10,6 @@ if TYPE_CHECKING:
     from mainspring.agent.agent import Agent as Agent
     from mainspring.agent.agent import create_agent as create_agent
 
-    pass
-    pass
-    pass
-    pass
 
 __all__, __getattr__ = exports(
     __name__,

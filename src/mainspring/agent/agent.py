@@ -11,15 +11,31 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from msgspec.structs import asdict, replace
 
 from mainspring.agent.assist import Assistance
-from mainspring.agent.behavior_checks import check_behavior
-from mainspring.agent.children import AgentHost, SubagentsOption, as_plug
-from mainspring.agent.disclosing import DisclosureOption, disclosing, own_search
 from mainspring.agent.lifecycle import Entered, Entrance
-from mainspring.agent.mcp_option import bind_sampling, close_servers, mcp_plugs
-from mainspring.agent.options import AgentOptions, RunOptions, StreamOptions, check_agent, check_run, tools_of
-from mainspring.agent.plugs import holder_of, skills_plugs
+from mainspring.agent.options import (
+    AgentOptions,
+    RunOptions,
+    StreamOptions,
+    check_agent,
+    check_behavior,
+    check_run,
+    tools_of,
+)
+from mainspring.agent.plugs import (
+    AgentHost,
+    DisclosureOption,
+    SubagentsOption,
+    TokenNotices,
+    as_plug,
+    bind_sampling,
+    close_servers,
+    disclosing,
+    holder_of,
+    mcp_plugs,
+    own_search,
+    skills_plugs,
+)
 from mainspring.agent.policies import RunPolicies
-from mainspring.agent.token_notices import TokenNotices
 from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, ConfigError
 from mainspring.extensions.extension import Extension

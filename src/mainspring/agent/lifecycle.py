@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.cancellation import CancelToken
-from mainspring.interrupt import Interrupt
+from mainspring.cancellation import CancelToken, Interrupt
 from mainspring.loop import RunResult
 from mainspring.loop.hooks import AgentBefore, Hook, InputHook, SessionOpen, SessionShutdown
 from mainspring.loop.hooks.session import OpenReason

@@ -1,23 +1,41 @@
-"""Skills as an option of an agent. What they need is imported where somebody has some."""
+"""Skills as an option of an agent. What they need is imported where somebody has some.
+
+Sub-agents as `Subagents` needs them: made by the public Agent, with what its run has.
+
+What an agent is told of MCP servers, as a plug; and the model, for servers that may ask it.
+
+What an agent is told of disclosure, as plugs.
+
+Renewed tokens of logins, told on the bus of the run whose request had them renewed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import mainspring.skills as package
+from mainspring import mcp
 from mainspring.errors import AgentError, ConfigError
-from mainspring.loop import Plug
-from mainspring.messages import AgentMessage
+from mainspring.events import RunStatus
+from mainspring.loop import CoreAgent, Plug
+from mainspring.loop.hooks import OAuthRefresh, SessionEnd, SessionStart
+from mainspring.mcp.tool_search import ToolSearch
+from mainspring.messages import AgentMessage, Message, TextBlock, ToolSpec
+from mainspring.models import ModelRequest
+from mainspring.models.auth.oauth import Refreshed, listen
+from mainspring.policies.disclosure import Disclosure, DisclosureMode
+from mainspring.subagents import AgentDefinition, ChildRequest, Inherited, NestingSteps, Subagents
+from mainspring.tools import Tool
 
-if TYPE_CHECKING:  # reading one of the names imports it
-    from mainspring.loop import CoreAgent
+if TYPE_CHECKING:
+    from mainspring.agent.agent import Agent
+    from mainspring.mcp import Mcp, McpConnector, Sampled, Sampling
     from mainspring.skills import Skill, Skills, SkillsConfig
 
     SkillsOption = Skills | SkillsConfig | str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Skill]
-    """The plug itself; which skills there are; or folders of skills, and skills."""
 
 
 @runtime_checkable
@@ -107,3 +125,184 @@ def kept_by(
     if keep is not None:
         asked.append(keep)
     return lambda message: any(each(message) for each in asked)
+
+
+SubagentsOption = Subagents | Iterable[AgentDefinition] | bool
+"""The plug itself; kinds of sub-agents for one with its defaults; or whether there are any."""
+
+
+class AgentHost:
+    """Makes sub-agents for an agent.
+
+    Args:
+        parent: The agent.
+        make: The class of sub-agents: the public Agent, also where the parent is of a class of its own.
+        inherited: Gives what its run has.
+        over_limit: Gives the limit that its run has reached, if it has.
+    """
+
+    def __init__(
+        self,
+        parent: Agent,
+        make: type[Agent],
+        inherited: Callable[[], Inherited],
+        over_limit: Callable[[], RunStatus | None],
+    ) -> None:
+        self.parent = parent
+        self._make = make
+        self.inherited = inherited
+        self.over_limit = over_limit
+
+    def make_child(self, request: ChildRequest) -> Agent:
+        """A sub-agent in the same environment, under the same names of tools, on the same bill."""
+        parent = self.parent
+        return self._make(
+            request.model,
+            name=request.name,
+            system=request.system,
+            tools=request.tools,
+            behavior=request.behavior,
+            execution=parent.env,
+            plugs=request.plugs,
+            ledger=parent.ledger,
+            extra={k: v for k, v in parent.extra.items() if k != "spawn"},
+            tool_aliases=parent.tool_aliases,
+            steps=parent.steps.for_child() if isinstance(parent.steps, NestingSteps) else None,
+        )
+
+
+def as_plug(option: SubagentsOption | None) -> Subagents | None:
+    """The plug that an option stands for."""
+    if option is None or isinstance(option, Subagents):
+        return option
+    if isinstance(option, bool):
+        return Subagents() if option else None
+    return Subagents(option)
+
+
+PURPOSE = "mcp:sampling"
+"""Under which a server's questions to the model are counted."""
+
+
+def mcp_plugs(servers: Any, connector: McpConnector | None) -> list[Plug]:
+    """The plug of an option; none where there are no servers.
+
+    Raises:
+        ConfigError: If a configuration is none, or there is a connector with nothing to connect.
+    """
+    if servers is None:
+        if connector is not None:
+            raise ConfigError("mcp_connector is of no use without mcp_servers=[...]")
+        return []
+    if isinstance(servers, mcp.Mcp):
+        if connector is not None:
+            raise ConfigError("give the connector to the Mcp itself: Mcp([...], connector=...)")
+        return [servers]
+    return [mcp.Mcp(servers, connector=connector)]
+
+
+def bind_sampling(agent: CoreAgent) -> None:
+    """Let the servers of an agent ask its model, where the user agrees."""
+    for plug in mcp_of(agent.plugs):
+        plug.bind_sampler(lambda asked: _sample(agent, asked))
+
+
+async def close_servers(agent: CoreAgent) -> None:
+    """End the servers of an agent; they are started again where they are needed again."""
+    for plug in mcp_of(agent.plugs):
+        await plug.aclose()
+
+
+def mcp_of(plugs: Iterable[Plug]) -> list[Mcp]:
+    """The servers among plugs. Where there are none, the plug is not even imported."""
+    return [p for p in plugs if type(p).__module__ == "mainspring.mcp.plug" and isinstance(p, mcp.Mcp)]
+
+
+async def _sample(agent: CoreAgent, asked: Sampling) -> Sampled:
+    request = ModelRequest(
+        messages=tuple(
+            [Message(m.role, tuple([TextBlock(_said(block)) for block in m.content])) for m in asked.messages]
+        ),
+        system=asked.system,
+        max_output_tokens=asked.max_tokens or None,
+        temperature=asked.temperature,
+    )
+    answer = await agent.side_call(PURPOSE, request)
+    stopped = "maxTokens" if answer.stop_reason == "max_tokens" else "endTurn"
+    return mcp.Sampled(answer.text, answer.model or agent.model.model, stopped)
+
+
+def _said(block: dict[str, Any]) -> str:
+    return str(block.get("text", f"[{block.get('type')}]"))
+
+
+DisclosureOption = Disclosure | DisclosureMode
+"""The plug itself, or what holds for servers that do not say it themselves."""
+
+
+def disclosing(option: DisclosureOption | None, plugs: Sequence[Plug]) -> list[Plug]:
+    """The plugs to add to these. What a server's configuration says holds for it, unless the option names it too.
+
+    Raises:
+        ConfigError: If the option is none, or there is such a plug already.
+    """
+    given = next((p for p in plugs if isinstance(p, Disclosure)), None)
+    if given is not None and option is not None:
+        raise ConfigError("give either tool_disclosure or a Disclosure among the plugs, not both")
+    if option is not None and not isinstance(option, Disclosure):
+        option = Disclosure(option)
+    chosen = given or option or Disclosure()
+    said: dict[str, DisclosureMode] = {
+        s.name: s.config.disclosure for p in mcp_of(plugs) for s in p.servers if s.config.disclosure
+    }
+    chosen.servers = {**said, **chosen.servers}
+    added: list[Plug] = [] if given is not None else [chosen]
+    return added if any(isinstance(p, ToolSearch) for p in plugs) else [*added, ToolSearch()]
+
+
+def own_search(plugs: Sequence[Plug]) -> Tool | None:
+    """The search tool that is for the agent of these plugs alone; a sub-agent gets another."""
+    return next((p.tool for p in plugs if isinstance(p, ToolSearch)), None)
+
+
+def offered_tools(agent: CoreAgent) -> Sequence[ToolSpec]:
+    """What the next request would offer: the agent's tools without those that are locked."""
+    specs = agent.context.tools.specs
+    disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
+    return specs if disclosure is None else disclosure.offered(specs)
+
+
+class TokenNotices:
+    """A plug that fires `oauth:refresh`.
+
+    Models are shared between agents, so a model cannot know whom to tell: each run listens to what its own requests do.
+    """
+
+    def __init__(self) -> None:
+        self._stop: Callable[[], None] | None = None
+
+    def install(self, agent: CoreAgent) -> None:
+        """Listen from the start of each run to its end."""
+        bus = agent.bus
+
+        def start(hook: SessionStart) -> None:
+            side_call = hook.side_call
+
+            async def told(refreshed: Refreshed) -> None:
+                if bus.has(OAuthRefresh):
+                    news = OAuthRefresh(refreshed.provider, refreshed.account, refreshed.expires, refreshed.reason)
+                    news.side_call = side_call
+                    await bus.emit(news)
+
+            self._stop = listen(told)
+
+        def end(hook: SessionEnd) -> None:
+            if self._stop is not None:
+                self._stop()
+                self._stop = None
+
+        agent.on(SessionStart, start, order=-1000)
+        agent.on(SessionEnd, end, order=1000)
+
+    def for_child(self) -> None:
+        """A sub-agent has its own; one that has none is told of through its parent."""

@@ -2,20 +2,24 @@
 
 All of it is seen in `_handlers`. Handlers are on the bus while a run goes and gone when it is over; what must outlive a run (what was
 read, what is left out of requests, what was spent) stays with the agent.
+
+Options that name tools: of a name that no tool has nobody would notice that it does nothing.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mainspring.agent.disclosing import offered_tools
-from mainspring.agent.plugs import kept_by
+from mainspring.agent.plugs import kept_by, offered_tools
+from mainspring.errors import ConfigWarning
 from mainspring.events import RunStatus
 from mainspring.lazy import later
 from mainspring.loop.hooks import (
@@ -38,7 +42,6 @@ from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider
 from mainspring.models.profile import Profile
 from mainspring.policies.budgets import Budget, Ledger, SpendingLimits, ToolBudgets, ToolOutputBudget
-from mainspring.policies.cache import leave_cache_alone
 from mainspring.policies.compaction import (
     AutoCompact,
     Compaction,
@@ -49,21 +52,23 @@ from mainspring.policies.compaction import (
     TailStubs,
 )
 from mainspring.policies.reads import DedupReads, ElideStaleReads, ReadBeforeEdit, ReadState
-from mainspring.policies.repeats import RepeatHint
+from mainspring.policies.repeated_calls import RepeatHint
+from mainspring.policies.request_settings import leave_cache_alone
 from mainspring.tools import LazyTool, Tool
+from mainspring.tools.builtin import BUILTIN_NAMES
 
 if TYPE_CHECKING:
-    from mainspring.agent.tool_names import tell_unknown
     from mainspring.loop import CoreAgent, Settled
     from mainspring.loop.hooks import Hooks
     from mainspring.policies.large_results.persist import PersistResults
     from mainspring.policies.repeated_calls import DedupTools
     from mainspring.policies.request_settings import DecayThinking
-else:  # loaded when an option asks for it
+    from mainspring.tools import ToolRegistry
+else:
     DedupTools = later("mainspring.policies.repeated_calls", "DedupTools")
     DecayThinking = later("mainspring.policies.request_settings", "DecayThinking")
     PersistResults = later("mainspring.policies.large_results.persist", "PersistResults")
-    tell_unknown = later("mainspring.agent.tool_names", "tell_unknown")
+
 
 # The order on the bus. An application's handlers have 0 unless they say otherwise, a session has 100.
 FIRST = -300  # a history that is summed up is what all others see
@@ -282,3 +287,22 @@ def _unless(
             handler(hook)
 
     return ask
+
+
+def tell_unknown(named: Mapping[str, Iterable[str]], tools: ToolRegistry, told: set[str]) -> None:
+    """Warn of names that no tool has, once each. Those of tools of MCP servers are passed over: they may not be known yet.
+
+    Args:
+        named: By option, the names in it.
+        tools: What there is, beside the built-in ones, which another agent with the same options may have.
+        told: What was told already; grows.
+    """
+    known = sorted({*BUILTIN_NAMES, *(t.name for t in tools)})
+    for option, names in named.items():
+        for name in names:
+            text = f"{option} names {name!r}, and there is no such tool"
+            if name in known or name.startswith("mcp__") or text in told:
+                continue
+            told.add(text)
+            near = difflib.get_close_matches(name, known, 1)
+            warnings.warn(f"{text}{f'; did you mean {near[0]!r}?' if near else ''}", ConfigWarning, stacklevel=2)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from mainspring.errors_actions import DurableError
+from mainspring.errors import DurableError
 from mainspring.redaction import redact
 
 T = TypeVar("T")

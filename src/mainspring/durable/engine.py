@@ -5,23 +5,29 @@ stopped in mid-run, for tests); `mainspring.durable.dbos.engine` has one on SQLi
 
 What an engine promises: a run that was started ends, as long as some worker lives; what a finished step gave is given again
 and the step not repeated; a step that was begun and not finished may be begun again.
+
+Deleting old runs now and then, beside other work.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem
-from mainspring.errors_actions import DurableError
+from mainspring.errors import DurableError
 
 Work = Callable[[], Awaitable[bytes]]
 """What a step does; its bytes are kept."""
 
+
 RunState = Literal["waiting", "running", "done", "failed", "cancelled"]
 """``waiting`` is for a worker. A run that is paused for an answer is ``running``."""
+
 
 OVER: tuple[RunState, ...] = ("done", "failed", "cancelled")
 """The states of runs that are over."""
@@ -281,3 +287,21 @@ class Engine(Protocol):
     async def aclose(self) -> None:
         """Stop working; runs that were under way are taken up by others, or when this one comes back."""
         ...
+
+
+_log = logging.getLogger(__name__)
+_HOUR = 3600.0
+
+
+async def tidy(engine: Engine, keep: float, *, every: float = _HOUR) -> None:
+    """Delete runs that ended more than ``keep`` seconds ago: at once, and then every so many seconds until it is cancelled.
+
+    Any number of workers may do so on one database. Where the database fails, the next time comes.
+    """
+    while True:
+        try:
+            count = await engine.prune(keep)
+            _log.info("%d old runs were deleted", count)
+        except Exception:
+            _log.warning("old runs could not be deleted; that is tried again in %.0f seconds", every, exc_info=True)
+        await asyncio.sleep(every)

@@ -24,7 +24,7 @@ from mainspring.durable.engine import (
     why_it_waits,
 )
 from mainspring.durable.feed import FeedEvent, FeedItem, MemoryFeed
-from mainspring.errors_actions import DurableError
+from mainspring.errors import DurableError
 from mainspring.redaction import redact
 
 

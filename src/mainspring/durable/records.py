@@ -11,11 +11,11 @@ from msgspec import Struct
 from mainspring.errors import (
     AgentAbortedError,
     AgentError,
+    DurableError,
     ErrorCode,
     ModelError,
     model_error,
 )
-from mainspring.errors_actions import DurableError
 from mainspring.events import RunStatus
 from mainspring.loop import AgentStats, RunResult
 from mainspring.messages import AgentMessage, Message, StopReason

@@ -20,7 +20,7 @@ from mainspring.durable.feed import Asked, FeedItem, RunEnded, WaitingCall
 from mainspring.durable.feed_writer import Telling
 from mainspring.durable.records import KeptResult, decode, encode
 from mainspring.durable.steps import DurableSteps
-from mainspring.errors_actions import DurableError
+from mainspring.errors import DurableError
 from mainspring.events import AgentEvent
 from mainspring.loop import CoreAgent, RunResult
 from mainspring.messages import AgentMessage, Message, TextBlock, as_messages

@@ -4,10 +4,10 @@ from mainspring.env.beneath import RealPath
 from mainspring.env.confined import ConfinedEnv
 from mainspring.env.editor import Buffers, EditorEnv
 from mainspring.env.editor_terminal import Terminals
-from mainspring.env.explain import explain
 from mainspring.env.jobs import Job, Jobs
 from mainspring.env.local import LocalEnv
 from mainspring.env.memory import MemoryEnv
+from mainspring.env.paths import explain
 from mainspring.env.protocol import (
     Connection,
     DirEntry,

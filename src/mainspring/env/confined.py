@@ -10,8 +10,8 @@ from typing import Any, NoReturn, TypeVar
 
 from mainspring.cancellation import CancelToken
 from mainspring.env.beneath import RealPath, resolve
-from mainspring.env.files import LocalFiles
 from mainspring.env.jobs import Jobs
+from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import (
     DEFAULT_LIMITS,

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from mainspring.cancellation import CancelToken
 from mainspring.env.beneath import resolve
 from mainspring.env.editor_terminal import KEPT, Terminals, see_through
-from mainspring.env.files import LocalFiles
 from mainspring.env.jobs import Jobs
 from mainspring.env.local import LocalEnv, find_shell
+from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import (
     DEFAULT_LIMITS,

@@ -20,11 +20,12 @@ from msgspec import Struct
 from mainspring.cancellation import CancelToken
 from mainspring.env import local_files as disk
 from mainspring.env.connection import LocalConnection, connect
-from mainspring.env.files import LocalFiles, WalkedFiles
 from mainspring.env.ignore import is_ignored
 from mainspring.env.jobs import Jobs
+from mainspring.env.local_files import LocalFiles, WalkedFiles
 from mainspring.env.locks import PathLocks
 from mainspring.env.process import Running, finish, start
+from mainspring.env.process_tree import Watcher
 from mainspring.env.protocol import (
     DEFAULT_LIMITS,
     DirEntry,
@@ -38,7 +39,6 @@ from mainspring.env.protocol import (
 )
 from mainspring.env.variables import program_variables
 from mainspring.env.walk import Walker
-from mainspring.env.watcher import Watcher
 from mainspring.errors import ConfigError
 from mainspring.lazy import later
 from mainspring.programs import find_program

@@ -1,7 +1,11 @@
-"""How paths are shown and compared."""
+"""How paths are shown and compared.
+
+Words for what the operating system refused.
+"""
 
 from __future__ import annotations
 
+import errno
 import unicodedata
 
 from mainspring.lazy import lazy_re
@@ -54,3 +58,29 @@ def _look(name: str) -> str:
 def _hides_ascii(name: str) -> bool:
     """Whether composing would turn something else into an ASCII letter, as the Kelvin sign into K."""
     return not name.isascii() and any(c > "\x7f" and unicodedata.normalize("NFC", c).isascii() for c in name)
+
+
+_REASONS = {
+    errno.ENOENT: "it does not exist",
+    errno.ENOTDIR: "a part of the path is a file, not a folder",
+    errno.EISDIR: "it is a folder",
+    errno.EACCES: "permission denied by the operating system",
+    errno.EPERM: "the operating system does not permit it",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.ELOOP: "its symbolic links form a loop",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.ENOTEMPTY: "the folder is not empty",
+    errno.EINVAL: "it is no valid path",
+    errno.E2BIG: "the arguments are too long",
+    errno.ENOEXEC: "it is not executable",
+}
+
+
+def explain(error: OSError) -> str:
+    """Why it failed, as the second half of a sentence: ``cannot read x: it does not exist``."""
+    known = _REASONS.get(error.errno or 0)
+    if known and error.errno not in (errno.EINVAL, errno.EPERM):
+        return known
+    return error.strerror or known or str(error) or type(error).__name__

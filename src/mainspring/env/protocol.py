@@ -7,7 +7,7 @@ Paths are POSIX strings as a model writes them: relative ones start at ``cwd``, 
 ``./~`` for a file of that name), separators are forward slashes on every system. A name that is not UTF-8 carries its
 bytes as surrogate escapes. A `RealPath` is used as it is: if a part of it is a symbolic link by then, the call fails.
 Failures are plain `OSError` subclasses (`FileNotFoundError`, `PermissionError`, `IsADirectoryError`, ...);
-`mainspring.env.explain` words them.
+`mainspring.env.paths` words them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from msgspec import Struct
 from mainspring.cancellation import CancelToken
 
 if TYPE_CHECKING:
-    from mainspring.env.files import LocalFiles
     from mainspring.env.jobs import Jobs
+    from mainspring.env.local_files import LocalFiles
 
 T = TypeVar("T")
 

@@ -1,4 +1,7 @@
-"""The environment variables that programs get: the user's, without what belongs to this program alone."""
+"""The environment variables that programs get: the user's, without what belongs to this program alone.
+
+The variables of commands that nobody sits in front of.
+"""
 
 from __future__ import annotations
 
@@ -48,3 +51,23 @@ def _is_ours(name: str) -> bool:
     if upper.startswith(("MAINSPRING_", "_MEIPASS", "_PYI_")):
         return True
     return upper.endswith(_SECRET_ENDINGS) and upper.startswith(tuple(f"{p}_" for p in _PROVIDERS))
+
+
+QUIET = {
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "EDITOR": "false",
+    "VISUAL": "false",
+    "GIT_EDITOR": "false",
+    "GIT_SEQUENCE_EDITOR": "false",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GH_PROMPT_DISABLED": "1",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+}
+"""Variables that keep programs from asking, paging and colouring. An environment's own variables come over them."""

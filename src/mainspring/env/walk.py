@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from mainspring.env.explain import explain
 from mainspring.env.ignore import Level, load, load_above, skips
+from mainspring.env.paths import explain
 from mainspring.env.protocol import DirEntry, Walk, WalkEntry
 
 

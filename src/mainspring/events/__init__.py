@@ -1,8 +1,19 @@
 """What models and runs tell while they work, the contexts of all hooks, and the flag that stops things."""
 
-from mainspring.events.model import (
+from mainspring.events.span import RandomBytes, SpanContext, SpanSource
+from mainspring.events.stream import EventStream
+from mainspring.events.types import (
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    ChildStats,
     ContentEvent,
     Done,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    ModelRetry,
+    RunStatus,
     StreamError,
     StreamEvent,
     StreamStart,
@@ -15,19 +26,6 @@ from mainspring.events.model import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
-)
-from mainspring.events.span import RandomBytes, SpanContext, SpanSource
-from mainspring.events.stream import EventStream
-from mainspring.events.types import (
-    AgentEnd,
-    AgentEvent,
-    AgentStart,
-    ChildStats,
-    MessageEnd,
-    MessageStart,
-    MessageUpdate,
-    ModelRetry,
-    RunStatus,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,

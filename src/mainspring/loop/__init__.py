@@ -1,8 +1,7 @@
 """The loop, and the core agent around it."""
 
-from mainspring.loop.agent import CoreAgent, Prompt
+from mainspring.loop.agent import CoreAgent, Inbox, Prompt
 from mainspring.loop.hooks import Handler, HookBus, Hooks, Observer
-from mainspring.loop.inbox import Inbox
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import Behavior, Settled
 from mainspring.loop.plug import Plug, Prepares, Resets

@@ -1,21 +1,23 @@
-"""The core agent: one conversation, a model, tools, and whatever is plugged in."""
+"""Messages that wait for a run: steering and follow-ups.
+
+The core agent: one conversation, a model, tools, and whatever is plugged in.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from msgspec.structs import replace
 
-from mainspring.cancellation import CancelToken
+from mainspring.cancellation import CancelToken, Interrupt
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError
 from mainspring.events import MessageUpdate, StreamEvent
-from mainspring.interrupt import Interrupt
 from mainspring.loop.hooks import Handler, Hook, HookBus, HookDoor, Hooks, Observer, refuse_async
-from mainspring.loop.inbox import Inbox
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import Behavior
 from mainspring.loop.plug import Plug, Prepares, Resets
@@ -26,8 +28,43 @@ from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, 
 from mainspring.models import AliasedModel, ModelProvider, ModelRequest, ThinkingLevel
 from mainspring.tools import LazyTool, Tool, ToolRegistry, wire_names
 
+
+class Inbox:
+    """A queue of messages, taken one at a time or all at once. Nothing in it is ever lost: what no run took stays."""
+
+    __slots__ = ("_waiting", "mode")
+
+    def __init__(self, mode: Literal["one", "all"] = "one") -> None:
+        self.mode: Literal["one", "all"] = mode
+        self._waiting: deque[AgentMessage] = deque()
+
+    def put(self, *messages: AgentMessage) -> None:
+        """Add messages at the end."""
+        self._waiting.extend(messages)
+
+    def take(self) -> Sequence[AgentMessage]:
+        """The next message, or all of them."""
+        if not self._waiting:
+            return ()
+        if self.mode == "one":
+            return (self._waiting.popleft(),)
+        taken = tuple(self._waiting)
+        self._waiting.clear()
+        return taken
+
+    def clear(self) -> tuple[AgentMessage, ...]:
+        """Empty it; gives what was in it."""
+        left = tuple(self._waiting)
+        self._waiting.clear()
+        return left
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
 Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
 """Text, blocks of text and images, or messages."""
+
 
 H = TypeVar("H", bound=Hook)
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import cast
 
+from mainspring.cancellation import Interrupt
 from mainspring.errors import AgentError, ModelError
 from mainspring.events import Done, StreamEvent
-from mainspring.interrupt import Interrupt
 from mainspring.loop.hooks import UsageUpdate
 from mainspring.loop.state import Run
 from mainspring.messages import Message, Usage

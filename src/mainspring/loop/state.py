@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from mainspring.cancellation import CancelToken
+from mainspring.cancellation import CancelToken, Interrupt
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError
 from mainspring.events import RunStatus
-from mainspring.interrupt import Interrupt
 from mainspring.loop.hooks import CallHook, ContextCompacted, Hook, HookBus, SideCall
 from mainspring.loop.options import Settled
 from mainspring.loop.result import AgentStats, RunResult

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
+from mainspring.cancellation import Interrupt
 from mainspring.errors import (
     AgentAbortedError,
     AgentContextExceededError,
@@ -29,7 +30,6 @@ from mainspring.events import (
     ThinkingDelta,
     TurnStart,
 )
-from mainspring.interrupt import Interrupt
 from mainspring.loop.hooks import (
     ContextTransform,
     ModelErrorHook,

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from mainspring.mcp.in_memory import TwinConnector as TwinConnector
     from mainspring.mcp.in_memory import TwinServer as TwinServer
     from mainspring.mcp.login import login_mcp as login_mcp
-    from mainspring.mcp.names import server_keys as server_keys
-    from mainspring.mcp.names import tool_names as tool_names
     from mainspring.mcp.plug import Mcp as Mcp
     from mainspring.mcp.server import McpServer as McpServer
     from mainspring.mcp.tool_search import create_tool_search as create_tool_search
+    from mainspring.mcp.tools import server_keys as server_keys
+    from mainspring.mcp.tools import tool_names as tool_names
     from mainspring.mcp.types import Answer as Answer
     from mainspring.mcp.types import ElicitAnswer as ElicitAnswer
     from mainspring.mcp.types import Elicitation as Elicitation
@@ -35,7 +35,7 @@ __all__, __getattr__ = exports(
         "config": "McpConfig McpServerConfig merge_configs parse_mcp_config",
         "connect": "connect_mcp",
         "login": "login_mcp",
-        "names": "server_keys tool_names",
+        "tools": "server_keys tool_names",
         "plug": "Mcp",
         "types": "Answer ElicitAnswer Elicitation McpConnection McpConnector McpFailure Sampled Sampling",
         "server": "McpServer",

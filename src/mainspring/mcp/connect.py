@@ -11,9 +11,9 @@ from typing import Any
 from mainspring.errors import ConfigError
 from mainspring.mcp.client_features import Allow, Asking, Elicit, Sampler
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
-from mainspring.mcp.names import server_keys
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer, open_server
+from mainspring.mcp.tools import server_keys
 from mainspring.mcp.types import McpConnector
 
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from mainspring.errors import ConfigError
-from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.config import McpServerConfig, expanded
 from mainspring.mcp.errors import Endpoint, failure_of
-from mainspring.mcp.expand import expanded
 from mainspring.mcp.oauth import LoginFile, StoredLogin, callback_url, provider
 from mainspring.mcp.sdk import import_sdk
 from mainspring.mcp.types import McpFailure

@@ -1,4 +1,7 @@
-"""The plug: an agent's servers, started together, offered when they are ready, ended with it."""
+"""The hooks of calls to servers: fired right after the tool hooks that they derive from, for tools with a server.
+
+The plug: an agent's servers, started together, offered when they are ready, ended with it.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +19,31 @@ from mainspring.loop import Plug
 from mainspring.loop.hooks import (
     AgentDone,
     ContextTransform,
+    HookBus,
     McpBootstrapEnd,
     McpBootstrapStart,
     McpConnect,
     McpError,
+    McpToolAfter,
+    McpToolBefore,
+    McpToolGate,
+    McpToolTransform,
     SessionStart,
+    ToolAfter,
+    ToolBefore,
+    ToolGate,
+    ToolTransform,
     ToolUnknown,
 )
 from mainspring.mcp.client_features import Allow, Asking, Elicit, Sampler
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
-from mainspring.mcp.hooks import derive
-from mainspring.mcp.names import server_keys, server_of
 from mainspring.mcp.oauth import logins_folder
 from mainspring.mcp.prompts import McpPrompt
 from mainspring.mcp.resources import RESOURCE_TOOLS, resource_tools
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer
 from mainspring.mcp.server_log import ServerLog, log_file
+from mainspring.mcp.tools import server_keys, server_of, server_of_tool
 from mainspring.mcp.types import McpConnector, McpFailure, ResourceInfo
 from mainspring.tools import Tool, ToolErrorCode, ToolResult
 from mainspring.tools.interaction import INTERACTION
@@ -40,7 +51,58 @@ from mainspring.tools.interaction import INTERACTION
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
+
+GATE, AFTER = 45, 70
+"""Behind what an application and its budgets say, before large results are put aside."""
+
+
+def derive(agent: CoreAgent, find: Callable[[str], Tool | None]) -> None:
+    """Have an agent fire them.
+
+    Args:
+        agent: The agent.
+        find: Gives a tool by its name.
+    """
+    handlers = _Derived(agent.bus, find)
+    agent.on(ToolGate, handlers.gate, order=GATE)
+    agent.on(ToolBefore, handlers.before, order=AFTER)
+    agent.on(ToolTransform, handlers.transform, order=AFTER)
+    agent.on(ToolAfter, handlers.after, order=AFTER)
+
+
+class _Derived:
+    def __init__(self, bus: HookBus, find: Callable[[str], Tool | None]) -> None:
+        self._bus = bus
+        self._find = find
+
+    def _server(self, name: str) -> str | None:
+        tool = self._find(name)
+        return server_of_tool(tool) if tool is not None else None
+
+    async def gate(self, hook: ToolGate) -> None:
+        server = self._server(hook.name) if self._bus.has(McpToolGate) else None
+        if server is not None:
+            asked = await self._bus.emit(McpToolGate.of(hook, server))
+            hook.block, hook.reason, hook.result, hook.pause = asked.block, asked.reason, asked.result, asked.pause
+
+    async def before(self, hook: ToolBefore) -> None:
+        server = self._server(hook.name) if self._bus.has(McpToolBefore) else None
+        if server is not None:
+            hook.input = (await self._bus.emit(McpToolBefore.of(hook, server))).input
+
+    async def transform(self, hook: ToolTransform) -> None:
+        server = self._server(hook.name) if self._bus.has(McpToolTransform) else None
+        if server is not None:
+            hook.result = (await self._bus.emit(McpToolTransform.of(hook, server))).result
+
+    async def after(self, hook: ToolAfter) -> None:
+        server = self._server(hook.name) if self._bus.has(McpToolAfter) else None
+        if server is not None:
+            await self._bus.emit(McpToolAfter.of(hook, server))
+
+
 logger = logging.getLogger("mainspring")
+
 
 _AT_ONCE = 0.75  # what takes no longer is not worth telling
 GRACE = 3.0

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
 from mainspring.mcp.client_features import Asking
-from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.config import McpServerConfig, expanded
 from mainspring.mcp.errors import leaf
-from mainspring.mcp.expand import expanded
 from mainspring.mcp.server_log import ServerLog
 from mainspring.mcp.timeouts import Clock, Patience
 from mainspring.mcp.tools import make_tools

@@ -1,4 +1,7 @@
-"""The tool by which a model finds tools that it only knows by name, and unlocks them."""
+"""The tool by which a model finds tools that it only knows by name, and unlocks them.
+
+What the tools of a server cost in every request, and what they cost where the model finds them by search.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,10 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
+from mainspring.messages import ToolSpec
+from mainspring.messages.token_estimate import estimate_overhead
 from mainspring.policies.disclosure import SEARCH, Disclosure
 from mainspring.prompt_tags import escaped, escaped_json
 from mainspring.text_search import ToolIndex
@@ -15,11 +22,14 @@ from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResul
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
+
 LIMIT = 10
 """How many tools a search shows and unlocks where nobody says."""
 
+
 MOST = 50
 """The most that one search shows and unlocks."""
+
 
 _QUERY = 1000
 _DESCRIPTION = 4000
@@ -27,6 +37,7 @@ _SCHEMA = 30_000
 """Characters of a schema that are shown; a longer one stands among the model's tools all the same."""
 _ALL = 120_000
 _LISTED = 100
+
 
 _ABOUT = (
     "Find tools of MCP servers that are locked, see their schemas and unlock them for use. Give names when you know them, words "
@@ -224,3 +235,31 @@ def _servers(tools: Sequence[Tool]) -> str:
         return "No tool is locked."
     told = [f"{escaped(name)} ({n})" for name, n in sorted(counts.items())]
     return f"Servers and how many tools they have: {', '.join(told[:_LISTED])}"
+
+
+class ServerCost(Struct, frozen=True, kw_only=True):
+    """What a server's tools cost, in tokens, as far as they can be told without the model's own tokeniser.
+
+    Attributes:
+        tools: How many tools there are.
+        eager: With their schemas, in every request.
+        lazy: By their names alone, in every request; `search_cost` comes once on top, for all servers.
+    """
+
+    tools: int = 0
+    eager: int = 0
+    lazy: int = 0
+
+
+def cost_of(specs: Sequence[ToolSpec]) -> ServerCost:
+    """What tools cost, as they are sent."""
+    return ServerCost(
+        tools=len(specs),
+        eager=estimate_overhead("", specs),
+        lazy=estimate_overhead("".join(f"{s.name}\n" for s in specs), ()),
+    )
+
+
+def search_cost() -> int:
+    """What the tool `tool_search` costs in every request, in tokens."""
+    return estimate_overhead("", (create_tool_search((), lambda names: None).spec,))

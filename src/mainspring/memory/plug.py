@@ -12,8 +12,17 @@ from msgspec import Struct
 
 from mainspring.errors import MainspringError
 from mainspring.loop.hooks import SessionStart, SystemTransform
-from mainspring.memory.files import Located, MemoryFile, locate
-from mainspring.memory.notes import MAX_SHOWN, SECTIONS, Section, add_note, checked_note, prompt_part
+from mainspring.memory.notes import (
+    MAX_SHOWN,
+    SECTIONS,
+    Located,
+    MemoryFile,
+    Section,
+    add_note,
+    checked_note,
+    locate,
+    prompt_part,
+)
 from mainspring.threads import in_thread
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 

@@ -8,9 +8,9 @@ from mainspring.messages.content import (
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
+    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.messages.images import image_marker, sanitize_stored_tool_results
 from mainspring.messages.message import (
     AgentMessage,
     CustomMessage,
@@ -20,9 +20,10 @@ from mainspring.messages.message import (
     as_messages,
     classic_stop_reason,
     convert_to_llm,
+    image_marker,
+    sanitize_stored_tool_results,
     utc_now,
 )
-from mainspring.messages.toolspec import ToolSpec
 from mainspring.messages.usage import Cost, Usage
 
 __all__ = [

@@ -1,6 +1,8 @@
 """The blocks a message is made of: a closed union of immutable values.
 
 Those that can hold no cycle are left out of garbage collection (``gc=False``): a long conversation then costs it nothing.
+
+What a model is told about a tool: data only, so that the model layer needs no tools.
 """
 
 from __future__ import annotations
@@ -74,3 +76,11 @@ class ToolResultBlock(Struct, frozen=True, omit_defaults=True, tag="tool_result"
 
 ContentBlock = TextBlock | ThinkingBlock | RedactedThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock
 """Everything a message can hold, told apart by ``type``."""
+
+
+class ToolSpec(Struct, frozen=True, eq=False, dict=True):
+    """Name, description and JSON Schema of the input, as offered to a model."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]

@@ -1,4 +1,7 @@
-"""Messages: immutable values that hold blocks. Identity (``id``) belongs to whoever stores them."""
+"""Messages: immutable values that hold blocks. Identity (``id``) belongs to whoever stores them.
+
+Images where there is nobody to see them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Self
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mainspring.messages.content import (
     ContentBlock,
@@ -21,6 +25,7 @@ from mainspring.messages.usage import Usage
 Role = Literal["system", "user", "assistant"]
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "error", "aborted"]
 """The first four come from providers; ``error`` and ``aborted`` are added by the loop."""
+
 
 _CLASSIC = {
     "end_turn": "stop",
@@ -150,3 +155,46 @@ def as_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBloc
 def convert_to_llm(messages: Sequence[AgentMessage]) -> list[Message]:
     """The default conversion for a model: application messages are left out."""
     return [m for m in messages if type(m) is Message]
+
+
+def image_marker(block: ImageBlock) -> str:
+    """The line of text that stands for an image where the model takes none."""
+    return f"[{block.media_type} image left out: this model takes no images]"
+
+
+def sanitize_stored_tool_results(messages: Sequence[AgentMessage], *, vision: bool = False) -> list[AgentMessage]:
+    """A stored history as a model without vision can take it: images in tool results become lines of text.
+
+    Requests are repaired so by themselves; this is for those who hand a stored history to something else. Nothing is changed
+    in place.
+
+    Args:
+        messages: The history.
+        vision: Whether the model takes images; then nothing is left out.
+
+    Returns:
+        The messages; those in which nothing had to change are the same objects.
+    """
+    return list(messages) if vision else [_flattened(message) for message in messages]
+
+
+def _flattened(message: AgentMessage) -> AgentMessage:
+    if not isinstance(message, Message) or not any(map(_shows, message.content)):
+        return message
+    return replace(message, content=tuple([_flat(b) if isinstance(b, ToolResultBlock) else b for b in message.content]))
+
+
+def _shows(block: ContentBlock) -> bool:
+    return (
+        isinstance(block, ToolResultBlock)
+        and not isinstance(block.content, str)
+        and any(isinstance(part, ImageBlock) for part in block.content)
+    )
+
+
+def _flat(block: ToolResultBlock) -> ToolResultBlock:
+    """A result with all of its content as one text."""
+    if isinstance(block.content, str):
+        return block
+    lines = [part.text if isinstance(part, TextBlock) else image_marker(part) for part in block.content]
+    return replace(block, content="\n".join(lines))

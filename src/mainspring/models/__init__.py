@@ -13,33 +13,14 @@ if TYPE_CHECKING:
     from mainspring.models.client import ModelCallbacks as ModelCallbacks
     from mainspring.models.client import ResultStream as ResultStream
     from mainspring.models.client import complete as complete
-    from mainspring.models.codec.content_text import extract_text as extract_text
+    from mainspring.models.codec.text import extract_text as extract_text
     from mainspring.models.config import ModelFacts as ModelFacts
     from mainspring.models.config import ProviderConfig as ProviderConfig
-    from mainspring.models.dialect_gemini import GeminiDialect as GeminiDialect
-    from mainspring.models.dialect_ollama import OllamaDialect as OllamaDialect
     from mainspring.models.errors import ErrorKind as ErrorKind
     from mainspring.models.errors import classify_error as classify_error
     from mainspring.models.errors import classify_exception as classify_exception
     from mainspring.models.errors import error_kind as error_kind
     from mainspring.models.errors import map_error_to_code as map_error_to_code
-    from mainspring.models.factories import PROVIDER_REGISTRY as PROVIDER_REGISTRY
-    from mainspring.models.factories import create_anthropic_adapter as create_anthropic_adapter
-    from mainspring.models.factories import create_anthropic_client as create_anthropic_client
-    from mainspring.models.factories import create_azure_client as create_azure_client
-    from mainspring.models.factories import create_cerebras_client as create_cerebras_client
-    from mainspring.models.factories import create_codex_client as create_codex_client
-    from mainspring.models.factories import create_compatible_client as create_compatible_client
-    from mainspring.models.factories import create_embedded_client as create_embedded_client
-    from mainspring.models.factories import create_foundry_client as create_foundry_client
-    from mainspring.models.factories import create_gemini_client as create_gemini_client
-    from mainspring.models.factories import create_github_client as create_github_client
-    from mainspring.models.factories import create_langchain_client as create_langchain_client
-    from mainspring.models.factories import create_local_client as create_local_client
-    from mainspring.models.factories import create_ollama_client as create_ollama_client
-    from mainspring.models.factories import create_openai_client as create_openai_client
-    from mainspring.models.factories import create_openai_compat_adapter as create_openai_compat_adapter
-    from mainspring.models.factories import create_openrouter_client as create_openrouter_client
     from mainspring.models.http_model import HttpModel as HttpModel
     from mainspring.models.langchain import LangChainModel as LangChainModel
     from mainspring.models.langchain import from_langchain as from_langchain
@@ -52,18 +33,38 @@ if TYPE_CHECKING:
     from mainspring.models.port import ThinkingLevel as ThinkingLevel
     from mainspring.models.port import ToolChoice as ToolChoice
     from mainspring.models.profile import Dialect as Dialect
+    from mainspring.models.profile import GeminiDialect as GeminiDialect
+    from mainspring.models.profile import OllamaDialect as OllamaDialect
     from mainspring.models.profile import Profile as Profile
     from mainspring.models.providers.compatible import openai_compatible as openai_compatible
     from mainspring.models.providers.local_servers import LocalServer as LocalServer
     from mainspring.models.providers.local_servers import detect_local_servers as detect_local_servers
+    from mainspring.models.registry import PROVIDER_REGISTRY as PROVIDER_REGISTRY
     from mainspring.models.registry import ProviderFactory as ProviderFactory
     from mainspring.models.registry import ProviderRegistry as ProviderRegistry
+    from mainspring.models.registry import create_anthropic_adapter as create_anthropic_adapter
+    from mainspring.models.registry import create_anthropic_client as create_anthropic_client
+    from mainspring.models.registry import create_azure_client as create_azure_client
+    from mainspring.models.registry import create_cerebras_client as create_cerebras_client
+    from mainspring.models.registry import create_codex_client as create_codex_client
+    from mainspring.models.registry import create_compatible_client as create_compatible_client
+    from mainspring.models.registry import create_embedded_client as create_embedded_client
+    from mainspring.models.registry import create_foundry_client as create_foundry_client
+    from mainspring.models.registry import create_gemini_client as create_gemini_client
+    from mainspring.models.registry import create_github_client as create_github_client
+    from mainspring.models.registry import create_langchain_client as create_langchain_client
+    from mainspring.models.registry import create_local_client as create_local_client
     from mainspring.models.registry import create_model as create_model
     from mainspring.models.registry import create_model_provider as create_model_provider
+    from mainspring.models.registry import create_ollama_client as create_ollama_client
+    from mainspring.models.registry import create_openai_client as create_openai_client
+    from mainspring.models.registry import create_openai_compat_adapter as create_openai_compat_adapter
+    from mainspring.models.registry import create_openrouter_client as create_openrouter_client
     from mainspring.models.registry import default_registry as default_registry
     from mainspring.models.registry import get_provider_factory as get_provider_factory
     from mainspring.models.registry import get_supported_providers as get_supported_providers
     from mainspring.models.registry import is_provider_supported as is_provider_supported
+    from mainspring.models.replay import replay_exchange as replay_exchange
     from mainspring.models.results import Failure as Failure
     from mainspring.models.results import ModelErrorCode as ModelErrorCode
     from mainspring.models.results import ModelResult as ModelResult
@@ -81,16 +82,6 @@ if TYPE_CHECKING:
     from mainspring.models.retry import retry_stream as retry_stream
     from mainspring.models.retry import with_retry as with_retry
     from mainspring.models.retry_after import extract_retry_after as extract_retry_after
-    from mainspring.models.wrappers.fallback import Fallback as Fallback
-    from mainspring.models.wrappers.fallback import FallbackModel as FallbackModel
-    from mainspring.models.wrappers.rate_limit import RateLimitedModel as RateLimitedModel
-    from mainspring.models.wrappers.rate_limit import TokenBucket as TokenBucket
-    from mainspring.models.wrappers.tool_aliases import AliasedModel as AliasedModel
-
-    pass
-    pass
-    pass
-    from mainspring.models.replay import replay_exchange as replay_exchange
     from mainspring.models.structured import Structured as Structured
     from mainspring.models.structured import parse_structured as parse_structured
     from mainspring.models.transport.memory import MemoryResponse as MemoryResponse
@@ -103,6 +94,11 @@ if TYPE_CHECKING:
     from mainspring.models.usage import extract_token_usage as extract_token_usage
     from mainspring.models.wire.anthropic import build_anthropic_system_param as build_anthropic_system_param
     from mainspring.models.wire.anthropic import normalize_message as normalize_message
+    from mainspring.models.wrappers.fallback import Fallback as Fallback
+    from mainspring.models.wrappers.fallback import FallbackModel as FallbackModel
+    from mainspring.models.wrappers.rate_limit import RateLimitedModel as RateLimitedModel
+    from mainspring.models.wrappers.rate_limit import TokenBucket as TokenBucket
+    from mainspring.models.wrappers.tool_aliases import AliasedModel as AliasedModel
 
 __all__, __getattr__ = exports(
     __name__,
@@ -112,19 +108,16 @@ __all__, __getattr__ = exports(
         "errors": "ErrorKind classify_error classify_exception error_kind map_error_to_code",
         "client": "LLMClient ModelCallbacks ResultStream complete",
         "config": "ModelFacts ProviderConfig",
-        "codec.content_text": "extract_text",
-        "factories": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client",
+        "codec.text": "extract_text",
+        "registry": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client ProviderFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
         "wrappers.fallback": "Fallback FallbackModel",
         "http_model": "HttpModel",
         "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier Scratch ThinkingLevel ToolChoice",
-        "profile": "Dialect Profile",
-        "dialect_gemini": "GeminiDialect",
-        "dialect_ollama": "OllamaDialect",
+        "profile": "Dialect Profile GeminiDialect OllamaDialect",
         "langchain": "LangChainModel from_langchain",
         "providers.compatible": "openai_compatible",
         "providers.local_servers": "LocalServer detect_local_servers",
         "wrappers.rate_limit": "RateLimitedModel TokenBucket",
-        "registry": "ProviderFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
         "results": "Failure ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response",
         "retry": "RetryConfig RetryContext RetryInfo RetryOptions calculate_delay is_retryable_error retry_stream with_retry",
         "retry_after": "extract_retry_after",

@@ -12,10 +12,9 @@ from mainspring.events import StreamEvent
 from mainspring.lazy import later
 from mainspring.models.auth.credentials import Given
 from mainspring.models.codec.protocol import WireProtocol
-from mainspring.models.codec.refused_images import without_images
 from mainspring.models.codec.response_reader import AnswerReader
-from mainspring.models.collect import collect
-from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
+from mainspring.models.codec.unsupported import without_images
+from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
 from mainspring.models.profile import Profile
 from mainspring.models.transport.default import shared_transport
 from mainspring.models.transport.errors import host_of

@@ -1,20 +1,25 @@
 """The model port: what the loop needs of a model, and all it knows of one.
 
 Above: the loop's model step and `LLMClient`. Below: a wire protocol over a `Transport`, or `ScriptedModel`.
+
+An answer as a whole, out of its events.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from msgspec import Struct, field
 
-from mainspring.events import StreamEvent
+from mainspring.errors import InvalidResponseError
+from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message, StopReason, ToolSpec, Usage
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 """How much a model should reason before it answers."""
+
 
 ToolChoice = Literal["auto", "required", "none"] | str
 """Whether the model may, must, or must not call a tool; any other text is the name of the one it must call."""
@@ -93,6 +98,7 @@ class ModelResponse(Struct, frozen=True, eq=False):
 
 Rates = tuple[float, float, float, float]
 """US dollars per million tokens: input, output, cache read, cache write."""
+
 
 FREE: Rates = (0.0, 0.0, 0.0, 0.0)
 """The rates of a model that is known to cost nothing."""
@@ -193,3 +199,21 @@ class ModelProvider(Protocol):
     async def aclose(self) -> None:
         """Give back connections and processes. It may be used again afterwards."""
         ...
+
+
+async def collect(events: AsyncIterator[StreamEvent], provider: str, model: str) -> ModelResponse:
+    """Read a stream to its end; it is closed then.
+
+    Args:
+        events: The stream of a model.
+        provider: Name of its provider, for the error.
+        model: Its id.
+
+    Raises:
+        ModelError: As the stream does, or if it ends without an answer.
+    """
+    async with aclosing(cast("AsyncGenerator[StreamEvent, None]", events)) as stream:
+        async for event in stream:
+            if isinstance(event, Done):
+                return ModelResponse(event.message)
+    raise InvalidResponseError(f"{provider} gave no answer", reason="empty", provider=provider, model=model)

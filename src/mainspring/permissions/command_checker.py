@@ -8,10 +8,9 @@ from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions as suggest
 from mainspring.permissions.command_patterns import compile_command
 from mainspring.permissions.decisions import Outcome, Verdict
-from mainspring.permissions.expand import expand
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.path_checker import NO_COVER, Cover, Key, Mode, PathJudge
-from mainspring.permissions.paths import Resolver, Target, find_escapes, look_at_word
+from mainspring.permissions.paths import Resolver, Target, expand, find_escapes, look_at_word
 from mainspring.permissions.programs import find_project_program
 from mainspring.permissions.recursive_reads import Looking
 from mainspring.permissions.rule_matcher import Finding, Judge
@@ -19,10 +18,9 @@ from mainspring.permissions.rules import Rule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import CommandLine, Unit
 from mainspring.shell_analysis.file_reads import Reading, copying, reading
-from mainspring.shell_analysis.options import words_like_options
+from mainspring.shell_analysis.programs import words_like_options
 from mainspring.shell_analysis.references import hosts_of, paths_of, plain_words_of
-from mainspring.shell_analysis.syntax import Redirect
-from mainspring.shell_analysis.words import Word, program
+from mainspring.shell_analysis.syntax import Redirect, Word, program
 from mainspring.text import visible
 
 MAX_LOOKS = 300

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.words import Word, program
+from mainspring.shell_analysis.syntax import Word, program
 from mainspring.text import fold
 
 ANY_WORDS = "**"

@@ -19,8 +19,7 @@ from mainspring.permissions.paths import Place, Resolver, Target, look
 from mainspring.permissions.rule_matcher import Judge
 from mainspring.permissions.rules import FILE_TOOLS, RuleSet, parse_rule
 from mainspring.permissions.sensitive_paths import SensitivePaths
-from mainspring.shell_analysis.hosts import host_of
-from mainspring.shell_analysis.references import names_in, paths_in
+from mainspring.shell_analysis.references import host_of, names_in, paths_in
 from mainspring.text import visible
 from mainspring.tools import Access, Tool
 

@@ -14,7 +14,7 @@ from mainspring.lazy import lazy_re
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.path_patterns import components
 from mainspring.shell_analysis.git_commands import GitCommand
-from mainspring.shell_analysis.words import Word
+from mainspring.shell_analysis.syntax import Word
 
 MAX_SECONDS = 3.0
 MAX_OUTPUT = 8 << 20

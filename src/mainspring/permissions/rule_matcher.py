@@ -14,9 +14,9 @@ from mainspring.permissions.paths import Place, Target
 from mainspring.permissions.portable import relative_program
 from mainspring.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet, names_line
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.hosts import as_ascii
-from mainspring.shell_analysis.options import uncovered
-from mainspring.shell_analysis.words import Word, program
+from mainspring.shell_analysis.programs import uncovered
+from mainspring.shell_analysis.references import as_ascii
+from mainspring.shell_analysis.syntax import Word, program
 from mainspring.text import fold
 
 if TYPE_CHECKING:

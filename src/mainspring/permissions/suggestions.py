@@ -11,7 +11,7 @@ from mainspring.permissions.command_patterns import allows, compile_command
 from mainspring.permissions.paths import Place, Target
 from mainspring.permissions.rules import names_line, parse_rule
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.options import uncovered
+from mainspring.shell_analysis.programs import uncovered
 from mainspring.text import odd_character
 
 if TYPE_CHECKING:

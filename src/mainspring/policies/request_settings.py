@@ -1,4 +1,7 @@
-"""Less reasoning as a run goes on: the first turns plan, later ones mostly carry out."""
+"""Less reasoning as a run goes on: the first turns plan, later ones mostly carry out.
+
+Whether the provider's prompt cache is steered.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from mainspring.loop.hooks import TurnBefore
 
 if TYPE_CHECKING:
     from mainspring.models import ModelRequest, ThinkingLevel
+
 
 LEVELS: dict[ThinkingLevel, int] = {
     "off": 0,
@@ -67,3 +71,8 @@ class DecayThinking:
 
     def _left(self, turn: int, base: int) -> int:
         return int(max(0, min(self._decay(turn, base), base)))
+
+
+def leave_cache_alone(hook: TurnBefore) -> None:
+    """Send neither breakpoints nor cache keys. A handler of `turn:before`."""
+    hook.request.cache = False

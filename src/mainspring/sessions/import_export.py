@@ -21,7 +21,7 @@ from mainspring.sessions.entries import (
     encode_entry,
 )
 from mainspring.sessions.paths import new_session_id, resolved
-from mainspring.sessions.rewind.state import decode_note
+from mainspring.sessions.rewind.snapshots import decode_note
 from mainspring.sessions.session import Home, list_sessions, store_of
 from mainspring.sessions.store import SessionInfo, SessionStore
 

@@ -11,7 +11,6 @@ from weakref import WeakSet
 
 from msgspec import Struct, field
 
-from mainspring.counting import counted
 from mainspring.errors import AgentBusyError, SessionError
 from mainspring.messages import Message, utc_now
 from mainspring.redaction import Redactor
@@ -28,12 +27,11 @@ from mainspring.sessions.entries import (
     SessionEntry,
     encode_entry,
 )
-from mainspring.sessions.history import History, OpenCalls
-from mainspring.sessions.loader import Line, Tree, history_at, mend, read_path, read_tree
+from mainspring.sessions.history import History, OpenCalls, missing_results
+from mainspring.sessions.loader import Line, Tree, history_at, mend, read_path, read_recent, read_tree
 from mainspring.sessions.log_writer import Writer
-from mainspring.sessions.recent import read_recent
-from mainspring.sessions.repair import missing_results
 from mainspring.sessions.store import Problem, Row, SessionLog
+from mainspring.text import counted
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

@@ -1,24 +1,22 @@
-"""What a list shows of a session file, from its beginning and its end, however large it is."""
+"""What a list shows of a session file, from its beginning and its end, however large it is.
+
+The lines of a file from its end, without reading the rest of it.
+"""
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec.structs import replace
 
 from mainspring.errors import SessionError
 from mainspring.messages import Message
-from mainspring.sessions.entries import (
-    UNREADABLE,
-    LabelEntry,
-    MessageEntry,
-    RunStartEntry,
-    SessionEntry,
-    decode_entry,
-)
+from mainspring.sessions.entries import UNREADABLE, LabelEntry, MessageEntry, RunStartEntry, SessionEntry, decode_entry
 from mainspring.sessions.store import SessionInfo
 from mainspring.sessions.stored_messages import headline
 
@@ -126,3 +124,32 @@ def _with(mark: bytes, *pieces: bytes) -> Iterator[bytes]:
         for line in piece.splitlines():
             if mark in line:
                 yield line
+
+
+BLOCK = 64 * 1024
+
+
+def lines_back(file: BinaryIO, block: int = BLOCK) -> Iterator[tuple[int, bytes]]:
+    """Position and line, with its end where it has one, newest first. As much is in memory as the longest line takes.
+
+    Args:
+        file: The file; where it stands does not matter, and is changed.
+        block: Bytes of one read.
+    """
+    start = file.seek(0, os.SEEK_END)
+    later: list[bytes] = []  # what is known of the line that the block before ends in, its end first
+    while start:
+        size = min(block, start)
+        start -= size
+        file.seek(start)
+        data = file.read(size)
+        end = len(data)
+        if later and data.endswith(b"\n"):  # then what was read before is a line of its own
+            yield start + size, b"".join(reversed(later))
+            later = []
+        while (cut := data.rfind(b"\n", 0, end - 1 if not later else end)) >= 0:
+            yield start + cut + 1, data[cut + 1 : end] + b"".join(reversed(later))
+            end, later = cut + 1, []
+        later.append(data[:end])
+    if later:
+        yield 0, b"".join(reversed(later))

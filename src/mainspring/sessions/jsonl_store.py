@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mainspring.errors import SessionError
-from mainspring.lock import LockState, lock, taken_by
-from mainspring.sessions.backwards import lines_back
+from mainspring.locks import LockState, lock, taken_by
 from mainspring.sessions.entries import VERSION, SessionEntry
-from mainspring.sessions.jsonl_reading import head_of, last_writer, session_info
+from mainspring.sessions.jsonl_reading import head_of, last_writer, lines_back, session_info
 from mainspring.sessions.paths import checked_id, log_file, mark_quick, project_name, remove_index, remove_logs
 from mainspring.sessions.store import Problem, Row, SessionInfo
 from mainspring.state_files import make_private_folder

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.errors import SessionError
-from mainspring.folder_lock import locked_folder
-from mainspring.lock import lock, taken_by
+from mainspring.locks import lock, locked_folder, taken_by
 from mainspring.messages import Message
 from mainspring.sessions.entries import (
     UNREADABLE,

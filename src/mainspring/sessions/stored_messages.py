@@ -7,8 +7,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from mainspring.attachments import own_words
 from mainspring.messages import AgentMessage, ContentBlock, Message, Role, StopReason, Usage
+from mainspring.prompt_tags import own_words
 
 
 class SessionTurn(Struct, frozen=True, kw_only=True, eq=False):

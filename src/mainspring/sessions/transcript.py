@@ -9,7 +9,6 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from mainspring import errors
-from mainspring.counting import counted
 from mainspring.messages import CustomMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions.entries import (
     BranchEntry,
@@ -25,6 +24,7 @@ from mainspring.sessions.entries import (
 )
 from mainspring.sessions.loader import Tree, read_path, read_tree
 from mainspring.sessions.store import SessionStore
+from mainspring.text import counted
 
 ItemKind = Literal["user", "assistant", "system", "compaction", "branch", "model", "pause", "error", "custom"]
 """What an item of a transcript is."""

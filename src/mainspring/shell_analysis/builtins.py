@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from mainspring.lazy import lazy_re
-from mainspring.shell_analysis.words import Word
+from mainspring.shell_analysis.syntax import Word
 
 _INTEGER = lazy_re(r"[-+]?[0-9]{1,9}")
 _STATUS = frozenset(("$?", '"$?"', "${?}"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import programs, wildcards
-from mainspring.shell_analysis.words import Word
+from mainspring.shell_analysis.syntax import Word
 
 _AWK_DANGER = lazy_re(r"system|getline|(?<!\|)\|(?!\|)|@|ARG[VC]|ENVIRON|PROCINFO|SYMTAB|FUNCTAB")
 _AWK_WRITES = lazy_re(r"print[^;}]*>")

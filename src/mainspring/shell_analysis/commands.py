@@ -13,8 +13,8 @@ from mainspring.shell_analysis import programs, wildcards
 from mainspring.shell_analysis.builtins import SPECIAL_BUILTINS, construct
 from mainspring.shell_analysis.code_arguments import named_words
 from mainspring.shell_analysis.effects import Touch, find_touches, touches
-from mainspring.shell_analysis.options import is_known, uncovered_words
 from mainspring.shell_analysis.parser import parse
+from mainspring.shell_analysis.programs import is_known, uncovered_words
 from mainspring.shell_analysis.syntax import (
     Loop,
     Node,
@@ -24,9 +24,10 @@ from mainspring.shell_analysis.syntax import (
     Simple,
     Spelling,
     Substitution,
+    Word,
+    program,
 )
 from mainspring.shell_analysis.variables import Values, find_values, forms, is_own_name, is_special
-from mainspring.shell_analysis.words import Word, program
 
 MAX_DEPTH = 6
 """How deep commands may run commands before the line is not understood."""

@@ -8,8 +8,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.shell_analysis import options, wildcards
-from mainspring.shell_analysis.words import Word
+from mainspring.shell_analysis import programs as options
+from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.syntax import Word
 
 FileScope = Literal["fs-read", "fs-write", "fs-delete"]
 """What happens to a file."""

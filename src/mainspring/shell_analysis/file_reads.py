@@ -12,8 +12,7 @@ from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import SYSTEM_FOLDERS, Unit
 from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words
-from mainspring.shell_analysis.options import holds
-from mainspring.shell_analysis.programs import AWK
+from mainspring.shell_analysis.programs import AWK, holds
 from mainspring.shell_analysis.readonly_programs import (
     FIND_PATH,
     FIND_PLAIN,
@@ -23,7 +22,7 @@ from mainspring.shell_analysis.readonly_programs import (
     VERSIONS,
     Reader,
 )
-from mainspring.shell_analysis.words import Word, program
+from mainspring.shell_analysis.syntax import Word, program
 
 _HERE = Word(wildcards.HERE, ".")
 _WHOLE: Mapping[str, re.Pattern[str]] = {

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis.readonly_programs import Reader
-from mainspring.shell_analysis.words import Word
+from mainspring.shell_analysis.syntax import Word
 
 RUNS_GPG = lazy_re(r"%[-+ ]?G|%\(\*?signature|--sort[= ]\S*signature")
 """Placeholders of formats and keys for sorting that are about signatures, so that git starts gpg."""

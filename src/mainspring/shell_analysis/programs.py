@@ -1,12 +1,26 @@
-"""What is known about programs, as data: which run other commands, which run code, which change files."""
+"""What is known about programs, as data: which run other commands, which run code, which change files.
+
+Options: how they may be spelled, and which words of a command a wildcard of a rule does not cover.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
+from mainspring.shell_analysis import harmless_options as tables
+from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.git_commands import RUNS_GPG
+from mainspring.shell_analysis.readonly_programs import FIND_PATH, FIND_PLAIN, FIND_TEXT, GIT_READERS, READERS, Reader
+from mainspring.shell_analysis.syntax import Word, program
+
+if TYPE_CHECKING:
+    from mainspring.shell_analysis.commands import Unit
 
 
 class Wrapper(Struct, frozen=True):
@@ -72,6 +86,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
 }
 """Programs that run the command in their arguments."""
 
+
 SUBCOMMAND_WRAPPERS: Mapping[str, frozenset[str]] = {
     "uv": _set("run"), "poetry": _set("run"), "pipenv": _set("run"), "pdm": _set("run"), "hatch": _set("run"), "rye": _set("run"),
     "pipx": _set("run"), "pixi": _set("run"), "bundle": _set("exec"), "npm": _set("exec x"), "pnpm": _set("exec dlx"),
@@ -79,6 +94,7 @@ SUBCOMMAND_WRAPPERS: Mapping[str, frozenset[str]] = {
     "pyenv": _set("exec"), "dotenv": _set("run"), "op": _set("run"), "doppler": _set("run"),
 }  # fmt: skip
 """Programs of which a subcommand does the same."""
+
 
 OPAQUE_WRAPPERS = _set(
     "ssh su runuser pkexec gosu chroot unshare nsenter flock script parallel entr watchexec nodemon perf systemd-run setpriv capsh "
@@ -88,13 +104,16 @@ OPAQUE_WRAPPERS = _set(
 )
 """Programs that run commands, and whose arguments are not taken apart: only a rule that names all of them allows one."""
 
+
 CONTAINER_RUNNERS: Mapping[str, frozenset[str]] = {
     "docker": _set("exec run compose"), "podman": _set("exec run"), "kubectl": _set("exec run debug"), "nerdctl": _set("exec run"),
     "docker-compose": _set("exec run"), "vagrant": _set("ssh"), "heroku": _set("run"), "fly": _set("ssh"),
 }  # fmt: skip
 """The same for subcommands."""
 
+
 SHELLS = _set("sh bash dash zsh ksh mksh ash fish rbash")
+
 
 INTERPRETERS: Mapping[str, frozenset[str]] = {
     "python": _set("-u -B -O -OO -s -S -E -I -v -q -b -bb"),
@@ -113,17 +132,22 @@ INTERPRETERS: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 """Programs that run code, and the options that may stand before a script's name. A rule has to name the script."""
 
+
 PROMPTS = _set("sqlite3 sqlite psql mysql bc dc ed ex vi vim nvim emacs")
 """Those of them that run what they are given to read, whatever file they are told to open."""
+
 
 AWK = _set("awk gawk mawk nawk")
 SED = _set("sed gsed")
 
+
 FREE = _set(": true false break continue return shift exit")
 """Builtins that do nothing by themselves; they need no rule."""
 
+
 PREFIX_BUILTINS = _set("alias unalias hash enable complete compgen bind fc history shopt")
 """Builtins that change what names mean to the shell."""
+
 
 HARMLESS_VARIABLES = lazy_re(
     r"(?:LANG|LANGUAGE|LC_[A-Z]+|TZ)=(?!:?/|(?s:.*)\.\.)(?s:.*)|"  # a path would name a file to read
@@ -132,10 +156,342 @@ HARMLESS_VARIABLES = lazy_re(
 )
 """Assignments that may stand before a command without changing what it does."""
 
+
 CODE_VARIABLES = lazy_re(
     r"BASH_ENV|ENV|PS[0-4]|PROMPT_COMMAND|\w*(?:PAGER|EDITOR|VISUAL|BROWSER|COMMAND|ASKPASS|DIFF|LESSOPEN)"
 )
 """Variables whose value is run."""
 
+
 SHELL_VARIABLES = lazy_re(r"(?!.*_proxy$|npm_|path$|cdpath$|fpath$)[a-z_][a-z0-9_]*")
 """Names that a line may set for itself: lower case, as no program takes them from its environment."""
+
+
+_ENTRY = lazy_re(r"([^\s:=]+)(?:([:=])(?:~(\S*))?)?")
+_SETTING = lazy_re(r"[A-Za-z_][\w.-]*\+?=")
+_CONFIGURES = lazy_re(
+    r"(?:[a-z]+[:-])?(?:self|tap|source|config(?:ure|uration)?|conf|settings?|set|unset|alias(?:es)?|plugins?|extensions?|hooks?|"
+    r"contexts?|remotes?|repos?|trust|exec|eval)(?:[:-][a-z-]+)?"
+)
+"""Subcommands that, by their name, change settings or run code."""
+_PLACE = lazy_re(r"(?:(?:/usr(?:/local)?|/opt/homebrew)?/s?bin|(?:.*/)?(?:node_modules/\.bin|\.?venv/bin))/[^/]*$")
+"""Where programs are that a package manager has installed."""
+_VERSION = lazy_re(r"[-\d.]+$")
+_FIND_MORE = frozenset("-delete -L -follow -fprint -fprint0 -fprintf -fls".split())
+"""Words of ``find`` that are harmless or that a rule has to name anyway."""
+
+
+def behind(text: str, option: str) -> str | None:
+    """What a word holds behind an option: its value, or nothing if that is the next word; ``None`` if it holds no such option.
+
+    What stands before a short option in a word is taken for other options, so that now and then a word is found that holds a value.
+    """
+    if option.startswith("--"):
+        name, _, value = text.partition("=")
+        return value if len(name) > 3 and option.startswith(name) else None
+    found = re.match(rf"-[A-Za-z0-9]*?{re.escape(option[1:])}", text)
+    return None if found is None else text[found.end() :]
+
+
+def holds(words: Sequence[Word], options: Sequence[str]) -> bool:
+    """Whether one of some options stands in a command."""
+    return any(behind(word.text, option) is not None for word in words[1:] for option in options)
+
+
+def values(words: Sequence[Word], options: Sequence[str]) -> Iterator[Word]:
+    """The values of some options in a command."""
+    for word, following in zip(words[1:], [*words[2:], None], strict=False):
+        for option in options:
+            value = behind(word.text, option)
+            if value:
+                yield Word(value.removeprefix("=") if option.startswith("--") else value, word.source, word.splits)
+            elif value == "" and "=" not in word.text and following is not None:
+                yield following
+
+
+def uncovered(unit: Unit) -> Mapping[int, str]:
+    """The words of a command that a wildcard of a rule does not cover, by position, each with a description of the word.
+
+    A wildcard covers arguments. It covers an option, or a subcommand, only if the tables say that this one is harmless.
+    """
+    words = unit.words
+    inner = unit.inner[-1].words if unit.inner else ()
+    if inner and len(inner) < len(words) and words[-len(inner) :] == inner:
+        start = len(words) - len(inner)
+        return {start + number: what for number, what in uncovered(unit.inner[-1]).items()}
+    name = _name(words)
+    if name in SHELLS or any(n in INTERPRETERS for n in (name, re.sub(r"[\d.]+$", "", name))):
+        start = unit.fixed - 1  # a rule has to name all words up to the script or the module
+        module = start > 0 and words[start - 1].text == "-m"
+        found = uncovered_words(program(words[start].text) if module else "", words[start:])
+        return {start + number: what for number, what in found.items()}
+    return uncovered_words(name, words)
+
+
+def uncovered_words(name: str, words: Sequence[Word]) -> Mapping[int, str]:
+    """The same for the words of one program; an empty name stands for a program of which nothing is known."""
+    if name in tables.ANY_OPTION:
+        return {}
+    if name == "find":
+        return _uncovered_in_find(words)
+    known = name if is_known(name) else _VERSION.sub("", name)
+    return _Cover(known if is_known(known) else "", words).check()
+
+
+def _name(words: Sequence[Word]) -> str:
+    """The name under which the tables know a program; empty for one from a folder where a project may keep its own."""
+    text = words[0].text if words else ""
+    return program(text) if "/" not in text or _PLACE.match(text) else ""
+
+
+def words_like_options(unit: Unit) -> Iterator[Word]:
+    """The words of a command that begin with a wildcard and may stand for a file that is named like an option."""
+    words = unit.words
+    if _name(words) not in tables.ANY_OPTION:
+        end = next((number for number, word in enumerate(words) if word.text == "--"), len(words))
+        yield from (word for word in words[1:end] if word.text.startswith(wildcards.ONE))
+
+
+def is_known(name: str) -> bool:
+    """Whether a table lists the harmless options of a program."""
+    return name in tables.HARMLESS or name in READERS or name in _PARENTS or name in tables.ANY_OPTION
+
+
+_PARENTS = frozenset(
+    key.rsplit(" ", count)[0]
+    for key in (*tables.HARMLESS, *(f"git {key}" for key in GIT_READERS if not key.startswith("config")))
+    for count in range(1, key.count(" ") + 1)
+    if not key.endswith(" --")
+)
+"""Programs and subcommands that have subcommands."""
+
+
+class _Table(Struct, frozen=True):
+    """The harmless options of one program or subcommand.
+
+    Attributes:
+        flags: Options without a value, and words.
+        valued: Options with a value that may be the next word; each with a regular expression for the value, or nothing.
+        attached: Options with a value that is in the same word or missing.
+        bare: Options without a value that are not harmless.
+        numbers: Whether a number may be an option.
+        named: Whether a rule has to name the subcommand itself.
+        reader: The same knowledge for a program that only reads.
+    """
+
+    flags: frozenset[str] = frozenset()
+    valued: Mapping[str, str] = {}
+    attached: Mapping[str, str] = {}
+    bare: frozenset[str] = frozenset()
+    numbers: bool = False
+    named: bool = False
+    reader: Reader | None = None
+
+
+@lru_cache(512)
+def _table(path: str) -> _Table | None:
+    """The table of a program or subcommand; ``None`` if it has none."""
+    text = tables.HARMLESS.get(path)
+    name, _, subcommand = path.partition(" ")
+    reader = GIT_READERS.get(subcommand) if name == "git" else READERS.get(path)
+    if path.startswith("git config") or (text is None and reader is None):
+        return None
+    flags: set[str] = set()
+    valued: dict[str, str] = {}
+    attached: dict[str, str] = {}
+    for entry in (text or "").split():
+        found = _ENTRY.fullmatch(entry)
+        assert found is not None, entry
+        option, kind, value = found[1], found[2], found[3] or ""
+        if kind == ":":
+            valued[option] = value
+        elif kind == "=":
+            attached[option] = value
+        else:
+            flags.add(option)
+    marked = {option for option in flags if option.endswith("!")}
+    bare = frozenset(option[:-1] for option in marked)
+    return _Table(frozenset(flags - marked), valued, attached, bare, "-#" in flags, "!" in marked, reader)
+
+
+class _Cover:
+    """Walks through the words of one command."""
+
+    def __init__(self, name: str, words: Sequence[Word]) -> None:
+        self.name = name
+        self.words = words
+        self.path = name
+        self.table = _table(name) or _Table()
+        self.everywhere = _table("") or _Table(frozenset(tables.EVERY_PROGRAM.split()))
+        self.choosing = name in _PARENTS
+        self.operands = 0
+        self.found: dict[int, str] = {}
+
+    def check(self) -> Mapping[int, str]:
+        number, ended = 1, False
+        while number < len(self.words):
+            text = self.words[number].text
+            if text == "--" and self.name and not ended:
+                following = _table(f"{self.path} --")
+                ended = following is None and self.name not in tables.NO_END
+                self.table = following or self.table
+                number += 1
+            elif not ended and (text.startswith("-") and text != "-"):
+                number += self._option(number)
+            elif number == 1 and self.name in tables.OLD_STYLE:
+                number += self._bundle(number)
+            else:
+                self._operand(number, ended=ended)
+                number += 1
+        return self.found
+
+    def _operand(self, number: int, *, ended: bool) -> None:
+        word = self.words[number]
+        text = word.text
+        self.operands += 1
+        if wildcards.MANY in text and (word.splits or (text.startswith(wildcards.MANY) and not ended)):
+            self.found[number] = f"the word {word.source!r}, which may be an option"
+        elif text.startswith(wildcards.ONE) and self.name in tables.GLOB_WARY:
+            self.found[number] = f"the word {word.source!r}, which may stand for a file that is named like an option"
+        elif self.choosing:
+            self._subcommand(number, text)
+        elif text[:1] == "/" and ":" in text and self.name in tables.SLASH_OPTIONS:
+            self.found[number] = f"the option {text.partition(':')[0]!r}"
+        elif self.name == "git" and RUNS_GPG.search(f"{self.words[number - 1].text} {text}"):
+            self.found[number] = f"the word {text!r}, which may make git start another program"
+        elif text[:1] == "@" and self.name not in tables.PLAIN_AT:
+            self.found[number] = f"the word {text!r}, which may name a file with options"
+        elif text[:1] == "+" and not ended and not self._reads(text):
+            self.found[number] = f"the option {text!r}"
+        elif not self.name and self.operands <= 2 and _CONFIGURES.fullmatch(text):
+            self.found[number] = f"the subcommand {text!r}"
+        elif self._is_setting(text):
+            self.found[number] = f"the setting {text.partition('=')[0] + '='!r}"
+
+    def _subcommand(self, number: int, text: str) -> None:
+        path = f"{self.path} {text}"
+        table = _table(path)
+        if table is None and path not in _PARENTS:
+            self.found[number] = f"the subcommand {text!r}"
+            self.choosing, self.table = False, self.everywhere
+            return
+        self.path, self.table, self.choosing = path, table or _Table(), path in _PARENTS
+        if self.table.named:
+            self.found[number] = f"the subcommand {text!r}"
+
+    def _is_setting(self, text: str) -> bool:
+        if self.name in tables.NAMES_ITS_SETTINGS:
+            name, equals, value = text.partition("=")
+            pattern = self.table.attached.get(name)
+            return bool(equals) and (pattern is None or not self._is_harmless(value, pattern))
+        return not self.name and _SETTING.match(text) is not None
+
+    def _reads(self, text: str) -> bool:
+        reader = self.table.reader
+        return reader is not None and re.fullmatch(reader.options, text, re.DOTALL) is not None
+
+    def _option(self, number: int) -> int:
+        """Check an option; how many words it takes."""
+        text = self.words[number].text
+        following = self.words[number + 1] if number + 1 < len(self.words) else None
+        both = text if following is None else f"{text} {following.text}"
+        runs = self.name == "git" and RUNS_GPG.search(both) is not None
+        for table in () if runs else (self.table, self.everywhere):
+            taken = self._takes(table, text, following)
+            if taken:
+                return taken
+        name = text.partition("=")[0].split(wildcards.MANY)[0]
+        self.found[number] = f"the option {name!r}"
+        if not self.name or "=" in text or following is None or following.text.startswith("-"):
+            return 1
+        if not {text, text[:2], f"-{text[-1]}"}.isdisjoint(self.table.bare):
+            return 1
+        self.found[number + 1] = f"the value of the option {name!r}"
+        return 2
+
+    def _takes(self, table: _Table, text: str, following: Word | None) -> int:
+        """How many words a harmless option takes; 0 if the table does not say that it is harmless."""
+        name, equals, value = text.partition("=")
+        if not equals and name in table.flags or (table.numbers and re.fullmatch(r"-\d+", text)):
+            return 1
+        if name in table.attached:
+            return int(not equals or self._is_harmless(value, table.attached[name]))
+        if name in table.valued:
+            if equals:
+                return int(self._is_harmless(value, table.valued[name]))
+            return self._next(following, table.valued[name])
+        if not text.startswith("--"):
+            taken = self._short(table, text, following)
+            if taken:
+                return taken
+        if table.reader is not None:
+            if text in table.reader.valued:
+                return self._next(following, "")
+            return int(self._reads(text))
+        return 0
+
+    def _short(self, table: _Table, text: str, following: Word | None) -> int:
+        """The same for short options in one word, the last of them with its value."""
+        for end in range(1, len(text)):
+            option = f"-{text[end]}"
+            if option in table.flags:
+                if self.name in tables.EXACT_OPTIONS:
+                    return 0
+                continue
+            value = text[end + 1 :]
+            if option in table.attached:
+                return int(self._is_harmless(value, table.attached[option]) or not value)
+            if option not in table.valued or (value and self.name in tables.EXACT_VALUES):
+                return 0
+            return (
+                int(self._is_harmless(value, table.valued[option]))
+                if value
+                else self._next(following, table.valued[option])
+            )
+        return 1
+
+    def _next(self, following: Word | None, pattern: str) -> int:
+        """How many words an option takes whose value is the next one; 0 if the value is not harmless."""
+        if following is None:
+            return 1
+        text, greedy = following.text, self.name in tables.GREEDY
+        unsure = (text.startswith("-") and not re.match(r"-(?: |\d|$)", text)) or text.startswith(wildcards.MANY)
+        if following.splits or (unsure and not greedy):
+            return 0 if pattern else 1  # what the next word is, is decided by itself
+        return 2 if self._is_harmless(text, pattern) else 0
+
+    def _is_harmless(self, value: str, pattern: str) -> bool:
+        if not pattern:
+            return True
+        return wildcards.is_literal(value) and re.fullmatch(pattern, value, re.DOTALL) is not None
+
+    def _bundle(self, number: int) -> int:
+        """Check options without a dash; how many words they take."""
+        letters = self.words[number].text
+        valued = [f"-{c}" for c in letters if f"-{c}" in self.table.valued]
+        if len(valued) < 2 and all(f"-{c}" in self.table.flags or f"-{c}" in valued for c in letters):
+            following = self.words[number + 1] if number + 1 < len(self.words) else None
+            taken = self._next(following, self.table.valued[valued[0]]) if valued else 1
+            if taken:
+                return taken
+        self.found[number] = f"the options {letters!r}"
+        self.found[number + 1] = self.found[number]
+        return 2
+
+
+def _uncovered_in_find(words: Sequence[Word]) -> Mapping[int, str]:
+    found: dict[int, str] = {}
+    rest = iter(enumerate(words[1:], 1))
+    for number, word in rest:
+        text = word.text
+        if text in ("-exec", "-execdir", "-ok", "-okdir"):  # what these run is judged by itself
+            next((None for _, inner in rest if inner.text in (";", "+")), None)
+        elif text in FIND_TEXT or text in FIND_PATH:
+            value = next(rest, None)
+            if value is not None and value[1].splits:
+                found[value[0]] = f"the word {value[1].source!r}, which may be an option"
+        elif wildcards.MANY in text and word.splits:
+            found[number] = f"the word {word.source!r}, which may be an option"
+        elif text.startswith("-") and text not in FIND_PLAIN and text not in _FIND_MORE:
+            found[number] = f"the option {text!r}"
+    return found

@@ -7,8 +7,16 @@ from itertools import product
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.syntax import Block, Loop, Node, NotUnderstoodError, Spelling, Substitution, Variable
-from mainspring.shell_analysis.words import Word
+from mainspring.shell_analysis.syntax import (
+    Block,
+    Loop,
+    Node,
+    NotUnderstoodError,
+    Spelling,
+    Substitution,
+    Variable,
+    Word,
+)
 
 MAX_FORMS = 40
 """A command with more combinations of values is not understood."""

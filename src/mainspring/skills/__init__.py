@@ -9,9 +9,10 @@ from mainspring.lazy import exports
 if TYPE_CHECKING:
     from mainspring.skills.activation import Usage as Usage
     from mainspring.skills.authoring import Written as Written
-    from mainspring.skills.catalog import SkillCatalog as SkillCatalog
     from mainspring.skills.content import examples_of as examples_of
     from mainspring.skills.content import read_body as read_body
+    from mainspring.skills.discovery import SkillCatalog as SkillCatalog
+    from mainspring.skills.discovery import find_skills as find_skills
     from mainspring.skills.manifest import parse_skill as parse_skill
     from mainspring.skills.plug import Skills as Skills
     from mainspring.skills.skill import Script as Script
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from mainspring.skills.skill import SkillProblem as SkillProblem
     from mainspring.skills.skill import SkillsConfig as SkillsConfig
     from mainspring.skills.skill import Triggers as Triggers
-    from mainspring.skills.sources import find_skills as find_skills
     from mainspring.skills.state import SkillRegistry as SkillRegistry
     from mainspring.skills.toolsets import Dependencies as Dependencies
     from mainspring.skills.toolsets import load_toolset as load_toolset
@@ -32,13 +32,12 @@ __all__, __getattr__ = exports(
     {
         "activation": "Usage",
         "content": "examples_of read_body",
-        "catalog": "SkillCatalog",
+        "discovery": "SkillCatalog find_skills",
         "authoring": "Written",
         "manifest": "parse_skill",
         "plug": "Skills",
         "state": "SkillRegistry",
         "skill": "Script Skill SkillError SkillProblem SkillsConfig Triggers",
-        "sources": "find_skills",
         "toolsets": "Dependencies load_toolset",
         "validation": "Verdict check_skills",
     },

@@ -16,10 +16,9 @@ from mainspring.loop.hooks import SkillsActivate, SkillsDeactivate
 from mainspring.loop.hooks.features import SkillReason, SkillVia
 from mainspring.skills.active import Activation, ActiveSkills
 from mainspring.skills.allowed_tools import ALIAS
-from mainspring.skills.content import read_body
+from mainspring.skills.content import listed, read_body, within
 from mainspring.skills.delivery import wrapped
-from mainspring.skills.interpolate import Commands, has_commands, interpolate
-from mainspring.skills.resources import listed, within
+from mainspring.skills.execution import Commands, has_commands, interpolate
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.skills.toolsets import Dependencies, Toolset, ToolsetError, close_toolset, load_toolset, tools_of
 from mainspring.tools import Tool

@@ -1,17 +1,66 @@
-"""The instructions of a skill, read when they are needed: a catalogue of thousands keeps none in memory."""
+"""Text of skills on its way to a model: nothing hidden in it, and nothing that ends the envelope it stands in.
+
+The instructions of a skill, read when they are needed: a catalogue of thousands keeps none in memory.
+
+The files of a skill: what is inside its folder, and nothing else.
+"""
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
+from mainspring.env import ExecutionEnv, RealPath
 from mainspring.frontmatter import split_front_matter
 from mainspring.lazy import lazy_re
-from mainspring.skills.envelope import clean
+from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.skills.skill import Skill, SkillError
+
+CONTENT, CATALOG = "skill_content", "available_skills"
+"""The envelopes: of a skill's text, and of the list of skills."""
+
+
+_HIDDEN = lazy_re(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+    "|[\ufe00-\ufe0f]{2,}"
+)
+"""What nobody sees and a model reads: controls, marks that reorder text, tag characters, runs of variation selectors. Joiners stay:
+scripts need them.
+"""
+_BREAKS = lazy_re("\r\n?|[\u2028\u2029\x85]")
+_MARKS = lazy_re(rf"<(?=\s*[/\\]?\s*(?:{CONTENT}|{CATALOG}))", re.IGNORECASE)
+
+
+def clean(text: str) -> str:
+    """The text without hidden characters, its lines ended by line feeds alone."""
+    return _HIDDEN.sub("", _BREAKS.sub("\n", text))
+
+
+def inside(text: str) -> str:
+    """The text as it may stand in an envelope: clean, and without a mark that would end or begin one."""
+    return _MARKS.sub("&lt;", clean(text))
+
+
+def line(text: str, limit: int = 1024) -> str:
+    """The text on one line that can be read as nothing but text: clean, ``<`` and ``>`` escaped, cut to so many characters."""
+    plain = " ".join(clean(text).split())
+    if len(plain) > limit:
+        plain = f"{plain[: limit - 1].rstrip()}…"
+    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def value(text: str) -> str:
+    """The text as the value of an attribute."""
+    return line(text).replace('"', "&quot;")
+
 
 LARGEST = 1 << 20
 """Bytes of a skill's file beyond which it is none."""
+
 
 _EXAMPLES = lazy_re(r"^(#{1,6})[ \t]+(?:[^\n]*\b)?examples?\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
 _FENCED = lazy_re(r"^(`{3,}|~{3,}).*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
@@ -77,3 +126,74 @@ def examples_of(body: str) -> str:
 def shell_lines(body: str) -> tuple[str, ...]:
     """The commands that the text would have run when it is used: those of ``!`command` ``, each once."""
     return tuple(dict.fromkeys(_SHELL.findall(body)))
+
+
+MOST_LISTED = 60
+"""Files that are named to the model."""
+
+
+_DEPTH = 4
+_MOST_WALKED = 2_000
+_standard = lru_cache(1)(SensitivePaths.standard)
+
+
+class OutsideError(ValueError):
+    """A path that does not stay in the skill's folder; the text says what to do."""
+
+
+def within(folder: str, root: str) -> bool:
+    """Whether a folder is another one, or lies in it; both are real paths."""
+    return folder == root or folder.startswith(root.rstrip("/") + "/")
+
+
+async def locate(env: ExecutionEnv, folder: str, path: str) -> RealPath:
+    """The real path of a file of a skill.
+
+    Args:
+        env: Where the folder is.
+        folder: The skill's folder.
+        path: As a model wrote it: relative to the folder, with ``/``.
+
+    Raises:
+        OutsideError: If it leads out of the folder, by itself or by a link, or to what may hold secrets.
+        OSError: If it cannot be looked at.
+    """
+    parts = path.replace("\\", "/").split("/")
+    if not path.strip() or "\0" in path or path.startswith(("/", "\\", "~")) or ".." in parts or ":" in parts[0]:
+        raise OutsideError(f"{path!r} is no path in the skill's folder; give one like references/guide.md")
+    root = await env.realpath(folder)
+    real = await env.realpath(posixpath.join(root, *[p for p in parts if p not in ("", ".")]))
+    if not within(real, root):
+        raise OutsideError(f"{path!r} is a link that leads out of the skill's folder; it is not followed")
+    inner = tuple(part.casefold() for part in real[len(root) :].split("/") if part)
+    if _is_secret(inner):
+        raise OutsideError(f"{path!r} may hold keys or passwords, so it is not read as part of a skill")
+    return RealPath(real)
+
+
+async def listed(env: ExecutionEnv, folder: str) -> tuple[Sequence[str], int]:
+    """The files of a skill beside its own text, sorted, as far as there is room, and how many there are.
+
+    Hidden ones, links, and what may hold secrets are left out.
+    """
+    try:
+        walk = await env.walk(folder, depth=_DEPTH, limit=_MOST_WALKED)
+    except OSError:
+        return (), 0
+    found: list[str] = []
+    for entry in walk.entries:
+        parts = tuple(entry.path.split("/"))
+        if entry.kind != "file" or any(p.startswith((".", "__")) for p in parts):
+            continue
+        if entry.path in ("SKILL.md", "skill.md") or entry.path.endswith(".skill.md"):
+            continue
+        if not _is_secret(tuple(p.casefold() for p in parts)):
+            found.append(entry.path)
+    return sorted(found)[:MOST_LISTED], len(found)
+
+
+def _is_secret(parts: tuple[str, ...]) -> bool:
+    """Whether a path may hold keys or passwords. A guide about them is none, whatever its name."""
+    if parts and parts[-1].endswith((".md", ".markdown", ".rst")):
+        parts = parts[:-1]
+    return bool(parts) and bool(_standard().why(parts, parts, changes=False))

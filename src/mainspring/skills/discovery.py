@@ -1,4 +1,9 @@
-"""Looking through a folder for skills: which files are one, and which folders are none of our business."""
+"""Looking through a folder for skills: which files are one, and which folders are none of our business.
+
+The skills that there are, by name.
+
+Where skills are found: folders of the project and of the user, what the program brings, and the bundled ones.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +11,28 @@ import os
 import posixpath
 import stat
 from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.env.ignore import Level, is_ignored, load, load_above
 from mainspring.frontmatter import read_head
 from mainspring.skills.content import read_text
-from mainspring.skills.skill import SkillError, SkillProblem
+from mainspring.skills.manifest import LONGEST_NAME, name_of, parse_skill
+from mainspring.skills.skill import SOURCES, Script, Skill, SkillError, SkillProblem, SkillsConfig, Source
 
 SUFFIX = ".skill.md"
 MOST_FOLDERS = 20_000
 MOST_SKILLS = 5_000
 DEEPEST = 6
 
+
 _LARGEST_IGNORE_FILE = 1 << 20
 _LEADS_OUT = "the link leads out of the project, so it is not followed"
+
 
 _VENDORED = frozenset({"node_modules", "bower_components", "vendor", "site-packages", "__pycache__", "venv"})
 """Folders of what others wrote and a program fetched: a dependency's skill is not the user's."""
@@ -207,3 +217,211 @@ def _read(path: str) -> bytes | None:
             return file.read(_LARGEST_IGNORE_FILE)
     except OSError:
         return None
+
+
+class SkillCatalog:
+    """The skills that can be used, and what became of the others.
+
+    Of two skills of one name the one of the project counts, then the user's, then one given inline, then the bundled one; of two of
+    one source the first.
+
+    Args:
+        skills: All that were found, those of one source in the order in which they count.
+        problems: Files that gave none, or that are odd.
+        disabled: Names of those that are not wanted.
+        switched_on: Names of those that are wanted though they are off by default.
+    """
+
+    def __init__(
+        self,
+        skills: Iterable[Skill] = (),
+        problems: Iterable[SkillProblem] = (),
+        *,
+        disabled: Iterable[str] = (),
+        switched_on: Iterable[str] = (),
+    ) -> None:
+        unwanted, wanted = set(disabled), set(switched_on)
+        found: dict[str, Skill] = {}
+        off: dict[str, Skill] = {}
+        shadowed: list[Skill] = []
+        told = list(problems)
+        for skill in sorted(skills, key=lambda s: SOURCES.index(s.source)):
+            first = found.get(skill.name) or off.get(skill.name)
+            if first is not None:
+                shadowed.append(skill)
+                told.append(_conflict(skill, first))
+                continue
+            on = skill.name not in unwanted and (skill.default_enabled or skill.name in wanted)
+            (found if on else off)[skill.name] = skill
+        self.skills: tuple[Skill, ...] = tuple([found[name] for name in sorted(found)])
+        """Those that can be used, by name."""
+        self.off: tuple[Skill, ...] = tuple([off[name] for name in sorted(off)])
+        """Those that are switched off, by name."""
+        self.shadowed: tuple[Skill, ...] = tuple(shadowed)
+        """Those that another one of the same name hides; `get` takes them with their source, as ``user:NAME``."""
+        self.problems: tuple[SkillProblem, ...] = tuple(told)
+        """Files that gave no skill, and what is odd about others."""
+
+    def __len__(self) -> int:
+        return len(self.skills)
+
+    def __iter__(self) -> Iterator[Skill]:
+        return iter(self.skills)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.get(name) is not None
+
+    def get(self, name: str) -> Skill | None:
+        """The skill of a name that can be used; ``SOURCE:NAME`` is the one of that source, also where another one hides it."""
+        source, colon, rest = name.partition(":")
+        if not colon:
+            return next((s for s in self.skills if s.name == name), None)
+        return next((s for s in (*self.skills, *self.shadowed) if s.source == source and s.name == rest), None)
+
+
+def _conflict(skill: Skill, first: Skill) -> SkillProblem:
+    where = f" ({first.path})" if first.path else ""
+    way = (
+        "rename one" if skill.source == first.source else f"rename one, or use this one as {skill.source}:{skill.name}"
+    )
+    return SkillProblem(
+        skill.path or skill.name, f"the {first.source} skill {first.name!r}{where} comes first; {way}", level="warning"
+    )
+
+
+SAMPLES = Path(__file__).parent / "bundled"
+"""The bundled skills."""
+
+
+_UNTRUSTED = "the project is not trusted, so it was not read; `mainspring trust` trusts it"
+_MOST_SCRIPTS = 100
+
+
+class _Root(Struct, frozen=True):
+    folder: Path
+    source: Source
+    trusted: bool
+    readable: bool = True
+    within: tuple[str, ...] = ()
+
+
+def find_skills(config: SkillsConfig | None = None) -> SkillCatalog:
+    """Look for skills. Blocks while it reads; only the heads of files are kept.
+
+    Args:
+        config: Where to look, and whom to trust; the bundled ones alone if left out.
+
+    Raises:
+        SkillError: If a skill that the program brings itself is none.
+    """
+    config = config or SkillsConfig()
+    if not config.enabled:
+        return SkillCatalog()
+    found: list[Skill] = [_checked(skill) for skill in config.inline]
+    problems: list[SkillProblem] = []
+    seen: set[str] = set()
+    for root in _roots(config):
+        places = places_in(root.folder, within=root.within, ignore_files=root.source != "builtin")
+        problems += places.problems
+        for place in places.found:
+            if place.real in seen:  # one folder that two links lead to is one skill
+                continue
+            seen.add(place.real)
+            if not root.readable:
+                problems.append(SkillProblem(str(place.file), _UNTRUSTED))
+                continue
+            try:
+                skill = load_skill(place, root.source, trusted=root.trusted)
+            except SkillError as error:
+                problems.append(SkillProblem(str(place.file), str(error), line=error.line))
+                continue
+            found.append(skill)
+            problems += [SkillProblem(str(place.file), text, level="warning") for text in skill.warnings]
+    return SkillCatalog(found, problems, disabled=config.disabled, switched_on=config.switched_on)
+
+
+def load_skill(place: Place, source: Source, *, trusted: bool) -> Skill:
+    """The skill of a file, with the scripts of its folder. Blocks.
+
+    Raises:
+        SkillError: If the file gives none, or cannot be read.
+    """
+    own = place.folder
+    directory = os.path.realpath(own) if own is not None else None
+    fallback = own.name if own is not None else place.file.name.lower().removesuffix(SUFFIX)
+    try:
+        text = read_text(place.file)
+    except OSError as error:
+        raise SkillError(f"it cannot be read: {error.strerror or error}") from None
+    skill = parse_skill(
+        text, fallback=fallback, source=source, trusted=trusted, directory=directory, path=str(place.file)
+    )
+    odd: list[str] = []
+    if place.file.name not in ("SKILL.md", "skill.md") and own is not None:
+        odd.append(f"the file should be called SKILL.md, not {place.file.name}")
+    scripts = tuple([s for s in skill.scripts if _is_there(directory, s, odd)])
+    if directory is not None and trusted:
+        named = {s.path for s in scripts} | {s.name for s in scripts}
+        scripts += tuple([s for s in _programs(Path(directory)) if s.path not in named and s.name not in named])
+    return replace(skill, scripts=scripts, warnings=(*skill.warnings, *odd))
+
+
+def _is_there(directory: str | None, script: Script, odd: list[str]) -> bool:
+    if directory is None:
+        odd.append(f"the script {script.name!r} is left out: a single file has no folder of its own")
+        return False
+    real = os.path.realpath(os.path.join(directory, script.path))
+    if not real.startswith(directory.rstrip(os.sep) + os.sep):
+        odd.append(f"the script {script.name!r} is left out: {script.path} leads out of the skill's folder")
+        return False
+    if not os.path.isfile(real):
+        odd.append(f"the script {script.name!r} is left out: there is no file {script.path}")
+        return False
+    return True
+
+
+def _programs(directory: Path) -> Iterator[Script]:
+    """The files of the folder ``scripts``, those that lie in it directly; links are left out."""
+    try:
+        with os.scandir(directory / "scripts") as entries:
+            names = sorted(
+                e.name for e in entries if e.is_file(follow_symlinks=False) and not e.name.startswith((".", "_"))
+            )
+    except OSError:
+        return
+    for name in names[:_MOST_SCRIPTS]:
+        yield Script(name=name, path=f"scripts/{name}")
+
+
+def _checked(skill: Skill) -> Skill:
+    if skill.name != name_of(skill.name) or not 0 < len(skill.name) <= LONGEST_NAME:
+        raise SkillError(
+            f"{skill.name!r} cannot be the name of a skill: 1 to {LONGEST_NAME} lower-case letters, digits and single hyphens"
+        )
+    if not skill.description.strip():
+        raise SkillError(f"the skill {skill.name!r} has no description")
+    return replace(skill, source="inline")
+
+
+def _roots(config: SkillsConfig) -> Iterator[_Root]:
+    """The folders to look into, in the order in which they count."""
+    own = {os.path.realpath(folder) for folder in config.user}
+    if config.project is not None:
+        for folder in _upwards(Path(config.project), config.up_to):
+            for layout in config.layouts:
+                place = folder / layout
+                if os.path.realpath(place) not in own:  # the user's own folder is nothing of a project
+                    within = (os.path.realpath(config.up_to or config.project), *own)
+                    trust = config.trust_project_skills
+                    yield _Root(place, "project", trust is True, trust is not False, within)
+    for folder in config.user:
+        yield _Root(Path(folder), "user", True)
+    if config.builtin:
+        yield _Root(SAMPLES, "builtin", True)
+
+
+def _upwards(folder: Path, last: str | None) -> Iterable[Path]:
+    """The folder, and those above it up to ``last`` if that holds it."""
+    if last is None or not folder.is_relative_to(last):
+        return (folder,)
+    return (folder, *[p for p in folder.parents if p.is_relative_to(last)])

@@ -1,19 +1,138 @@
-"""Fetching a repository: into a folder without a working tree, so that no hook, filter, submodule or link of it can act."""
+"""What somebody names to install from: a folder, a repository, or a page of one.
+
+Fetching a repository: into a folder without a working tree, so that no hook, filter, submodule or link of it can act.
+
+The files of a folder or of a commit, listed before any of them is read: nothing is checked out, and nothing is run.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+import stat
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from msgspec import Struct
 
 from mainspring.env.variables import program_variables
 from mainspring.lazy import lazy_re
 from mainspring.programs import find_program
 from mainspring.redaction import redact
 from mainspring.skills.skill import SkillError
-from mainspring.skills.spec import Spec
+
+_SCP = lazy_re(r"(?:([\w.-]+)@)?([\w.-]+):(?!//|:)([^\s]+)")
+_SHORT = lazy_re(r"([A-Za-z0-9][\w.-]*)/([A-Za-z0-9_][\w.-]*)((?:/[\w.-]+)*)")
+_PAGE = lazy_re(r"(/[^/]+/[^/]+?)(?:\.git)?/(?:-/)?(?:tree|blob|src/branch)/([^/]+)/?(.*)")
+_REF = lazy_re(r"[A-Za-z0-9_][\w./+@-]*")
+_COMMIT = lazy_re(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_SCHEMES = ("https", "ssh", "file")
+
+
+class Spec(Struct, frozen=True, kw_only=True):
+    """Where to install from.
+
+    Attributes:
+        url: The repository's address, or the folder's path.
+        git: Whether it is a repository.
+        ref: Branch, tag or commit; empty for the repository's own branch.
+        path: The folder in it; empty for the top.
+    """
+
+    url: str
+    git: bool
+    ref: str = ""
+    path: str = ""
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it names one commit, so that there can be no newer one."""
+        return _COMMIT.fullmatch(self.ref) is not None
+
+    @property
+    def remote(self) -> bool:
+        """Whether the network is needed."""
+        return self.git and not self.url.startswith("file://")
+
+
+def read_spec(text: str, *, cwd: str, ref: str = "", path: str = "") -> Spec:
+    """What a text names.
+
+    ``https://``, ``ssh://`` and ``file://`` addresses, ``git@host:path``, ``owner/name`` on GitHub, the page of a folder there, or a
+    folder; with ``#REF`` behind it a repository at that branch, tag or commit.
+
+    Raises:
+        SkillError: If it names nothing that can be installed from.
+    """
+    given, _, fragment = text.strip().partition("#")
+    ref = ref or fragment
+    if not given or given.startswith("-"):
+        raise SkillError(f"{text!r} is neither a folder nor the address of a repository")
+    if ref and (not _REF.fullmatch(ref) or ".." in ref):
+        raise SkillError(f"{ref!r} is no branch, tag or commit")
+    path = _inner(path)
+    here = Path(os.path.abspath(os.path.join(cwd, os.path.expanduser(given))))
+    if "://" not in given and here.exists():
+        if ref:
+            return Spec(url=f"file://{here}", git=True, ref=ref, path=path)
+        if here.is_file():
+            return Spec(url=str(here.parent), git=False, path="" if here.name.lower() == "skill.md" else here.name)
+        return Spec(url=str(here), git=False, path=path)
+    if "://" in given:
+        return _address(given, ref, path)
+    if given.startswith((".", "/", "~")):
+        raise SkillError(f"there is no folder {here}")
+    short = _SHORT.fullmatch(given)
+    if short is not None:
+        inner = path or _inner(short[3])
+        return Spec(url=f"https://github.com/{short[1]}/{short[2].removesuffix('.git')}", git=True, ref=ref, path=inner)
+    scp = _SCP.fullmatch(given)
+    if scp is not None and not scp[2].startswith("-"):
+        user = f"{scp[1]}@" if scp[1] else ""
+        # As it is: behind the colon stands a path from the home folder there, and ssh:// has none but those from the root.
+        return Spec(url=f"{user}{scp[2]}:{scp[3]}", git=True, ref=ref, path=path)
+    raise SkillError(
+        f"there is no folder {here}, and {given!r} is no address of a repository (https://..., git@host:path, owner/name)"
+    )
+
+
+def _address(given: str, ref: str, path: str) -> Spec:
+    try:
+        parts = urlsplit(given)
+        host = parts.hostname or ""
+    except ValueError as error:
+        raise SkillError(f"{given!r} is no address: {error}") from None
+    if parts.scheme not in _SCHEMES:
+        why = "is not encrypted" if parts.scheme in ("http", "git", "ftp") else "is no way to reach a repository"
+        raise SkillError(f"{parts.scheme}:// {why}; use https://, ssh:// or file://")
+    if parts.scheme == "file":
+        if host not in ("", "localhost"):
+            raise SkillError("a file:// address has three slashes: file:///home/me/repository")
+        return Spec(url=f"file://{unquote(parts.path)}", git=True, ref=ref, path=path)
+    if not host or host.startswith("-"):
+        raise SkillError(f"{given!r} names no host")
+    if parts.password:
+        raise SkillError("an address may not hold a password: it would be kept; git's own credentials are used")
+    page = _PAGE.fullmatch(unquote(parts.path))
+    if page is not None and parts.scheme == "https":
+        inner = page[3].removesuffix("SKILL.md").strip("/")
+        url = urlunsplit((parts.scheme, parts.netloc, page[1], "", ""))
+        return Spec(url=url, git=True, ref=ref or page[2], path=path or _inner(inner))
+    return Spec(
+        url=urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", "")), git=True, ref=ref, path=path
+    )
+
+
+def _inner(path: str) -> str:
+    parts = [p for p in path.replace("\\", "/").split("/") if p not in ("", ".")]
+    if ".." in parts or any(p.startswith("-") for p in parts[:1]):
+        raise SkillError(f"{path!r} is no folder in there")
+    return "/".join(parts)
+
 
 _SECONDS = 180.0
 _SILENT_SECONDS = 60
@@ -221,3 +340,161 @@ def _variables() -> dict[str, str]:
 _KEPT = frozenset(
     {"GIT_SSH_COMMAND", "GIT_SSH", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"}
 )
+
+
+MOST_FILES = 2_000
+MOST_BYTES = 50 << 20
+"""Of one skill, all of its files together."""
+
+
+_MOST_LISTED = 200_000
+_LEFT_OUT = frozenset({".git", "__pycache__", ".DS_Store", ".hg", ".svn"})
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    """A file.
+
+    Attributes:
+        path: Its path from the top on, with ``/``.
+        size: Its bytes.
+        link: What it points to, for a link.
+        executable: Whether it may be run.
+        key: What its reader knows it by.
+    """
+
+    path: str
+    size: int
+    link: bool = False
+    executable: bool = False
+    key: str = ""
+
+
+class Tree(Protocol):
+    """Files that can be listed and read."""
+
+    commit: str
+    """The commit they are of; empty for a folder."""
+
+    async def items(self) -> Sequence[Item]:
+        """All files.
+
+        Raises:
+            SkillError: If they cannot be listed, or one is of a kind that cannot be installed.
+        """
+        ...
+
+    async def read(self, items: Sequence[Item]) -> Mapping[str, bytes]:
+        """What is in files, by path; of a link, where it points to.
+
+        Raises:
+            SkillError: If they cannot be read.
+        """
+        ...
+
+
+class FolderTree:
+    """The files of a folder on this machine."""
+
+    commit = ""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def items(self) -> Sequence[Item]:
+        """All files but those of version control."""
+        return await asyncio.to_thread(self._list)
+
+    async def read(self, items: Sequence[Item]) -> Mapping[str, bytes]:
+        """What is in files."""
+        return await asyncio.to_thread(self._read, items)
+
+    def _list(self) -> list[Item]:
+        found: list[Item] = []
+        stack = [self._folder]
+        while stack:
+            folder = stack.pop()
+            try:
+                entries = list(os.scandir(folder))
+            except OSError as error:
+                raise SkillError(f"{folder}: cannot be read: {error.strerror or error}") from None
+            for entry in entries:
+                if entry.name in _LEFT_OUT:
+                    continue
+                path = PurePosixPath(Path(entry.path).relative_to(self._folder)).as_posix()
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
+                    stack.append(Path(entry.path))
+                elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                    link, runs = stat.S_ISLNK(status.st_mode), bool(status.st_mode & stat.S_IXUSR)
+                    found.append(Item(path=path, size=status.st_size, link=link, executable=runs and not link))
+                else:
+                    raise SkillError(f"{path} is neither a file nor a folder, so it cannot be installed")
+                if len(found) > _MOST_LISTED:
+                    raise SkillError(
+                        f"{self._folder} holds more than {_MOST_LISTED} files; name the skill's own folder"
+                    )
+        return sorted(found, key=lambda item: item.path)
+
+    def _read(self, items: Sequence[Item]) -> dict[str, bytes]:
+        read: dict[str, bytes] = {}
+        for item in items:
+            path = self._folder / item.path
+            try:
+                if item.link:
+                    read[item.path] = os.fsencode(os.readlink(path))
+                    continue
+                with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
+                    data = file.read(item.size + 1)
+            except OSError as error:
+                raise SkillError(f"{item.path}: cannot be read: {error.strerror or error}") from None
+            if len(data) > item.size:
+                raise SkillError(f"{item.path}: it grew while it was read; try again")
+            read[item.path] = data
+        return read
+
+
+class CommitTree:
+    """The files of a commit in a repository that was fetched."""
+
+    def __init__(self, git: Git, commit: str) -> None:
+        self._git = git
+        self.commit = commit
+
+    async def items(self) -> Sequence[Item]:
+        """All files; submodules are none."""
+        found: list[Item] = []
+        out = await self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", self.commit)
+        for row in out.split(b"\0"):
+            if not row:
+                continue
+            facts, _, name = row.partition(b"\t")
+            mode, kind, key, size = facts.split()
+            if kind != b"blob":
+                continue
+            try:
+                path = name.decode()
+            except UnicodeDecodeError:
+                raise SkillError(f"the name {name!r} is not UTF-8") from None
+            found.append(
+                Item(path=path, size=int(size), link=mode == b"120000", executable=mode == b"100755", key=key.decode())
+            )
+            if len(found) > _MOST_LISTED:
+                raise SkillError(f"the repository holds more than {_MOST_LISTED} files")
+        return found
+
+    async def read(self, items: Sequence[Item]) -> Mapping[str, bytes]:
+        """What is in files."""
+        if not items:
+            return {}
+        out = await self._git.run("cat-file", "--batch", piped="".join(f"{item.key}\n" for item in items).encode())
+        read: dict[str, bytes] = {}
+        at = 0
+        for item in items:
+            line, _, _ = out[at : at + 200].partition(b"\n")
+            parts = line.split()
+            if len(parts) != 3 or parts[1] != b"blob":
+                raise SkillError(f"{item.path}: it is missing in what was fetched")
+            start = at + len(line) + 1
+            read[item.path] = out[start : start + int(parts[2])]
+            at = start + int(parts[2]) + 1
+        return read

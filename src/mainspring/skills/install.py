@@ -1,8 +1,13 @@
-"""Installing skills from a folder or a repository: listed, checked, shown, and only then put in their place, whole or not at all."""
+"""What an installation would bring, and what it would change, for people to decide on.
+
+Installing skills from a folder or a repository: listed, checked, shown, and only then put in their place, whole or not at all.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import difflib
+import hashlib
 import os
 import shutil
 import tempfile
@@ -15,17 +20,138 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.skills.content import LARGEST, decode
-from mainspring.skills.discovery import SUFFIX, Place
-from mainspring.skills.envelope import clean
-from mainspring.skills.fetch import fetch
+from mainspring.skills.content import LARGEST, clean, decode, read_body, shell_lines
+from mainspring.skills.discovery import SUFFIX, Place, load_skill
+from mainspring.skills.fetch import MOST_BYTES, MOST_FILES, CommitTree, FolderTree, Item, Spec, Tree, fetch
 from mainspring.skills.manifest import parse_skill
-from mainspring.skills.preview import Preview, digest_of, preview_of
-from mainspring.skills.skill import Skill, SkillError
-from mainspring.skills.sources import load_skill
-from mainspring.skills.spec import Spec
+from mainspring.skills.skill import Script, Skill, SkillError
 from mainspring.skills.state import Origin, SkillRegistry
-from mainspring.skills.tree import MOST_BYTES, MOST_FILES, CommitTree, FolderTree, Item, Tree
+from mainspring.skills.validation import Lacking, lacking
+from mainspring.text import counted
+
+_DIFF_LINES = 200
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """What an installation would bring.
+
+    Attributes:
+        name: The skill's name.
+        description: What it is for.
+        files: Its files.
+        size: Their bytes.
+        scripts: Its programs.
+        toolsets: Classes that would run inside Mainspring.
+        allowed_tools: The tools that it limits a conversation to; ``None`` if it does not.
+        shell_lines: Commands in its text that run when it is used.
+        lacking: What it needs and is missing here.
+        warnings: What is odd about it.
+        replaces: Whether one of that name is there already.
+    """
+
+    name: str
+    description: str
+    files: tuple[str, ...]
+    size: int
+    scripts: tuple[Script, ...] = ()
+    toolsets: tuple[str, ...] = ()
+    allowed_tools: tuple[str, ...] | None = None
+    shell_lines: tuple[str, ...] = ()
+    lacking: tuple[Lacking, ...] = ()
+    warnings: tuple[str, ...] = ()
+    replaces: bool = False
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """How what would be installed differs from what is there.
+
+    Attributes:
+        added: New files.
+        removed: Files that go.
+        changed: Files with other content.
+        instructions: The change of its ``SKILL.md``, line by line.
+        by_hand: Whether the files that are there were changed since they were installed.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    instructions: str = ""
+    by_hand: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+
+def preview_of(skill: Skill, folder: Path, *, replaces: bool) -> Preview:
+    """What a skill in a staging folder would bring. Blocks.
+
+    Raises:
+        SkillError: If its text cannot be read.
+    """
+    contents = _contents(folder)
+    text = _readable(contents.get(Path(skill.path or "").name, b""), keep=True)
+    hidden = len(text) - len(clean(text))
+    odd = (f"{hidden} hidden characters in its text are left out when it is used",) if hidden > 0 else ()
+    return Preview(
+        name=skill.name,
+        description=skill.description,
+        files=tuple(sorted(contents)),
+        size=sum(len(data) for data in contents.values()),
+        scripts=skill.scripts,
+        toolsets=skill.toolsets,
+        allowed_tools=skill.allowed_tools,
+        shell_lines=shell_lines(read_body(skill)),
+        lacking=lacking(skill),
+        warnings=(*skill.warnings, *odd),
+        replaces=replaces,
+    )
+
+
+def changes_between(installed: Path, staged: Path) -> Changes:
+    """How what would be installed differs from what is there. Blocks."""
+    old, new = _contents(installed), _contents(staged)
+    before, after = [_readable(side.get("SKILL.md") or side.get("skill.md") or b"").splitlines() for side in (old, new)]
+    lines = list(difflib.unified_diff(before, after, "installed", "new", lineterm="", n=2))
+    more = [f"... {counted(len(lines) - _DIFF_LINES, 'more line')}"] if len(lines) > _DIFF_LINES else []
+    return Changes(
+        added=tuple(sorted(set(new) - set(old))),
+        removed=tuple(sorted(set(old) - set(new))),
+        changed=tuple(sorted(name for name in set(new) & set(old) if new[name] != old[name])),
+        instructions="\n".join([*lines[:_DIFF_LINES], *more]),
+    )
+
+
+def digest_of(folder: Path) -> str:
+    """A hash over all files of a skill: names, content, and whether they may be run. Blocks."""
+    total = hashlib.sha256()
+    for name, data in sorted(_contents(folder).items()):
+        path = folder / name
+        runs = not path.is_symlink() and os.access(path, os.X_OK)
+        total.update(f"{len(name.encode())}:{name}:{int(runs)}:{len(data)}:".encode())
+        total.update(data)
+    return total.hexdigest()
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """The content of each file, by path; what programs leave behind is none of it."""
+    found: dict[str, bytes] = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if "__pycache__" in path.parts or path.name == ".DS_Store":
+            continue
+        if path.is_symlink():
+            found[name] = b"link " + os.fsencode(os.readlink(path))
+        elif path.is_file():
+            with suppress(OSError):
+                found[name] = path.read_bytes()
+    return found
+
+
+def _readable(data: bytes, *, keep: bool = False) -> str:
+    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    return text if keep else clean(text)
+
 
 _STAGING, _ASIDE = ".staging-", ".replaced-"
 _VENDORED = frozenset({"node_modules", "bower_components", "vendor", "site-packages", "venv", ".venv"})

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.folder_lock import FolderLockedError, locked_folder
+from mainspring.locks import FolderLockedError, locked_folder
 from mainspring.state_files import replace_text
 
 FILE = ".registry.json"

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.env import explain
 from mainspring.skills.active import Activation
+from mainspring.skills.content import OutsideError, inside, locate, within
 from mainspring.skills.delivery import OWN_FILE
-from mainspring.skills.envelope import inside
 from mainspring.skills.execution import ScriptError, check_arguments, command_line, find_script, run_script
-from mainspring.skills.resources import OutsideError, locate, within
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 

@@ -1,21 +1,22 @@
-"""What in a prompt calls for a skill: its name, the words that it lists, and its regular expressions."""
+"""What in a prompt calls for a skill: its name, the words that it lists, and its regular expressions.
+
+Which of the skills that a prompt calls for come first.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
+from mainspring.skills.skill import Skill
 from mainspring.tools.patterns import safe_length
-
-if TYPE_CHECKING:
-    from mainspring.skills.skill import Skill
 
 MAX_PROMPT = 20_000
 """Characters of a prompt that are looked at."""
+
 
 _LONGEST_PATTERN = 500
 _ASKS = lazy_re(
@@ -116,3 +117,22 @@ def _named(name: str, *, plainly: bool) -> re.Pattern[str]:
     return re.compile(
         rf"(?<![\w/$-])[/$]{word}(?![\w/-])|(?<![\w-]){word} skill(?!\w)|(?<!\w)skill {word}(?![\w-])", re.IGNORECASE
     )
+
+
+def rank(hits: Iterable[Hit], used: Mapping[str, float], limit: int) -> list[Skill]:
+    """The best of them.
+
+    A skill that the prompt names comes first, then one of which it holds a phrase (the more words the better), then one that was used
+    more recently, then one of which it holds more triggers; what is still equal goes by name.
+
+    Args:
+        hits: What the prompt calls for.
+        used: When a skill was used last, by name; a greater number is later.
+        limit: Most skills to return.
+    """
+
+    def key(hit: Hit) -> tuple[bool, int, float, int, str]:
+        phrase = hit.phrase if hit.phrase > 1 else 0
+        return (not hit.named, -phrase, -used.get(hit.skill.name, 0.0), -hit.count, hit.skill.name)
+
+    return [hit.skill for hit in sorted(hits, key=key)[: max(limit, 0)]]

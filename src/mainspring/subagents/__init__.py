@@ -6,10 +6,10 @@ from mainspring.lazy import exports
 
 if TYPE_CHECKING:
     from mainspring.subagents.definition import AgentDefinition as AgentDefinition
-    from mainspring.subagents.files import Found as Found
-    from mainspring.subagents.files import Skipped as Skipped
-    from mainspring.subagents.files import load_definitions as load_definitions
-    from mainspring.subagents.files import parse_definition as parse_definition
+    from mainspring.subagents.definition import Found as Found
+    from mainspring.subagents.definition import Skipped as Skipped
+    from mainspring.subagents.definition import load_definitions as load_definitions
+    from mainspring.subagents.definition import parse_definition as parse_definition
     from mainspring.subagents.inheritance import ChildRequest as ChildRequest
     from mainspring.subagents.inheritance import Host as Host
     from mainspring.subagents.inheritance import Inherited as Inherited
@@ -24,8 +24,7 @@ __all__, __getattr__ = exports(
     __name__,
     {
         "run": "Child ChildResult ChildStats",
-        "definition": "AgentDefinition",
-        "files": "Found Skipped load_definitions parse_definition",
+        "definition": "AgentDefinition Found Skipped load_definitions parse_definition",
         "inheritance": "ChildRequest Host Inherited NestingSteps",
         "plug": "Subagents",
         "tool": "SPAWN_TOOL",

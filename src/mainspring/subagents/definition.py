@@ -1,17 +1,27 @@
-"""A kind of sub-agent."""
+"""A kind of sub-agent.
+
+Kinds of sub-agents in Markdown files.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
+from mainspring.frontmatter import split_front_matter
 from mainspring.lazy import lazy_re
 from mainspring.loop import Behavior
+from mainspring.tools.builtin import CLASSIC_ALIASES
 
 if TYPE_CHECKING:
     from mainspring.models import ModelProvider
+
 
 NAME = lazy_re(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Names are shown to the model as values of an enumeration."""
@@ -49,3 +59,165 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
             )
         if isinstance(self.tools, str):  # of a text every letter would be a tool's name
             raise ConfigError(f'tools of the sub-agent {self.name!r} are names in a tuple, as in tools=("read_file",)')
+
+
+_LARGEST = 256 * 1024
+"""Bytes of a file beyond which it is no definition: its text is a system prompt."""
+
+
+_PROJECT_FOLDERS = (".agents/agents", ".agent/agents")
+_INHERITED = ("", "inherit", "default")
+
+
+_OTHER_NAMES = {**CLASSIC_ALIASES, "ls": "list_files", "multiedit": "multi_edit", "task": "spawn", "agent": "spawn"}
+"""Names of tools in files that were written for other programs, in lower case."""
+
+
+class Skipped(Struct, frozen=True):
+    """A file that gives no sub-agent, and why."""
+
+    path: str
+    reason: str
+
+
+class Found(Struct, frozen=True):
+    """What was found in folders: definitions sorted by name, and files that give none."""
+
+    definitions: tuple[AgentDefinition, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+
+def load_definitions(
+    *, user: Iterable[str | Path] = (), project: str | Path | None = None, trusted: bool = False
+) -> Found:
+    """Read the Markdown files that define sub-agents. Blocks while it reads.
+
+    Of two definitions of one name that of the project wins, then that of the first folder.
+
+    Args:
+        user: The user's own folders, each with ``*.md`` files.
+        project: The root of a project; ``.agents/agents`` and ``.agent/agents`` in it are read.
+        trusted: Whether the user trusts the project. Its definitions are text that a model will obey, so without trust they are
+            listed as skipped and nothing of them is used.
+    """
+    places: list[tuple[Path, bool]] = []
+    if project is not None:
+        places += [(Path(project) / folder, trusted) for folder in _PROJECT_FOLDERS]
+    places += [(Path(folder), True) for folder in user]
+    found: dict[str, AgentDefinition] = {}
+    skipped: list[Skipped] = []
+    for folder, usable in places:
+        for path in _files(folder):
+            if not usable:
+                skipped.append(Skipped(str(path), "the project is not trusted"))
+                continue
+            try:
+                made = parse_definition(_read(path), name=path.stem, source=str(path))
+            except (ConfigError, OSError) as error:
+                skipped.append(Skipped(str(path), str(error)))
+                continue
+            if made.name in found:
+                skipped.append(Skipped(str(path), f"{made.name} is defined by {found[made.name].source} already"))
+            else:
+                found[made.name] = made
+    return Found(tuple([found[name] for name in sorted(found)]), tuple(skipped))
+
+
+def parse_definition(text: str, *, name: str = "", source: str = "") -> AgentDefinition:
+    """The definition that a Markdown file holds: fields in its head, the system prompt behind it.
+
+    Fields: ``name``, ``description``, ``tools`` (a list, or names with commas), ``model`` (``inherit`` is the parent's),
+    ``max_turns``, ``max_cost``, ``max_seconds``, ``max_total_tokens``, ``max_output_tokens``, ``thinking``, ``temperature``; with ``-`` or
+    in camelCase as well. Others are ignored: files are shared between programs.
+
+    Args:
+        text: The file's text.
+        name: The name to use where the head has none.
+        source: Where it comes from, for messages.
+
+    Raises:
+        ConfigError: If a field has a value that it cannot have.
+    """
+    fields, body = split_front_matter(text)
+    known = {_snake(key): value for key, value in fields.items()}
+    behavior = {key: value for key in _BEHAVIOR if (value := known.get(key)) not in (None, "")}
+    try:
+        settled = msgspec.convert(behavior, _Limits, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"the head of this sub-agent is wrong: {error}" + (f" ({source})" if source else "")
+        ) from None
+    model = _text(known.get("model"))
+    return AgentDefinition(
+        name=_text(known.get("name")) or name,
+        description=_text(known.get("description")),
+        system=body.strip() or None,
+        tools=_tools(known["tools"]) if known.get("tools") not in (None, "") else None,
+        model=None if model.lower() in _INHERITED else model,
+        behavior=Behavior(**{key: getattr(settled, key) for key in behavior}),
+        source=source,
+    )
+
+
+class _Limits(Struct, frozen=True):
+    """What of a behavior a file may set, with the types that it must have."""
+
+    max_turns: int | None = None
+    max_cost: float | None = None
+    max_seconds: float | None = None
+    max_total_tokens: int | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    thinking: Literal["off", "minimal", "low", "medium", "high", "xhigh"] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_turns", "max_cost", "max_seconds", "max_total_tokens", "max_output_tokens"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be more than 0, not {value}")
+
+
+_BEHAVIOR = _Limits.__struct_fields__
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:  # no such folder, or one that may not be read: nothing is defined there
+        return
+    for path in entries:
+        if path.suffix == ".md" and path.is_file():
+            yield path
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ConfigError(f"it is larger than {_LARGEST // 1024} KiB, so it is no definition of a sub-agent")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"it is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _snake(key: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).replace("-", "_").lower()
+
+
+def _text(value: Any) -> str:
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def _tools(value: Any) -> tuple[str, ...]:
+    """Names of tools, those of other programs as ours."""
+    listed = cast("list[Any]", value) if isinstance(value, list) else str(value).strip("[]").split(",")
+    names = [_text(each).strip("\"' ") for each in listed if isinstance(each, str)]
+    return tuple([_our_name(name) for name in names if name])
+
+
+def _our_name(name: str) -> str:
+    lower = name.lower()
+    if lower in _OTHER_NAMES:
+        return _OTHER_NAMES[lower]
+    return lower if lower in ("edit", "glob", "grep") else name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mainspring.counting import counted
+from mainspring.text import counted
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:

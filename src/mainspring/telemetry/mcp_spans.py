@@ -13,7 +13,7 @@ from msgspec import Struct
 from mainspring.loop.hooks import McpBootstrapEnd, McpBootstrapStart, McpConnect, McpError
 from mainspring.telemetry import conventions as c
 from mainspring.telemetry.attributes import Attributes, error_type
-from mainspring.telemetry.signals import Signals
+from mainspring.telemetry.telemetry import Signals
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -12,7 +12,7 @@ from mainspring.telemetry import conventions as c
 from mainspring.telemetry.attributes import Attributes, result_error
 from mainspring.telemetry.content import Content
 from mainspring.telemetry.otel import Scope
-from mainspring.telemetry.signals import Signals
+from mainspring.telemetry.telemetry import Signals
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

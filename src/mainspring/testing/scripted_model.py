@@ -13,9 +13,8 @@ from msgspec import Struct, field
 from mainspring.errors import ModelError, NetworkError
 from mainspring.events import StreamEvent
 from mainspring.messages import Message, StopReason, Usage
-from mainspring.models.collect import collect
 from mainspring.models.message_builder import Draft
-from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
+from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
 
 
 class Call(Struct, frozen=True):

@@ -1,10 +1,9 @@
 """Tools: what they are, how arguments are checked, and the built-in ones (`mainspring.tools.builtin`)."""
 
-from mainspring.tools.aliases import wire_names
 from mainspring.tools.arguments.parse import ParsedArguments, parse_arguments
 from mainspring.tools.define import LazyTool, define_tool, tool
-from mainspring.tools.execute import error_result, failure, output_bytes, told, without_images
-from mainspring.tools.registry import ToolRegistry
+from mainspring.tools.execute import error_result, failure, output_bytes, run_tool, told, without_images
+from mainspring.tools.registry import ToolRegistry, wire_names
 from mainspring.tools.response import (
     AssistRequest,
     ErrorResponse,
@@ -14,7 +13,6 @@ from mainspring.tools.response import (
     success_response,
     to_tool_response,
 )
-from mainspring.tools.running import run_tool
 from mainspring.tools.tool import (
     Access,
     Attachment,

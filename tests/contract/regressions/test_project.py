@@ -6,10 +6,10 @@ import pytest
 
 from mainspring.app.run.options import Place
 from mainspring.app.workspace.manage_settings import change_config
-from mainspring.app.workspace.mcp_files import add_server
+from mainspring.app.workspace.mcp_servers import add_server
 from mainspring.app.workspace.skill_manager import new_skill
 from mainspring.errors import MainspringError
-from mainspring.memory.files import locate
+from mainspring.memory.notes import locate
 
 
 def config(folder: Path) -> None:

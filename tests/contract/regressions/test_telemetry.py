@@ -16,7 +16,7 @@ import pytest
 from opentelemetry import trace
 
 from mainspring import Agent
-from mainspring.app.commands.cost_actions import cost_report
+from mainspring.app.commands.cost import cost_report
 from mainspring.app.run.options import Place
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, NetworkError

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent, Behavior, ConfigError, Subagents
-from mainspring.agent.behavior_checks import check_behavior
+from mainspring.agent.options import check_behavior
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigWarning
 from mainspring.loop import Settled

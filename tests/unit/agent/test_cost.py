@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent
-from mainspring.app.commands.cost_actions import CostReport, cost_report, since_when, spent_by
+from mainspring.app.commands.cost import CostReport, cost_report, since_when, spent_by
 from mainspring.app.run.options import Place
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, NetworkError

@@ -15,7 +15,7 @@ ALLOWED = (
     "mainspring.errors",
     "mainspring.redaction",
     "mainspring.lazy",
-    "mainspring.counting",
+    "mainspring.text",
     "mainspring.extras",
     "mainspring.cancellation",
     "mainspring.sessions.transcript",

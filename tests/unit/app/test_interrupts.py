@@ -8,7 +8,7 @@ import pytest
 
 HELD = """
 import sys
-from mainspring.app.cli import interrupts
+from mainspring.app.cli import signals as interrupts
 from mainspring.cancellation import CancelToken
 
 interrupts._LONGEST = 0.1

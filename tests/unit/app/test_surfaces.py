@@ -9,7 +9,7 @@ import pytest
 from mainspring.app.chat import events as told
 from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.commands.tree import tree_lines
+from mainspring.app.commands.sessions import tree_lines
 from mainspring.app.export import html_page, markdown
 from mainspring.app.tui.dialogs.approval import ApprovalDialog
 from mainspring.app.tui.dialogs.question import PickerDialog

@@ -11,11 +11,10 @@ import pytest
 from mainspring import Agent
 from mainspring.durable import DurableAgents, DurableRuns, DurableSteps
 from mainspring.durable.dbos.engine import DbosEngine
-from mainspring.durable.dbos.old_runs import Old
+from mainspring.durable.dbos.tables import Old
 from mainspring.durable.feed import Attempt
 from mainspring.env.memory import MemoryEnv
-from mainspring.errors import ConfigError
-from mainspring.errors_actions import DurableError
+from mainspring.errors import ConfigError, DurableError
 from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import tool
 

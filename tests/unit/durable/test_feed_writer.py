@@ -22,7 +22,7 @@ from mainspring.durable.feed import (
     encode_event,
 )
 from mainspring.durable.feed_writer import Telling
-from mainspring.errors_actions import DurableError
+from mainspring.errors import DurableError
 from mainspring.messages import ToolResultBlock, ToolUseBlock
 
 pytestmark = pytest.mark.covers("BYD-31")

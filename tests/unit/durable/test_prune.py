@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from mainspring.durable import DurableRuns, MemoryEngine, RunState
-from mainspring.durable.engine import OVER
-from mainspring.durable.tidying import tidy
+from mainspring.durable.engine import OVER, tidy
 
 pytestmark = pytest.mark.covers("BYD-31")
 

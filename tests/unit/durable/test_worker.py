@@ -6,8 +6,7 @@ from mainspring import Agent
 from mainspring.durable import DurableAgents, DurableRuns, MemoryEngine
 from mainspring.durable.steps import DurableSteps
 from mainspring.env.memory import MemoryEnv
-from mainspring.errors import AuthenticationError
-from mainspring.errors_actions import DurableError
+from mainspring.errors import AuthenticationError, DurableError
 from mainspring.testing import ScriptedModel
 
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.env.addresses import is_public
-from mainspring.env.http_fetch import Web, WebError
+from mainspring.env.http_fetch import Web, WebError, is_public
 
 IPV4 = {
     '"This network"': "0.0.0.0/8",

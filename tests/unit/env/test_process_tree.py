@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.env import LocalEnv
-from mainspring.env.watcher import Watcher
+from mainspring.env.process_tree import Watcher
 from mainspring.tools import ToolContext
 from mainspring.tools.builtin import shell
 from tests.helpers.processes import alive, ended

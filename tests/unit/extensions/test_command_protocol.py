@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from mainspring.errors import ConfigError
 from mainspring.extensions.command_hooks import EVENTS, GATES, CommandEvent, CommandHook, Verdict
 from mainspring.extensions.command_hooks.config import tool_names
-from mainspring.extensions.command_hooks.payload import PreToolUseInput, encoded
-from mainspring.extensions.command_hooks.protocol import CONTEXT_EVENTS, Decision, verdict_of
+from mainspring.extensions.command_hooks.protocol import CONTEXT_EVENTS, Decision, PreToolUseInput, encoded, verdict_of
 
 
 def said(event: CommandEvent, out: Any = "", code: int = 0, err: str = "") -> Verdict:

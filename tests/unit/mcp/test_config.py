@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mainspring.errors import ConfigError
 from mainspring.mcp import McpConfig, McpServerConfig, merge_configs, parse_mcp_config
-from mainspring.mcp.expand import expand, expanded
+from mainspring.mcp.config import expand, expanded
 
 ENTRY = {"command": "npx", "args": ["-y", "server", 7], "env": {"PORT": 80, "ON": True}, "cwd": "/tmp"}
 

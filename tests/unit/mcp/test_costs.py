@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.mcp.costs import ServerCost, cost_of, search_cost
+from mainspring.mcp.tool_search import ServerCost, cost_of, search_cost
 from mainspring.messages import ToolSpec
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.mcp import server_keys, tool_names
-from mainspring.mcp.names import server_of
+from mainspring.mcp.tools import server_of
 
 LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

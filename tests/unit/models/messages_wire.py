@@ -7,9 +7,8 @@ from typing import Any
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message
 from mainspring.models.codec.response_reader import AnswerReader
-from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import MessagesDialect, Profile
 from mainspring.models.wire.anthropic import MessagesDecoder, encode_request
 
 

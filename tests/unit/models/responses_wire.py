@@ -7,9 +7,8 @@ from typing import Any
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import ContentBlock, Message
 from mainspring.models.codec.response_reader import AnswerReader
-from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import Profile, ResponsesDialect
 from mainspring.models.wire.openai_responses import ResponsesDecoder, encode_request
 
 

@@ -30,9 +30,8 @@ from mainspring.models import (
     create_model_provider,
     get_provider_factory,
 )
-from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import MessagesDialect, Profile
 from mainspring.models.providers.anthropic import (
     CONTEXT_BETA,
     MODEL,

@@ -28,9 +28,8 @@ from mainspring.messages import (
 )
 from mainspring.models import HttpModel, Scratch, create_model
 from mainspring.models.codec.response_reader import AnswerReader
-from mainspring.models.dialect_gemini import GeminiDialect
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import GeminiDialect, Profile
 from mainspring.models.providers.gemini import dialect_of
 from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
 from mainspring.models.wire.gemini import Gemini, GeminiDecoder, encode_request

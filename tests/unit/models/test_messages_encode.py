@@ -19,9 +19,8 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.port import ModelRequest, Scratch
-from mainspring.models.profile import Profile
+from mainspring.models.profile import MessagesDialect, Profile
 from mainspring.models.wire.anthropic import (
     build_anthropic_system_param,
     encode,

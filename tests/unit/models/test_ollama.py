@@ -20,9 +20,8 @@ from mainspring.messages import (
 from mainspring.models import HttpModel, Scratch, create_model
 from mainspring.models.codec.ndjson import LineParser
 from mainspring.models.codec.response_reader import AnswerReader
-from mainspring.models.dialect_ollama import OllamaDialect
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import OllamaDialect, Profile
 from mainspring.models.providers.ollama import address
 from mainspring.models.transport.port import Timeouts
 from mainspring.models.wire.ollama import Ollama, OllamaDecoder, encode_request

@@ -21,7 +21,7 @@ from mainspring.models.codec.response_reader import AnswerReader
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
 from mainspring.models.wire.openai_responses import ResponsesDecoder
-from mainspring.models.wire.openai_responses.marks import read_mark
+from mainspring.models.wire.openai_responses.payloads import read_mark
 from tests.unit.models.responses_wire import (
     added,
     calls,

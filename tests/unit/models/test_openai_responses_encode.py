@@ -17,13 +17,12 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelRequest, Scratch
-from mainspring.models.profile import Profile
+from mainspring.models.profile import Profile, ResponsesDialect
 from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
 from mainspring.models.wire.openai_responses import Responses, encode_request
-from mainspring.models.wire.openai_responses.marks import make_mark, read_mark
+from mainspring.models.wire.openai_responses.payloads import make_mark, read_mark
 from tests.unit.models.responses_wire import (
     added,
     assistant,

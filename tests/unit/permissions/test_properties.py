@@ -13,7 +13,7 @@ from mainspring.permissions.command_patterns import allows, compile_command
 from mainspring.permissions.path_patterns import compile_path, matches
 from mainspring.permissions.suggestions import quote
 from mainspring.shell_analysis import analyse
-from mainspring.shell_analysis.words import Word
+from mainspring.shell_analysis.syntax import Word
 from tests.unit.permissions.harness import decided, shell
 
 T = TypeVar("T")

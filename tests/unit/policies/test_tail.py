@@ -13,7 +13,7 @@ from mainspring.errors import ConfigError
 from mainspring.loop.hooks import ContextTransform
 from mainspring.messages import AgentMessage, CustomMessage
 from mainspring.models import ModelInfo, Profile
-from mainspring.models.dialect_messages import MessagesDialect
+from mainspring.models.profile import MessagesDialect
 from mainspring.policies.compaction import TailStubs
 from mainspring.testing import Call, ScriptedModel
 from tests.unit.policies.harness import agent, edit, project, read, requests, results, texts, turn, words

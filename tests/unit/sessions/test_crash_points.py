@@ -27,9 +27,8 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions import JsonlStore, Session, SessionPlug
-from mainspring.sessions.loader import fold, history_at, read_path, read_tree
-from mainspring.sessions.recent import read_recent
-from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
+from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
+from mainspring.sessions.loader import fold, history_at, read_path, read_recent, read_tree
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.sessions.harness import QUICK, check_paired, encoded
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.errors import SessionError
-from mainspring.lock import lock
+from mainspring.locks import lock
 from mainspring.messages import Message
 from mainspring.sessions import JsonlLog, JsonlStore, MessageEntry, SessionEntry, encode_entry
 

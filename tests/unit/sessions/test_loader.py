@@ -25,7 +25,7 @@ from mainspring.sessions import (
     SessionEntry,
     encode_entry,
 )
-from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED, RECORD_LOST, well_paired
+from mainspring.sessions.history import INTERRUPTED, NOT_STARTED, RECORD_LOST, well_paired
 from tests.unit.sessions.harness import QUICK, check_paired, texts
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -29,8 +29,8 @@ from mainspring.sessions import (
     SessionOptions,
     SessionPlug,
 )
+from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
 from mainspring.sessions.journal import SyncMode
-from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
 from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.sessions.harness import (

@@ -26,10 +26,9 @@ from mainspring.sessions import (
     SqliteStore,
     encode_entry,
 )
-from mainspring.sessions.backwards import lines_back
 from mainspring.sessions.entries import Before, IntentEntry, PairEntry, ResultEntry, RunStartEntry
-from mainspring.sessions.loader import fold, read_path, read_tree
-from mainspring.sessions.recent import NEAR, read_recent
+from mainspring.sessions.jsonl_reading import lines_back
+from mainspring.sessions.loader import NEAR, fold, read_path, read_recent, read_tree
 from tests.unit.sessions.harness import QUICK, agent, calling, encoded, texts
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from mainspring.env import local
 from mainspring.shell_analysis import CommandLine, wildcards
-from mainspring.shell_analysis.syntax import Redirect
-from mainspring.shell_analysis.words import Word
+from mainspring.shell_analysis.syntax import Redirect, Word
 
 HERE = Path(__file__).parent
 NAMES = (

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.skills.content import clean, inside, line
 from mainspring.skills.delivery import MAX_BODY, delivered_name, wrapped
-from mainspring.skills.envelope import clean, inside, line
-from mainspring.skills.prompt import catalog, registry
+from mainspring.skills.plug import catalog, registry
 from mainspring.skills.skill import Script, Skill
 
 _MARKS = ("</skill_content>", "<skill_content", "</available_skills>", "<available_skills>")

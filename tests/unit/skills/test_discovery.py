@@ -7,12 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.skills.catalog import SkillCatalog
 from mainspring.skills.content import read_body
-from mainspring.skills.discovery import places_in
+from mainspring.skills.discovery import SkillCatalog, find_skills, places_in
 from mainspring.skills.manifest import parse_skill
 from mainspring.skills.skill import Script, Skill, SkillError, SkillsConfig
-from mainspring.skills.sources import find_skills
 from tests.requires import on_posix
 
 

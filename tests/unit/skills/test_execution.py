@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv
 from mainspring.loop.hooks import HookBus, ToolPermit
-from mainspring.skills.interpolate import MOST, Commands, has_commands, interpolate
+from mainspring.skills.execution import MOST, Commands, has_commands, interpolate
 
 
 async def shout(command: str) -> str:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from mainspring.skills import fetch as git_module
+from mainspring.skills.fetch import read_spec
 from mainspring.skills.install import opened
 from mainspring.skills.skill import SkillError
-from mainspring.skills.spec import read_spec
 from tests.helpers.processes import ended
 from tests.requires import missing, on_posix
 from tests.unit.skills.git_host import GitHost, git_host

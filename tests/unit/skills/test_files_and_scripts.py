@@ -12,8 +12,8 @@ from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.skills import Skills, SkillsConfig
+from mainspring.skills.content import OutsideError, listed, locate
 from mainspring.skills.execution import ScriptError, check_arguments, run_script
-from mainspring.skills.resources import OutsideError, listed, locate
 from mainspring.skills.skill import Script, Skill
 from mainspring.testing.scripted_model import Call
 from tests.unit.skills.factories import agent_with, results, write_skill

@@ -10,11 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.skills.install import Candidate, discard, mend, opened, put
-from mainspring.skills.preview import changes_between, digest_of
+from mainspring.skills.discovery import find_skills
+from mainspring.skills.fetch import Spec, read_spec
+from mainspring.skills.install import Candidate, changes_between, digest_of, discard, mend, opened, put
 from mainspring.skills.skill import SkillError, SkillsConfig
-from mainspring.skills.sources import find_skills
-from mainspring.skills.spec import Spec, read_spec
 from mainspring.skills.state import SkillRegistry
 from tests.requires import on_posix
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.skills.content import decode, examples_of, read_body, shell_lines
-from mainspring.skills.fields import first_sentence, name_of, rules_of, texts_of
-from mainspring.skills.manifest import parse_skill
+from mainspring.skills.manifest import first_sentence, name_of, parse_skill, rules_of, texts_of
 from mainspring.skills.skill import Script, Skill, SkillError, Triggers
 
 FULL = """---

@@ -4,9 +4,9 @@ import pytest
 
 from mainspring.messages import Message
 from mainspring.messages.token_estimate import estimate_tokens
-from mainspring.skills.prompt import ROOM, breadcrumb, catalog, registry
+from mainspring.skills.discovery import find_skills
+from mainspring.skills.plug import ROOM, breadcrumb, catalog, registry
 from mainspring.skills.skill import Skill, SkillsConfig
-from mainspring.skills.sources import find_skills
 
 
 def skills(count: int, description: str = "Does this. Use it when that.") -> list[Skill]:

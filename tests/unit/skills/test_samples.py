@@ -9,9 +9,8 @@ import pytest
 
 from mainspring.env import MemoryEnv
 from mainspring.skills.content import examples_of, read_body
-from mainspring.skills.discovery import places_in
+from mainspring.skills.discovery import SAMPLES, find_skills, places_in
 from mainspring.skills.skill import SkillsConfig
-from mainspring.skills.sources import SAMPLES, find_skills
 from mainspring.skills.toolsets import Dependencies, load_toolset, tools_of
 from mainspring.skills.validation import check_skills
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.skills.fetch import Spec, read_spec
 from mainspring.skills.skill import SkillError
-from mainspring.skills.spec import Spec, read_spec
 
 COMMIT = "0123456789" * 4
 

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.skills.ranking import rank
 from mainspring.skills.skill import Skill
 from mainspring.skills.skill import Triggers as Given
-from mainspring.skills.triggers import Triggers, asks_for_list
+from mainspring.skills.triggers import Triggers, asks_for_list, rank
 
 
 def skill(name: str, *keywords: str, verbs: tuple[str, ...] = (), patterns: tuple[str, ...] = ()) -> Skill:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.skills.scaffold import scaffold
+from mainspring.skills.authoring import scaffold
 from mainspring.skills.skill import SkillError
 from mainspring.skills.strict_validation import strict_faults
 from mainspring.skills.validation import check_skills

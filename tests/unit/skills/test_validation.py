@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.skills.discovery import Place
+from mainspring.skills.discovery import Place, load_skill
 from mainspring.skills.manifest import parse_skill
-from mainspring.skills.requires import lacking
-from mainspring.skills.sources import load_skill
+from mainspring.skills.validation import lacking
 
 HERE = {"git": "/usr/bin/git", "python3": "/usr/bin/python3"}
 

@@ -24,7 +24,7 @@ from mainspring.tools import (
     define_tool,
     tool,
 )
-from mainspring.tools.running import run_tool
+from mainspring.tools.execute import run_tool
 
 
 def context(**fields: Any) -> ToolContext:

@@ -8,10 +8,9 @@ from typing import Any
 
 from mainspring.app.chat.commands import Approve
 from mainspring.app.chat.decisions import choices_for
-from mainspring.app.chat.diffs import diffs_of
 from mainspring.app.chat.events import ApprovalAsked, Notice
 from mainspring.app.chat.questions import Questions
-from mainspring.app.chat.tool_display import Display
+from mainspring.app.chat.tool_display import Display, diffs_of
 from mainspring.app.workspace.grants import GrantEffect
 from mainspring.app.workspace.saved_rules import REACHES, Reach, RuleFiles
 from mainspring.errors import ConfigError

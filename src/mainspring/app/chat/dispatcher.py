@@ -1,18 +1,23 @@
-"""What a command of a front end comes to: taken at once, put in its turn, or refused."""
+"""Commands that take their turn: one after the other, each of them stoppable.
+
+What a command of a front end comes to: taken at once, put in its turn, or refused.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.app.chat import commands as asked
 from mainspring.app.chat.command_results import Shown
 from mainspring.app.chat.commands import ChatCommand
-from mainspring.app.chat.lane import Lane, Work
-from mainspring.app.chat.messages import said
-from mainspring.app.chat.planned import begin_plan
-from mainspring.app.chat.runs import Runs
+from mainspring.app.chat.events import ChatEvent, CommandDone
+from mainspring.app.chat.message_queue import said
+from mainspring.app.chat.runs import Runs, begin_plan
 from mainspring.app.chat.session_control import Switching
 from mainspring.app.chat.shell import run_shell
 from mainspring.app.chat.slash.agent import set_thinking, switch_model
@@ -20,7 +25,90 @@ from mainspring.app.chat.slash.registry import Slashes
 from mainspring.app.chat.slash.sessions import compact
 from mainspring.app.chat.state import Room
 from mainspring.cancellation import CancelToken
-from mainspring.errors import ConfigError
+from mainspring.errors import ConfigError, MainspringError
+
+
+class Work(Struct, frozen=True):
+    """A command that waits for its turn.
+
+    Attributes:
+        id: The receipt's.
+        name: What it is called when it is done; empty where nothing is told of that.
+        do: Does it.
+    """
+
+    id: str
+    name: str
+    do: Callable[[], Awaitable[Shown | None]]
+
+
+class Lane:
+    """Does commands in the order in which they came.
+
+    Args:
+        tell: Is told what became of each.
+        idle: Called when nothing waits any more.
+    """
+
+    def __init__(self, tell: Callable[[ChatEvent], None], idle: Callable[[], None]) -> None:
+        self._tell = tell
+        self._idle = idle
+        self._waiting: deque[Work] = deque()
+        self._wake = asyncio.Event()
+        self._doing: asyncio.Task[Shown | None] | None = None
+        self._now: Work | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command is being done or waits."""
+        return self._now is not None or bool(self._waiting)
+
+    def put(self, work: Work) -> None:
+        """One more."""
+        self._waiting.append(work)
+        self._wake.set()
+
+    def stop(self) -> bool:
+        """Stop the one that is being done. Says whether there was one."""
+        if self._doing is not None and not self._doing.done():
+            self._doing.cancel()
+            return True
+        return False
+
+    async def work(self) -> None:
+        """Do them, until this is cancelled."""
+        while True:
+            while self._waiting:
+                self._now = self._waiting.popleft()
+                await self._do(self._now)
+                self._now = None
+                if not self._waiting:
+                    self._idle()
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _do(self, work: Work) -> None:
+        shown: Shown | None = None
+        error = ""
+        self._doing = task = asyncio.ensure_future(work.do())
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:  # the chat is being closed
+            task.cancel()
+            await asyncio.wait((task,))
+            raise
+        finally:
+            self._doing = None
+        try:
+            shown = task.result()
+        except asyncio.CancelledError:
+            error = "stopped"
+        except Exception as failed:  # whatever a command raises, the chat goes on
+            known = isinstance(failed, MainspringError | OSError | ValueError)
+            error = str(failed) if known and str(failed) else f"{type(failed).__name__}: {failed}"
+        if work.name:
+            self._tell(CommandDone(work.id, work.name, shown, error))
+
 
 _BUSY = "a run goes on; stop it first"
 _Saying = asked.Prompt | asked.Queue | asked.Steer

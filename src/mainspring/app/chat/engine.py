@@ -12,10 +12,9 @@ from mainspring.app.chat.commands import ChatCommand, Receipt
 from mainspring.app.chat.completion import Completion
 from mainspring.app.chat.dispatcher import Taking
 from mainspring.app.chat.events import ChatEvent, Refused
-from mainspring.app.chat.messages import said
+from mainspring.app.chat.message_queue import said
 from mainspring.app.chat.options import ChatOptions
-from mainspring.app.chat.planned import begin_plan
-from mainspring.app.chat.runs import Runs
+from mainspring.app.chat.runs import Runs, begin_plan
 from mainspring.app.chat.session_control import Switching
 from mainspring.app.chat.slash.registry import COMMANDS, Slashes
 from mainspring.app.chat.state import Room

@@ -1,20 +1,31 @@
-"""From the events of an agent to those of a chat."""
+"""From the events of an agent to those of a chat.
+
+Sub-agents, as a chat tells of them: each nested below the one that started it.
+
+A stored conversation, told by the same events as one that happens.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal
 
 from mainspring.app.chat.events import (
     AnswerEnd,
     AnswerText,
     ChatEvent,
     ChildEvent,
+    ChildFinished,
+    ChildStarted,
+    Compacted,
+    Notice,
     Retrying,
     ThinkingEnd,
     ThinkingText,
     ToolFinished,
     ToolProgress,
     ToolStarted,
+    UserText,
     Working,
 )
 from mainspring.app.chat.tool_display import Display, finished, one_line, started
@@ -30,12 +41,18 @@ from mainspring.events import (
     ToolExecutionUpdate,
     TurnStart,
 )
+from mainspring.loop import CoreAgent
+from mainspring.loop.hooks import SpawnBefore, SpawnComplete, SpawnError
 from mainspring.messages import ImageBlock, Message
-from mainspring.sessions import TranscriptCall
+from mainspring.prompt_tags import own_words
+from mainspring.redaction import redact
+from mainspring.sessions import Item, TranscriptCall
+from mainspring.subagents import Child
 from mainspring.tools.builtin.shell import TERMINAL
 
 ChildTold = AnswerText | AnswerEnd | ThinkingText | ThinkingEnd | ToolStarted | ToolProgress | ToolFinished
 """What is told of a sub-agent."""
+
 
 WAITING = "waiting for the model"
 
@@ -148,3 +165,133 @@ def of_child(id: str, tell: Callable[[ChatEvent], None]) -> Callable[[ChatEvent]
             tell(ChildEvent(id, event))
 
     return pass_on
+
+
+_LAST = 900  # behind gates that may keep a sub-agent from running
+
+
+class Children:
+    """Hears of sub-agents on all levels.
+
+    Args:
+        tell: Is told.
+        display: Gives names of tools for people.
+        changed: Called where figures may have changed.
+    """
+
+    def __init__(self, tell: Callable[[ChatEvent], None], display: Display, changed: Callable[[], None]) -> None:
+        self._tell = tell
+        self._display = display
+        self._changed = changed
+        self._running: set[str] = set()
+
+    @property
+    def running(self) -> int:
+        """How many run."""
+        return len(self._running)
+
+    def knows(self, id: str) -> bool:
+        """Whether a sub-agent of this name runs."""
+        return id in self._running
+
+    def listen(self, agent: CoreAgent, parent: str = "") -> None:
+        """Hear of the sub-agents of an agent, and of theirs."""
+        agent.on(SpawnBefore, lambda hook: self._begin(hook, parent), order=_LAST)
+        agent.on(SpawnComplete, lambda hook: self._end(hook, hook.text))
+        agent.on(SpawnError, lambda hook: self._end(hook, "", hook.error))
+
+    def _begin(self, hook: SpawnBefore, parent: str) -> None:
+        if hook.block:
+            return
+        self._running.add(hook.child_id)
+        self._tell(ChildStarted(hook.child_id, hook.child, hook.task, hook.depth, parent))
+        child: CoreAgent = hook.agent
+        child.bus.observe(Teller(of_child(hook.child_id, self._tell), self._display, self._changed))
+        self.listen(child, hook.child_id)
+        self._changed()
+
+    def _end(self, hook: SpawnComplete | SpawnError, text: str, error: BaseException | None = None) -> None:
+        if hook.child_id not in self._running:
+            self._tell(ChildStarted(hook.child_id, hook.child, hook.task, hook.depth))
+        self._running.discard(hook.child_id)
+        stats: Any = hook.stats
+        cost = stats.usage.cost
+        self._tell(
+            ChildFinished(
+                id=hook.child_id,
+                name=hook.child,
+                status=stats.status,
+                text=text,
+                error=redact(str(error)) or type(error).__name__ if error is not None else "",
+                turns=stats.turns,
+                tokens=stats.usage.total_tokens,
+                cost=None if cost is None else cost.total,
+                seconds=round(stats.seconds, 3),
+            )
+        )
+        self._changed()
+
+
+def find_child(children: Iterable[Child], id: str) -> Child | None:
+    """A sub-agent that runs or waits, on whatever level."""
+    for child in children:
+        if child.id == id:
+            return child
+        below = getattr(child.agent, "children", ())
+        found = find_child(below, id)
+        if found is not None:
+            return found
+    return None
+
+
+MOST_ITEMS = 400
+"""Items that are told; of a longer conversation the last ones."""
+
+
+_SOURCES: dict[str, Literal["prompt", "steer", "queue", "command", "shell", "notice"]] = {
+    "prompt": "prompt",
+    "steer": "steer",
+    "follow_up": "notice",
+    "given": "shell",
+}
+
+
+def replayed(items: Sequence[Item], display: Display) -> Iterator[ChatEvent]:
+    """The events of the items on the branch that the session goes on with."""
+    active = [item for item in items if item.active]
+    if len(active) > MOST_ITEMS:
+        yield Notice(f"{len(active) - MOST_ITEMS} earlier messages are not shown; /export has all of them")
+    for item in active[-MOST_ITEMS:]:
+        yield from _told(item, display)
+
+
+def _told(item: Item, display: Display) -> Iterator[ChatEvent]:
+    match item.kind:
+        case "user" if item.text or item.images:
+            source = _SOURCES.get(item.source, "notice")
+            yield UserText(own_words(item.text).strip(), source, len(item.images), item.id)
+        case "assistant":
+            if item.thinking:
+                yield ThinkingText(item.thinking)
+                yield ThinkingEnd(item.thinking)
+            if item.text:
+                yield AnswerText(item.text)
+                yield AnswerEnd(item.text)
+            for call in item.calls:
+                name = display(call.name)
+                yield started(call, name)
+                yield finished(call, name)
+            if item.error:
+                yield Notice(item.error, "error")
+        case "compaction":
+            yield Compacted("compaction", summary=item.text)
+        case "branch" if item.text and item.text != "fork":
+            yield Notice(item.text)
+        case "model":
+            yield Notice(f"from here on {item.text} answers")
+        case "error":
+            yield Notice(item.text, "error")
+        case "pause":
+            yield Notice(f"waits for an answer: {item.text}")
+        case _:
+            pass

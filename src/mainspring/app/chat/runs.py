@@ -1,4 +1,7 @@
-"""Runs of a chat: begun by what is said, steered, stopped, and followed by what waits."""
+"""Runs of a chat: begun by what is said, steered, stopped, and followed by what waits.
+
+Carrying out a plan.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,16 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.app.chat.children import find_child
+from mainspring.app.chat.event_translation import find_child
 from mainspring.app.chat.events import Notice, RunFinished, RunStarted, UserText, Working
-from mainspring.app.chat.message_queue import Said
-from mainspring.app.chat.messages import SAID, message_of, said
+from mainspring.app.chat.message_queue import SAID, Said, message_of, said
 from mainspring.app.chat.state import Room
-from mainspring.app.compose.plan_mode import keep_answer
+from mainspring.app.compose.plan_mode import keep_answer, plan_text
 from mainspring.app.providers.weights import prepare
 from mainspring.app.run.events import Notice as Told
 from mainspring.app.run.events import Progress, Report
 from mainspring.cancellation import CancelToken
-from mainspring.errors import AgentAbortedError, AgentError, MainspringError, ModelError
+from mainspring.errors import AgentAbortedError, AgentError, ConfigError, MainspringError, ModelError
 from mainspring.events import ToolExecutionEnd
 from mainspring.loop import Deny, RunResult
 from mainspring.messages import AgentMessage, Message
@@ -267,3 +269,25 @@ def _failed(error: BaseException | None) -> tuple[str, str]:
     cause = getattr(error, "cause", None) or error.__cause__
     again = isinstance(cause, ModelError) and cause.retryable
     return redact(str(error)) or type(error).__name__, "the same may succeed later; send it again" if again else ""
+
+
+def begin_plan(room: Room, runs: Runs, name: str) -> None:
+    """Leave plan mode and carry out a plan: the file named, or the last one. Blocks for a short read.
+
+    Raises:
+        ConfigError: If there is none, or a run goes on.
+    """
+    if room.running:
+        raise ConfigError("a run goes on; stop it before a plan is carried out")
+    plan = room.conversation.plan
+    wanted = name or (plan.state.file if plan is not None else "")
+    notes: list[str] = []
+    text = plan_text(
+        wanted,
+        room.conversation.env.cwd,
+        lambda report: notes.append(report.text) if isinstance(report, Told) else None,
+    )
+    room.set_mode("build")
+    for note in notes:
+        room.tell(Notice(note))
+    runs.begin(said(text), "command")

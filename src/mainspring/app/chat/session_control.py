@@ -9,15 +9,14 @@ from msgspec.structs import replace
 
 from mainspring.app.chat.command_results import Changes
 from mainspring.app.chat.commands import Rewind
-from mainspring.app.chat.diffs import parse_diff
+from mainspring.app.chat.event_translation import replayed
 from mainspring.app.chat.events import Notice, ReplayFinished, ReplayStarted, SessionChanged
-from mainspring.app.chat.replay import replayed
 from mainspring.app.chat.state import Room
+from mainspring.app.chat.tool_display import parse_diff
 from mainspring.app.chat.types import FileDiff
-from mainspring.attachments import own_words
-from mainspring.counting import counted
 from mainspring.env.paths import shown
 from mainspring.errors import SessionError
+from mainspring.prompt_tags import own_words
 from mainspring.sessions import (
     Item,
     PairEntry,
@@ -29,6 +28,7 @@ from mainspring.sessions import (
     read_transcript,
 )
 from mainspring.sessions.rewind import RewindPlan, plan_rewind, plan_undo, rewind
+from mainspring.text import counted
 from mainspring.tools.support.editing.diff import diff
 
 Reason = Literal["opened", "resumed", "new", "forked", "rewound", "renamed"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mainspring.app.chat.events import ShellFinished, ShellOutput, ShellStarted, UserText
-from mainspring.app.chat.messages import said
+from mainspring.app.chat.message_queue import said
 from mainspring.app.chat.state import Room
 from mainspring.app.chat.tool_display import fold
-from mainspring.attachments import delimited
 from mainspring.cancellation import CancelToken
 from mainspring.env import OutputLimits, ProcessResult
 from mainspring.messages import Message, utc_now
+from mainspring.prompt_tags import delimited
 from mainspring.sessions import MessageEntry
 
 _LIMITS = OutputLimits(head=16 << 10, tail=16 << 10)

@@ -10,16 +10,13 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from mainspring.app.chat.approvals import Approvals
-from mainspring.app.chat.children import Children
 from mainspring.app.chat.event_stream import Outbox
-from mainspring.app.chat.event_translation import Teller
+from mainspring.app.chat.event_translation import Children, Teller
 from mainspring.app.chat.events import ChatEvent, Compacted, Notice, QueueChanged, StatusChanged, UserText
-from mainspring.app.chat.message_queue import Waiting
-from mainspring.app.chat.messages import SAID, message_of
+from mainspring.app.chat.message_queue import SAID, Waiting, message_of
 from mainspring.app.chat.options import ChatOptions
-from mainspring.app.chat.questions import Questions
+from mainspring.app.chat.questions import Person, Questions
 from mainspring.app.chat.switchable_model import BorrowedModel, SwitchedModel
-from mainspring.app.chat.talk import Person
 from mainspring.app.chat.types import Mode, Status
 from mainspring.app.compose.client_services import Front
 from mainspring.app.compose.conversation import Conversation, converse
@@ -28,9 +25,9 @@ from mainspring.app.providers.select_model import Choice
 from mainspring.app.run.events import Notice as Told
 from mainspring.app.run.events import Report, near_limit
 from mainspring.app.run.options import AskOptions
-from mainspring.app.workspace.branch import branch_of
 from mainspring.app.workspace.custom_commands import CustomCommands
 from mainspring.app.workspace.custom_commands.registry import commands_root
+from mainspring.app.workspace.git import branch_of
 from mainspring.app.workspace.saved_rules import RuleFiles
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import MainspringError

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
             "there is no prompt; give one with -p, or pipe one in. First steps: mainspring --help",
             ask_parser().format_usage(),
         )
-    return import_module("mainspring.app.printing.printing").print_run(options, piped)
+    return import_module("mainspring.app.printing.print_mode").print_run(options, piped)
 
 
 def is_terminal() -> bool:

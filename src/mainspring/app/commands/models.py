@@ -8,8 +8,8 @@ import asyncio
 import msgspec
 
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.interrupts import Interrupts
 from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.cli.signals import Interrupts
 from mainspring.app.printing.text_output import TextRenderer
 from mainspring.app.providers.availability import ModelView, get_model, list_models
 from mainspring.cancellation import CancelToken

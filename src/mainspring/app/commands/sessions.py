@@ -1,9 +1,13 @@
-"""``mainspring sessions``."""
+"""The tree of a session, a line for each thing that was said or happened.
+
+``mainspring sessions``.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 import msgspec
@@ -11,11 +15,50 @@ import msgspec
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.commands.tree import tree_lines
 from mainspring.app.export import markdown
-from mainspring.app.workspace.export import export_transcript, import_file
-from mainspring.app.workspace.saved_sessions import name_session, purge_sessions, remove_session, saved_sessions, search
-from mainspring.counting import counted
+from mainspring.app.export.format import NAMES, headline
+from mainspring.app.workspace.saved_sessions import (
+    Item,
+    Transcript,
+    export_transcript,
+    import_file,
+    name_session,
+    purge_sessions,
+    remove_session,
+    saved_sessions,
+    search,
+)
+from mainspring.text import counted, visible
+
+_TEXT = 72
+
+
+def tree_lines(transcript: Transcript) -> Iterator[str]:
+    """The tree from its root: ``*`` marks the branch that the session goes on with, and branches stand further to the right.
+
+    Each line has the id of its entry, what it is, how its text begins, and its label in brackets.
+
+    Args:
+        transcript: The session, without secrets.
+    """
+    children: dict[str | None, list[Item]] = defaultdict(list)
+    for item in transcript.items:
+        children[item.parent].append(item)
+    todo = [(item, 0) for item in reversed(children[None])]
+    while todo:
+        item, depth = todo.pop()
+        yield _line(item, depth)
+        following = children[item.id]
+        deeper = depth + (len(following) > 1)
+        todo += [(child, deeper) for child in reversed(following)]
+
+
+def _line(item: Item, depth: int) -> str:
+    text = visible(" ".join(" ".join((item.text or item.error, *map(headline, item.calls))).split()), prose=True)
+    text = text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
+    label = f"  [{visible(item.label)}]" if item.label else ""
+    return f"{'*' if item.active else ' '} {'  ' * depth}{item.id}  {NAMES[item.kind].lower()}: {text}{label}"
+
 
 _NEEDS = {
     "import": "a FILE, as `mainspring export --format jsonl` writes it",

@@ -31,7 +31,7 @@ from mainspring.app.workspace.skill_manager import (
     switch_skill,
     validate_skills,
 )
-from mainspring.counting import counted
+from mainspring.text import counted
 
 _NEEDS = {
     "show": "the skill's NAME",

@@ -1,19 +1,50 @@
-"""``mainspring worktrees``, and ``--worktree NAME`` of a run."""
+"""Worktrees: begun, listed, removed.
+
+``mainspring worktrees``, and ``--worktree NAME`` of a run.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Mapping
 
 import msgspec
 
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.commands.worktrees_actions import enter_worktree, worktrees_of
-from mainspring.counting import counted
+from mainspring.app.run.options import Place
+from mainspring.app.workspace.git import Worktree, Worktrees
+from mainspring.app.workspace.load import working_folder
+from mainspring.app.workspace.paths import user_home
 from mainspring.errors import ConfigError
-from mainspring.text import visible
+from mainspring.text import counted, visible
+
+
+def worktrees_of(place: Place, environ: Mapping[str, str] = os.environ) -> Worktrees:
+    """The worktrees of the repository here. Blocking, as all of them are.
+
+    Raises:
+        ConfigError: If there is no repository, or no git.
+    """
+    try:
+        cwd, _ = working_folder(place.cwd, environ)
+    except NotADirectoryError as error:
+        raise ConfigError(f"--cwd {place.cwd}: there is no folder {error}") from None
+    return Worktrees(cwd, user_home(environ))
+
+
+def enter_worktree(name: str, place: Place, environ: Mapping[str, str] = os.environ) -> tuple[str, Worktree]:
+    """The folder to work in, in the worktree of a name, which is made if there is none.
+
+    Raises:
+        ConfigError: If it cannot be made.
+    """
+    trees = worktrees_of(place, environ)
+    tree = trees.enter(name)
+    return trees.place_in(tree), tree
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,22 +13,21 @@ from msgspec import UNSET, Struct
 
 from mainspring.agent.agent import Agent
 from mainspring.app.compose.client_services import Front
-from mainspring.app.compose.environment import environment, layer_of, with_language_servers
+from mainspring.app.compose.environment import environment, layer_of, services, tell_of_ends, with_language_servers
 from mainspring.app.compose.extensions import extending
-from mainspring.app.compose.guidance import guidance
 from mainspring.app.compose.plan_mode import audit_of, plan_of, safety_plugs
-from mainspring.app.compose.services import services, tell_of_ends
+from mainspring.app.compose.system_prompt import guidance
 from mainspring.app.providers.select_model import Choice, choose_model, make
 from mainspring.app.run.events import Notice, Reporter
 from mainspring.app.run.options import AskOptions
 from mainspring.app.workspace.load import load, wide_folder
 from mainspring.app.workspace.mcp_servers import mcp_of
 from mainspring.app.workspace.model_providers import registry_of
-from mainspring.app.workspace.offered_skills import NAMES_OF_SKILLS, skills_of
 from mainspring.app.workspace.paths import Home, project_root
 from mainspring.app.workspace.permissions import permissions_of
 from mainspring.app.workspace.secrets import redactor_of
 from mainspring.app.workspace.settings import AppConfig, RetrySettings, Settings
+from mainspring.app.workspace.skills import NAMES_OF_SKILLS, skills_of
 from mainspring.app.workspace.trust import TrustStore, trust_notes
 from mainspring.env import EditorEnv, LocalEnv
 from mainspring.errors import ConfigError, SessionError

@@ -1,29 +1,41 @@
-"""Where the tools of the command work: on this machine as it is, or in a sandbox on it."""
+"""Where the tools of the command work: on this machine as it is, or in a sandbox on it.
+
+What tools find in their context beside the environment: where lists are kept, whom to tell of an end.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from mainspring.app.workspace.paths import Home
 from mainspring.app.workspace.settings import Settings
 from mainspring.env import (
-    LocalEnv,
+    LocalEnv,  # loads its parts on use
     sandbox,  # loads its parts on use
 )
 from mainspring.env.ignore import VCS
+from mainspring.loop import CoreAgent
 from mainspring.permissions.ignore_files import MAX_BYTES, NAME, rules_in, verdict
+from mainspring.state_files import replace_text
 from mainspring.tools import (
-    Tool,
+    Tool,  # loads its parts on use
     diagnostics,  # loads its parts on use
 )
+from mainspring.tools.builtin.todos import TODOS, EnvTodos
+from mainspring.tools.support.background import WAKE
 
 FRESH_SECONDS = 5.0
 """How long a list of ignored files is good. What appears meanwhile is not hidden from the commands of that time."""
 
+
 CHANGING = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
 """The tools after which language servers are asked."""
+
 
 _EVERYTHING = b"*"
 
@@ -152,3 +164,27 @@ def _is_left_out(parts: tuple[str, ...], files: list[tuple[int, Any]], is_folder
         if said is not None:
             return said
     return False
+
+
+def services(home: Home | None) -> dict[str, Any]:
+    """For ``Agent(extra=...)``: lists of todos in the user's folder, by session."""
+    return {} if home is None else {TODOS: EnvTodos(_OwnFiles(home.root, must_exist=False))}
+
+
+class _OwnFiles(LocalEnv):
+    """The user's folder: what is written there only its owner may read. Made with the first that is."""
+
+    async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
+        target = Path(await self.realpath(path))
+
+        def write() -> None:
+            if parents:
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_text(target, data.decode())
+
+        await asyncio.to_thread(write)
+
+
+def tell_of_ends(agent: CoreAgent) -> None:
+    """Let a command that ends in the background become a message to the agent."""
+    agent.extra = {**agent.extra, WAKE: agent.follow_up}

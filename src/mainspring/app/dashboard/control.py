@@ -25,7 +25,7 @@ from mainspring.app.run.options import Place
 from mainspring.app.servers.viewer import Viewer
 from mainspring.app.workspace.load import load
 from mainspring.app.workspace.paths import Home
-from mainspring.env.container.engine import call, find_engine, last_line
+from mainspring.env.container.container import call, find_engine, last_line
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.programs import find_program
 from mainspring.python import python_module

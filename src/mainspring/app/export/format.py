@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import Any, cast
 
-from mainspring.app.workspace.export import Item, TranscriptCall
+from mainspring.app.workspace.saved_sessions import Item, TranscriptCall
 from mainspring.messages import Usage
 from mainspring.text import visible
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from mainspring.app.export.format import NAMES, arguments, diff_of, headline, money, origin, time_of, tokens
-from mainspring.app.workspace.export import Item, Transcript, TranscriptCall
+from mainspring.app.workspace.saved_sessions import Item, Transcript, TranscriptCall
 from mainspring.lazy import later
 from mainspring.messages import ImageBlock
 from mainspring.text import visible

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from mainspring.app.export.format import NAMES, arguments, diff_of, headline, money, origin, time_of, tokens
-from mainspring.app.workspace.export import Item, Transcript, TranscriptCall
+from mainspring.app.workspace.saved_sessions import Item, Transcript, TranscriptCall
 from mainspring.text import visible
 
 _FENCES = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)

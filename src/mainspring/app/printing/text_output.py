@@ -10,10 +10,10 @@ from mainspring.app.cli.errors import in_full, in_words
 from mainspring.app.cli.exit_codes import code_of
 from mainspring.app.printing.output_schema import OUTPUT_TOOL
 from mainspring.app.run.events import ModelName, Notice, Outcome, Progress, Report, Started
-from mainspring.counting import counted
 from mainspring.events import MessageEnd, ModelRetry, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.redaction import redact
+from mainspring.text import counted
 
 _TELLING = ("path", "file_path", "pattern", "command", "query", "url", "name")
 

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 from mainspring.app.workspace.settings import ProviderSettings
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.extras import how_to_install
-from mainspring.models.auth.command import ask_command
+from mainspring.models.auth.cli_tokens import ask_command
 from mainspring.models.auth.credentials import Given
 
 SERVICE = "mainspring"

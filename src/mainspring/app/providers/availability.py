@@ -1,36 +1,101 @@
-"""The models that can be used here, and fetching the embedded one."""
+"""What a provider still needs that shows only at its first request.
+
+Whether the hosts of models answer: asked all at once, for a short time, without a key.
+
+The models that can be used here, and fetching the embedded one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.app.providers import weights
-from mainspring.app.providers.lacking import lacks
-from mainspring.app.providers.probing import probe_all
-from mainspring.app.providers.select_model import EMBEDDED, choose_model, make, running_servers
+from mainspring.app.providers.select_model import EMBEDDED, choose_model, make, provider_config, running_servers
 from mainspring.app.run.events import Reporter
 from mainspring.app.run.options import Place
 from mainspring.app.workspace.load import load
 from mainspring.app.workspace.model_providers import registry_of
-from mainspring.app.workspace.settings import Settings
+from mainspring.app.workspace.settings import AppConfig, Settings
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError, ModelError, ModelNotFoundError
 from mainspring.extras import how_to_install
-from mainspring.models import HttpModel, ModelProvider
+from mainspring.models import HttpModel, ModelProvider, Timeouts
 from mainspring.models.catalog import catalog
 from mainspring.models.embedded.download import present
 from mainspring.models.embedded.engine import engine_installed
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, find, get_command, models_dir
 from mainspring.models.port import FREE, Rates
+from mainspring.models.providers import codex, foundry
 from mainspring.models.providers.local_servers import NAME as LOCAL
+from mainspring.models.transport.default import shared_transport
+
+
+def lacks(name: str, config: AppConfig) -> str:
+    """What a provider that could be made still lacks, and how to get it; empty if it lacks nothing."""
+    if name == codex.NAME:
+        tokens = codex.token_file(provider_config(name, config)).path
+        if not tokens.exists():
+            return (
+                f"no login at {name}: there is no {tokens}; log in once with `mainspring login {name}`, or name the file of "
+                f"another program's login in {codex.FILE_VARIABLE}"
+            )
+    if name == foundry.NAME and make(f"{name}:", config, registry_of(config)).info.prices == FREE:  # on this machine
+        if find_spec("foundry_local_sdk") is None:
+            return f"foundry-local-sdk is not installed: {how_to_install('foundry')}"
+    return ""
+
+
+SECONDS = 5.0
+"""How long a host may take."""
+
+
+class Reached(Struct, frozen=True):
+    """Whether a host answered.
+
+    Attributes:
+        base_url: Where it was asked.
+        status: What it answered; ``None`` where it did not.
+        error: Why it did not.
+    """
+
+    base_url: str
+    status: int | None = None
+    error: ModelError | None = None
+
+
+async def probe(base_url: str, *, seconds: float = SECONDS) -> Reached:
+    """Whether a host answers at all: any status will do, and no key is sent."""
+    limits = Timeouts(seconds, seconds, seconds, seconds)
+    headers = {"accept": "application/json"}
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            shared_transport().open("GET", f"{base_url}/models", headers, b"", limits) as answer,
+        ):
+            return Reached(base_url, answer.status)
+    except ModelError as error:
+        return Reached(base_url, error=error)
+    except TimeoutError:
+        return Reached(base_url, error=ModelError(f"{base_url} does not answer within {seconds:g} s", reason="timeout"))
+
+
+async def probe_all(models: Iterable[HttpModel], *, seconds: float = SECONDS) -> dict[str, Reached]:
+    """What each host answered, by base URL; each is asked once."""
+    urls = sorted({model.profile.base_url for model in models})
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(probe(url, seconds=seconds)) for url in urls]
+    return {task.result().base_url: task.result() for task in tasks}
+
 
 _PROBE_SECONDS = 2.0
+
 
 State = Literal["ready", "fetch", "down", "missing"]
 """``fetch``: it is fetched on first use. ``down``: its host does not answer. ``missing``: something has to be set or installed

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mainspring.agent.agent import Agent
 from mainspring.app.providers.api_keys import keep_in_keyring
-from mainspring.app.providers.lacking import lacks
+from mainspring.app.providers.availability import lacks
 from mainspring.app.providers.select_model import EMBEDDED, make
 from mainspring.app.providers.setup_questions import WIZARDS, Wizard
 from mainspring.app.run.options import Place

@@ -27,12 +27,12 @@ from mainspring.app.run_service.schemas import (
     State,
     WaitingView,
 )
-from mainspring.counting import counted
 from mainspring.durable import DurableAgents, DurableRun, DurableRuns, Engine, Factory, RunInfo
 from mainspring.durable.client_tools import Brought
 from mainspring.durable.feed import FeedItem, MessageDone
-from mainspring.errors_actions import DurableError
+from mainspring.errors import DurableError
 from mainspring.messages import AgentMessage, Message
+from mainspring.text import counted
 
 __all__ = ["Factory", "Service", "ServiceOptions"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Shown, Table, Text
 from mainspring.app.chat.types import FileDiff
-from mainspring.counting import counted
+from mainspring.text import counted
 
 
 def markdown_of(shown: Shown | None) -> str:

@@ -21,11 +21,10 @@ from mainspring.app.chat.commands import (
     SendQueued,
     SetMode,
     Steer,
+    command_of,
 )
-from mainspring.app.chat.lines import command_of
 from mainspring.app.chat.types import Mode
-from mainspring.app.tui.editor import edit_text
-from mainspring.app.tui.external_programs import clipboard_image
+from mainspring.app.tui.external_programs import clipboard_image, edit_text
 from mainspring.app.tui.paste_placeholders import Expanded, image_at, read_image
 from mainspring.app.tui.styled_text import row
 

@@ -19,7 +19,7 @@ from mainspring.app.chat.types import Queued, Status
 from mainspring.app.tui.actions import Deeds
 from mainspring.app.tui.chat_port import ChatPort, OpenChat
 from mainspring.app.tui.dialogs.approval import ApprovalDialog, question_of
-from mainspring.app.tui.dialogs.dialog import Dialog
+from mainspring.app.tui.dialogs.base import Dialog
 from mainspring.app.tui.dialogs.question import PickerDialog, QuestionDialog
 from mainspring.app.tui.external_programs import copy_sequence
 from mainspring.app.tui.input_history import HistoryFile
@@ -32,7 +32,7 @@ from mainspring.app.tui.status_line import status_row
 from mainspring.app.tui.styled_text import Row, row
 from mainspring.app.tui.theme import Look
 from mainspring.app.tui.transcript_view import Transcript
-from mainspring.counting import counted
+from mainspring.text import counted
 
 _STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
 """Seconds between frames while text streams, while only a clock moves, and while a question is open."""

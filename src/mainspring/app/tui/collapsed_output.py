@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mainspring.app.tui.safe_text import plain, steady, untabbed
 from mainspring.app.tui.styled_text import Row, row, wrapped
-from mainspring.counting import counted
+from mainspring.text import counted
 
 _MOST_KEPT = 50
 _MOST_LINES = 5_000

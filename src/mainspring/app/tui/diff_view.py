@@ -9,7 +9,7 @@ from mainspring.app.chat.types import FileDiff, Hunk
 from mainspring.app.tui.safe_text import cut, spelled, steady, untabbed
 from mainspring.app.tui.styled_text import Row, row
 from mainspring.app.tui.theme import is_narrow
-from mainspring.counting import counted
+from mainspring.text import counted
 
 _PLACE = re.compile(r"(.*?)@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
 _KINDS = {"edit": "", "create": " (new)", "delete": " (deleted)", "rename": " (renamed)"}

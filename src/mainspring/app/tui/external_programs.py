@@ -1,15 +1,24 @@
-"""The clipboard: text to it through the terminal, images from it through the desktop's own tools."""
+"""The clipboard: text to it through the terminal, images from it through the desktop's own tools.
+
+The user's own editor for a longer text.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import shlex
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import mkstemp
 
 from mainspring.programs import find_program
 
 _MOST_TEXT = 74_000
 """Terminals drop longer sequences."""
+
 
 _SECONDS = 3.0
 _MOST_IMAGE = 10 << 20
@@ -65,3 +74,31 @@ async def _output(command: tuple[str, ...], environ: Mapping[str, str]) -> bytes
             process.kill()
             await process.wait()
     return data if process.returncode == 0 and len(data) <= _MOST_IMAGE else None
+
+
+_FALLBACKS = "vi"
+
+
+def edit_text(text: str, environ: Mapping[str, str], suffix: str = ".md") -> str:
+    """The text as it is after the editor was closed. Waits for it; the terminal belongs to the editor meanwhile.
+
+    Args:
+        text: What to begin with.
+        environ: Names the editor: ``VISUAL``, else ``EDITOR``, else ``vi``.
+        suffix: Ending of the file's name, by which editors choose colours.
+
+    Raises:
+        OSError: If it cannot be started, or says that it failed; the text is to be kept then.
+    """
+    command = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or _FALLBACKS)
+    handle, name = mkstemp(prefix="mainspring-", suffix=suffix)
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        code = subprocess.run([*command, name], env=dict(environ), check=False).returncode
+        if code:
+            raise OSError(f"{command[0]} ended with {code}; the text is as it was")
+        return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
+    finally:
+        path.unlink(missing_ok=True)

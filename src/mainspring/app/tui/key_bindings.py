@@ -10,9 +10,8 @@ from prompt_toolkit.filters import Condition, FilterOrBool
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from mainspring.app.tui.bursts import Bursts
-from mainspring.app.tui.dialogs.dialog import Dialog
-from mainspring.app.tui.paste_detection import BURST
+from mainspring.app.tui.dialogs.base import Dialog
+from mainspring.app.tui.paste_detection import BURST, Bursts
 from mainspring.app.tui.screen import Screen
 
 _DIALOG_KEYS = ("up", "down", "left", "right", "pageup", "pagedown", "enter", "backspace", "c-p", "c-n")

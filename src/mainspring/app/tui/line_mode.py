@@ -15,15 +15,14 @@ from typing import TextIO
 
 from mainspring.app.chat import events as told
 from mainspring.app.chat.command_results import Screen as ScreenAction
-from mainspring.app.chat.commands import Abort, ChatCommand, Prompt, Steer
-from mainspring.app.chat.lines import command_of
+from mainspring.app.chat.commands import Abort, ChatCommand, Prompt, Steer, command_of
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.runner import framed
 from mainspring.app.cli.signals import Signals
 from mainspring.app.tui.chat_client import open_chat, place_to_work
 from mainspring.app.tui.chat_port import ChatPort, OpenChat
 from mainspring.app.tui.dialogs.approval import ApprovalDialog
-from mainspring.app.tui.dialogs.dialog import Dialog
+from mainspring.app.tui.dialogs.base import Dialog
 from mainspring.app.tui.dialogs.question import QuestionDialog
 from mainspring.app.tui.safe_text import ascii_like
 from mainspring.app.tui.styled_text import Row, text_of

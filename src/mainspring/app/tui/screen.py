@@ -25,9 +25,8 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.renderer import print_formatted_text
 from prompt_toolkit.styles import BaseStyle, Style
 
-from mainspring.app.tui.dialogs.dialog import Dialog
-from mainspring.app.tui.inline_app import FrameOutput
-from mainspring.app.tui.inline_app_app import InlineApplication
+from mainspring.app.tui.dialogs.base import Dialog
+from mainspring.app.tui.inline_app import FrameOutput, InlineApplication
 from mainspring.app.tui.input_field import Complete, PasteSigns, input_buffer
 from mainspring.app.tui.input_history import HistoryFile
 from mainspring.app.tui.paste_detection import Keyboard

@@ -9,7 +9,7 @@ from mainspring.app.chat.types import Status
 from mainspring.app.tui.format import dollars, spent, tokens
 from mainspring.app.tui.safe_text import cut, one_row, width
 from mainspring.app.tui.styled_text import Row, row
-from mainspring.counting import counted
+from mainspring.text import counted
 
 _GAP = "  "
 _NEARLY_FULL = 0.8

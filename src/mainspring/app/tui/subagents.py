@@ -19,7 +19,7 @@ from mainspring.app.tui.format import seconds, spent
 from mainspring.app.tui.safe_text import cut, one_row, width
 from mainspring.app.tui.styled_text import Row, indented, row
 from mainspring.app.tui.tool_calls import Tools
-from mainspring.counting import counted
+from mainspring.text import counted
 
 _BAR = "  | "
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Literal
 
 from mainspring.app.chat import events as told
-from mainspring.app.tui.answers import Answer
-from mainspring.app.tui.asides import aside_rows
 from mainspring.app.tui.collapsed_output import Folds, broken, output_rows
 from mainspring.app.tui.diff_view import diff_rows
+from mainspring.app.tui.event_rows import aside_rows
 from mainspring.app.tui.format import seconds, spent
-from mainspring.app.tui.own_shell import OwnShell
 from mainspring.app.tui.safe_text import cut, one_row, plain, steady
+from mainspring.app.tui.streaming_markdown import Answer
 from mainspring.app.tui.styled_text import Row, row
 from mainspring.app.tui.subagents import Children
 from mainspring.app.tui.theme import Look
-from mainspring.app.tui.tool_calls import Tools
-from mainspring.counting import counted
+from mainspring.app.tui.tool_calls import OwnShell, Tools
+from mainspring.text import counted
 
 _SPINNER = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
 _ASCII_SPINNER = "|/-\\"

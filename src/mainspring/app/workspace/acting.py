@@ -24,7 +24,7 @@ from mainspring.app.workspace.settings.jsonc import JsonError, parse
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.skills.skill import LAYOUTS
-from mainspring.subagents.files import load_definitions
+from mainspring.subagents.definition import load_definitions
 from mainspring.text import visible
 
 SERVERS = "mcp.json"

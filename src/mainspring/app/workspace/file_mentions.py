@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from mainspring.attachments import delimited
 from mainspring.env import ExecutionEnv, RealPath, explain
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.lazy import lazy_re
 from mainspring.permissions import Decision
+from mainspring.prompt_tags import delimited
 
 MOST = 256 << 10
 """Bytes that are attached of one file."""

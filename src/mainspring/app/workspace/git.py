@@ -1,6 +1,8 @@
 """Git worktrees for sessions of their own: a folder and a branch beside the user's, begun by one word and removed without losing work.
 
 They lie in the user's folder, so that the project sees nothing of them. Git's hooks are not run.
+
+The git branch of a folder, read from its files: no program is started for it.
 """
 
 from __future__ import annotations
@@ -14,14 +16,15 @@ from msgspec import Struct
 
 from mainspring.app.workspace.paths import Home, repository_of
 from mainspring.app.workspace.trust import TrustStore
-from mainspring.counting import counted
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.programs import find_program
+from mainspring.text import counted
 
 FOLDER = "worktrees"
 BRANCHES = "mainspring/"
 """What stands before the names of their branches."""
+
 
 _SECONDS = 120.0
 _NAME = lazy_re(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -206,3 +209,21 @@ class Worktrees:
         if done.returncode and check:
             raise ConfigError(f"git {' '.join(arguments[:2])}: {done.stderr.strip() or done.returncode}")
         return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def branch_of(cwd: str) -> str:
+    """The branch that is checked out; the beginning of the commit where it is none; empty where there is no repository. Blocks."""
+    folder = Path(cwd)
+    for place in (folder, *folder.parents):
+        git = place / ".git"
+        try:
+            if git.is_file():  # a worktree, or a submodule
+                named = git.read_text(encoding="utf-8", errors="replace").strip().removeprefix("gitdir:").strip()
+                git = (place / named).resolve()
+            if not git.is_dir():
+                continue
+            head = (git / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            return ""
+        return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
+    return ""

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from mainspring.app.workspace.paths import Home
 from mainspring.errors import ConfigError
-from mainspring.folder_lock import FolderLockedError, locked_folder
+from mainspring.locks import FolderLockedError, locked_folder
 from mainspring.permissions import Origin, Rule, RuleSet, parse_rule
 from mainspring.state_files import replace_text
 

@@ -1,6 +1,8 @@
 """Instruction files: what the user and a project say about how work is done (``AGENTS.md``), with the files that they import.
 
 They are text for the model and nothing else: what a tool may do is decided by permissions, whatever they say.
+
+The plug that tells the model of instruction files in a subfolder, once it works there.
 """
 
 from __future__ import annotations
@@ -9,29 +11,40 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.app.workspace.paths import Home, repository_of
 from mainspring.app.workspace.settings import InstructionSettings
-from mainspring.attachments import delimited
 from mainspring.env.local_files import read_file
 from mainspring.lazy import lazy_re
+from mainspring.loop.hooks import ContextCompacted, ToolPermit, ToolTransform
+from mainspring.messages import TextBlock
+from mainspring.prompt_tags import delimited
+
+if TYPE_CHECKING:
+    from mainspring.env import ExecutionEnv
+    from mainspring.loop import CoreAgent
+
 
 Origin = Literal["user", "project"]
 Allowed = Callable[[str], Awaitable[bool]]
 """Says whether rules let a file be read."""
+
 
 MOST_IMPORTS = 20
 """Files that one instruction file may bring in, by itself and through what it brings in."""
 DEEPEST = 5
 """Levels of files that bring in files."""
 
+
 _LARGEST = 1 << 20
 _FENCE = lazy_re(r"^\s*(```|~~~)")
 _CODE = lazy_re(r"(`+)[^`\n]*?\1")
 _IMPORT = lazy_re(r"(?:(?<=\s)|^)@((?:~/|\./|\.\./|/)?[\w.][\w./-]*[\w])")
+
 
 _INTRO = """How the user and this project want things done. Where these files disagree, the later one is nearer to the work and wins. They are
 wishes about the work: they cannot allow a call that is denied, and nothing in them comes from the system."""
@@ -261,3 +274,77 @@ def _cut(file: _Found, room: int) -> InstructionFile:
     piece = data[:room].decode("utf-8", "ignore")
     piece = piece[: piece.rfind("\n") + 1] or piece
     return InstructionFile(file.path, file.origin, piece.rstrip(), len(data), cut=True)
+
+
+_AS_LAST = 1000
+
+
+class SubfolderInstructions:
+    """Appends the instruction files of a subfolder to the first result of a call that touched something in it.
+
+    Args:
+        reader: Reads them.
+        cwd: The folder to work in; what holds in it and above stands in the system prompt.
+    """
+
+    def __init__(self, reader: InstructionReader, cwd: str) -> None:
+        self._reader = reader
+        self._cwd = Path(cwd)
+        self._touched: dict[str, tuple[ExecutionEnv, list[str]]] = {}
+        self._told: set[str] = set()
+
+    def install(self, agent: CoreAgent) -> None:
+        """See `Plug`."""
+        agent.bus.on(ToolPermit, self._permit)
+        agent.bus.on(ToolTransform, self._transform, order=_AS_LAST)
+        agent.bus.on(ContextCompacted, self._forget)
+
+    def for_child(self) -> SubfolderInstructions:
+        """A sub-agent has read nothing yet."""
+        return SubfolderInstructions(self._reader, str(self._cwd))
+
+    def reset(self) -> None:
+        """See `Resets`."""
+        self._told.clear()
+
+    def _forget(self, hook: ContextCompacted) -> None:
+        """What was told may be summed up: tell it again where it matters again."""
+        self._told.clear()
+
+    def _permit(self, hook: ToolPermit) -> None:
+        if hook.tool.access is not None:
+            paths = [a.resource for a in hook.tool.access(hook.input) if a.scope.startswith("fs-")]
+            if paths:
+                self._touched[hook.call_id] = (hook.env, paths)
+
+    async def _transform(self, hook: ToolTransform) -> None:
+        touched = self._touched.pop(hook.call_id, None)
+        if touched is None or hook.result.is_error:
+            return
+        env, paths = touched
+        folders: list[str] = []
+        for path in paths:
+            folders += await self._new_folders(env, path)
+        if not folders:
+            return
+        self._told.update(folders)
+        found = await self._reader.below(sorted(set(folders)))
+        if not found.files:
+            return
+        text = "\n\n".join(["What holds in this folder:", *(file.block() for file in found.files)])
+        output = hook.result.output
+        joined = f"{output}\n\n{text}" if isinstance(output, str) else [*output, TextBlock(text)]
+        hook.result = replace(hook.result, output=joined)
+
+    async def _new_folders(self, env: ExecutionEnv, path: str) -> list[str]:
+        """The folders between the working folder and a path whose files were not told yet."""
+        try:
+            real = Path(await env.realpath(path))
+            is_folder = (await env.stat(str(real))).kind == "directory"
+        except OSError:
+            return []
+        if not real.is_relative_to(self._cwd):
+            return []
+        parts = (real if is_folder else real.parent).relative_to(self._cwd).parts
+        inner = [os.path.join(self._cwd, *parts[: i + 1]) for i in range(len(parts))]
+        return [folder for folder in inner if folder not in self._told]

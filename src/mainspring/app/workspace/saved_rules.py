@@ -14,7 +14,7 @@ from mainspring.app.workspace.paths import Home
 from mainspring.app.workspace.settings import parse_settings
 from mainspring.app.workspace.settings.jsonc import JsonError, edit
 from mainspring.errors import ConfigError
-from mainspring.folder_lock import FolderLockedError, locked_folder
+from mainspring.locks import FolderLockedError, locked_folder
 from mainspring.permissions import Origin, Rule, parse_rule, relative_program
 from mainspring.state_files import replace_text
 

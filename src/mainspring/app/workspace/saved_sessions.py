@@ -1,15 +1,39 @@
-"""Saved conversations: listed, looked through, named, removed."""
+"""Saved conversations: listed, looked through, named, removed.
+
+Sessions out of the program and into it: what is handed out holds no secrets, and nothing is sent anywhere.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 from mainspring.app.run.options import Place
 from mainspring.app.workspace.load import load
 from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.secrets import redactor_of
 from mainspring.errors import SessionError
-from mainspring.sessions import Hit, JsonlStore, Session, SessionInfo, find_session, list_sessions, search_sessions
+from mainspring.redaction import Redactor
+from mainspring.sessions import (
+    Hit,
+    Item,
+    JsonlStore,
+    Session,
+    SessionInfo,
+    Transcript,
+    TranscriptCall,
+    find_session,
+    import_session,
+    list_sessions,
+    raw_lines,
+    read_transcript,
+    search_sessions,
+)
+
+__all__ = ["Item", "Transcript", "TranscriptCall", "export_lines", "export_transcript", "import_file"]
 
 
 def saved_sessions(
@@ -86,3 +110,59 @@ def _home(place: Place, environ: Mapping[str, str]) -> tuple[str, Home]:
     if settings.home is None:
         raise SessionError("there is no home folder, so there are no sessions")
     return cwd, settings.home
+
+
+def export_transcript(name: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> Transcript:
+    """A session for people, without secrets.
+
+    Args:
+        name: Its id, the beginning of its id, its title or its file; the folder's last one if not given.
+        place: The folder.
+        environ: The environment; the values of its keys are masked.
+
+    Raises:
+        SessionError: If there is no such session.
+    """
+    store, found, redactor = _found(name, place, environ)
+    plain: Any = msgspec.to_builtins(read_transcript(store, found))
+    return msgspec.convert(redactor.value(plain), Transcript)
+
+
+def export_lines(name: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> list[bytes]:
+    """A session as lines of JSON, the form that it is stored in, without secrets. `import_file` takes them back.
+
+    Raises:
+        SessionError: If there is no such session.
+    """
+    store, found, redactor = _found(name, place, environ)
+    lines: list[bytes] = []
+    for line in raw_lines(store, found):
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue  # a damaged line cannot be looked through for secrets
+        lines.append(msgspec.json.encode(redactor.value(value)))
+    return lines
+
+
+def import_file(path: str, place: Place, environ: Mapping[str, str] = os.environ) -> tuple[str, tuple[str, ...]]:
+    """Take a session in from a file of lines; it belongs to the folder from then on.
+
+    Returns:
+        Its id, and what could not be read.
+
+    Raises:
+        SessionError: If the file is no session; nothing is stored then.
+    """
+    cwd, settings = load(place, {}, environ)
+    if settings.home is None:
+        raise SessionError("there is no home folder to keep sessions in; set MAINSPRING_HOME to one")
+    return import_session(os.path.join(cwd, os.path.expanduser(path)), cwd, home=settings.home.root)
+
+
+def _found(name: str | None, place: Place, environ: Mapping[str, str]) -> tuple[JsonlStore, str, Redactor]:
+    cwd, settings = load(place, {}, environ)
+    if settings.home is None:
+        raise SessionError("there is no home folder, so there are no sessions")
+    store = JsonlStore(settings.home.root)
+    return store, find_session(name or "", cwd, home=store).place, redactor_of(settings, environ)

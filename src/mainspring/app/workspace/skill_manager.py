@@ -18,20 +18,17 @@ from mainspring.app.workspace.paths import FOLDER, Home, repository_of
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.skills import registry_of, skills_config
 from mainspring.errors import ConfigError
-from mainspring.skills.catalog import SkillCatalog
+from mainspring.skills.authoring import scaffold
 from mainspring.skills.content import read_body, shell_lines
-from mainspring.skills.install import Candidate, Source, discard, mend, opened, put
-from mainspring.skills.preview import Changes as Changes
-from mainspring.skills.preview import Preview as Preview
-from mainspring.skills.preview import changes_between, digest_of
-from mainspring.skills.requires import lacking
-from mainspring.skills.scaffold import scaffold
+from mainspring.skills.discovery import SkillCatalog, find_skills
+from mainspring.skills.fetch import Spec, read_spec
+from mainspring.skills.install import Candidate, Source, changes_between, digest_of, discard, mend, opened, put
+from mainspring.skills.install import Changes as Changes
+from mainspring.skills.install import Preview as Preview
 from mainspring.skills.skill import Skill, SkillProblem
-from mainspring.skills.sources import find_skills
-from mainspring.skills.spec import Spec, read_spec
 from mainspring.skills.state import Entry, SkillRegistry
 from mainspring.skills.validation import Verdict as Verdict
-from mainspring.skills.validation import check_skills
+from mainspring.skills.validation import check_skills, lacking
 from mainspring.state_files import target_in_project
 
 

@@ -1,4 +1,7 @@
-"""Where the command finds skills, and whom it trusts."""
+"""Where the command finds skills, and whom it trusts.
+
+The skills of the command's agent.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from pathlib import Path
 from mainspring.app.workspace.paths import Home, repository_of
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TrustStore
+from mainspring.skills.allowed_tools import SKILL_TOOLS
+from mainspring.skills.authoring import Written
+from mainspring.skills.plug import Skills
 from mainspring.skills.skill import LAYOUTS, SkillsConfig
 from mainspring.skills.state import SkillRegistry
 
@@ -62,3 +68,30 @@ def registry_of(home: Home | None) -> SkillRegistry:
 def _between(folder: str, top: Path) -> list[Path]:
     """The folders above one, up to ``top``."""
     return [p for p in Path(folder).parents if p.is_relative_to(top)]
+
+
+NAMES_OF_SKILLS = (*SKILL_TOOLS, "skills_create")
+"""Tools that rules may be about though no list of tools has them."""
+
+
+def skills_of(cwd: str, settings: Settings, *, asks: bool) -> Skills | None:
+    """What the agent of a folder is offered; ``None`` where skills are switched off. Blocks.
+
+    Args:
+        cwd: The folder.
+        settings: The settings.
+        asks: Whether somebody is there to be asked. A skill that the model writes is then confirmed by the question of the
+            permissions: its place is one whose change always asks.
+
+    Raises:
+        ConfigError: If the file of trusted folders or of installed skills is broken.
+    """
+    config = skills_config(cwd, settings)
+    if not config.enabled:
+        return None
+    return Skills(config, usage=registry_of(settings.home), confirm=_asked if asks else None)
+
+
+def _asked(written: Written) -> bool:
+    del written  # the permissions have asked about this very call, with all of its text
+    return True

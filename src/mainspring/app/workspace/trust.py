@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from mainspring.app.workspace.paths import Home
 from mainspring.errors import ConfigError
-from mainspring.folder_lock import FolderLockedError, locked_folder
 from mainspring.lazy import later
+from mainspring.locks import FolderLockedError, locked_folder
 from mainspring.state_files import replace_text
 
 if TYPE_CHECKING:

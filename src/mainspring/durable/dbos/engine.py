@@ -22,9 +22,8 @@ from urllib.parse import urlsplit
 
 from mainspring.durable.attempt import Attempt
 from mainspring.durable.dbos.log import DbosLog
-from mainspring.durable.dbos.old_runs import Old
 from mainspring.durable.dbos.polling import Watch
-from mainspring.durable.dbos.tables import RUN, Tables
+from mainspring.durable.dbos.tables import RUN, Old, Tables
 from mainspring.durable.engine import (
     OVER,
     Main,
@@ -37,8 +36,7 @@ from mainspring.durable.engine import (
     why_it_waits,
 )
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem, decode_event, encode_event
-from mainspring.errors import ConfigError
-from mainspring.errors_actions import DurableError
+from mainspring.errors import ConfigError, DurableError
 from mainspring.extras import how_to_install
 from mainspring.redaction import redact
 

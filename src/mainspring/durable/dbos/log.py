@@ -11,7 +11,7 @@ from mainspring.durable.dbos.polling import Watch
 from mainspring.durable.dbos.tables import Tables
 from mainspring.durable.engine import Letter, RunLog, Work
 from mainspring.durable.feed import FeedEvent, FeedItem, decode_event, encode_event
-from mainspring.errors_actions import DurableError
+from mainspring.errors import DurableError
 
 if TYPE_CHECKING:
     from dbos import StepReservation

@@ -1,6 +1,6 @@
 """A container as the place where tools work, through the command line of docker or podman."""
 
-from mainspring.env.container.engine import ENGINES, find_engine
+from mainspring.env.container.container import ENGINES, find_engine
 from mainspring.env.container.env import DockerEnv
 
 __all__ = ["ENGINES", "DockerEnv", "find_engine"]

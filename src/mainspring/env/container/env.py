@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mainspring.cancellation import CancelToken
-from mainspring.env.container.container import Container
-from mainspring.env.container.engine import find_engine
+from mainspring.env.container.container import Container, find_engine
 from mainspring.env.container.files import ContainerFiles
 from mainspring.env.local import Launch, LocalEnv
 from mainspring.env.process_tree import MARK

@@ -8,10 +8,9 @@ import posixpath
 import stat as modes
 
 from mainspring.env import local_files as disk
-from mainspring.env.container.container import Container
-from mainspring.env.container.engine import last_line
-from mainspring.env.files import LocalFiles
+from mainspring.env.container.container import Container, last_line
 from mainspring.env.ignore import KINDS
+from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import DirEntry, FileKind, FileStat
 

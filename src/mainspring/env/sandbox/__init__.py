@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from mainspring.env.sandbox.backend import SandboxProvider as SandboxProvider
     from mainspring.env.sandbox.backend import SandboxState as SandboxState
     from mainspring.env.sandbox.bubblewrap import Bubblewrap as Bubblewrap
-    from mainspring.env.sandbox.detect import LAYERS as LAYERS
-    from mainspring.env.sandbox.detect import find_provider as find_provider
+    from mainspring.env.sandbox.env import LAYERS as LAYERS
     from mainspring.env.sandbox.env import SandboxEnv as SandboxEnv
+    from mainspring.env.sandbox.env import find_provider as find_provider
     from mainspring.env.sandbox.landlock import Landlock as Landlock
     from mainspring.env.sandbox.policy import Box as Box
     from mainspring.env.sandbox.seatbelt import Seatbelt as Seatbelt
@@ -22,8 +22,7 @@ __all__, __getattr__ = exports(
     {
         "policy": "Box",
         "bubblewrap": "Bubblewrap",
-        "detect": "LAYERS find_provider",
-        "env": "SandboxEnv",
+        "env": "LAYERS find_provider SandboxEnv",
         "landlock": "Landlock",
         "backend": "SandboxProvider SandboxState",
         "seatbelt": "Seatbelt",

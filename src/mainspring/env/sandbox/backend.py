@@ -1,7 +1,11 @@
-"""What a layer that holds programs has to offer, and how it tells what it holds."""
+"""What a layer that holds programs has to offer, and how it tells what it holds.
+
+Trying a layer out: a program runs in a small box, within a time limit.
+"""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -83,3 +87,28 @@ class SandboxProvider(Protocol):
     def wrap(self, command: Sequence[str], cwd: str, box: Box) -> list[str]:
         """The program and arguments that run the command in the box. Blocking."""
         ...
+
+
+PROBE_SECONDS = 5.0
+"""How long a layer may take to run a program that does nothing; it takes 5 to 50 ms where it works."""
+
+
+def try_out(command: Sequence[str]) -> str | None:
+    """What went wrong; ``None`` if the command ended well. Blocking."""
+    try:
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=PROBE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it did not answer within {PROBE_SECONDS:g} s"
+    except OSError as error:
+        return str(error)
+    if ended.returncode == 0:
+        return None
+    said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+    return said[-1] if said else f"it ended with status {ended.returncode}"

@@ -11,10 +11,9 @@ from functools import cache, cached_property
 
 from mainspring.env.paths import is_inside
 from mainspring.env.sandbox import lockdown as kernel
-from mainspring.env.sandbox.backend import SandboxState
+from mainspring.env.sandbox.backend import PROBE_SECONDS, SandboxState, try_out
 from mainspring.env.sandbox.guarded import HOOKS
 from mainspring.env.sandbox.policy import Box
-from mainspring.env.sandbox.probe import PROBE_SECONDS, try_out
 from mainspring.errors import ConfigError
 from mainspring.programs import find_program
 

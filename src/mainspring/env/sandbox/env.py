@@ -1,4 +1,9 @@
-"""`SandboxEnv`: this machine, with programs and files held by a layer of the operating system."""
+"""Finding the strongest layer that works on this machine.
+
+Threads that cannot touch files outside of a box, so that no link that is swapped after a check leads a tool out of it.
+
+`SandboxEnv`: this machine, with programs and files held by a layer of the operating system.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,11 @@ import asyncio
 import errno
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -19,17 +26,90 @@ from mainspring.env.local import Launch, LocalEnv
 from mainspring.env.paths import is_inside
 from mainspring.env.process import Running
 from mainspring.env.protocol import DEFAULT_LIMITS, OutputLimits, ProcessResult, Stream, WebAnswer
+from mainspring.env.sandbox import lockdown as kernel
 from mainspring.env.sandbox.backend import SandboxProvider, SandboxState
-from mainspring.env.sandbox.detect import find_provider
+from mainspring.env.sandbox.bubblewrap import Bubblewrap
 from mainspring.env.sandbox.files import BoxedFiles
+from mainspring.env.sandbox.landlock import Landlock, rules_of
 from mainspring.env.sandbox.policy import VARIABLES, Box, make_box
 from mainspring.env.sandbox.restore import RestoringGuard, with_note
-from mainspring.env.sandbox.threads import held_threads
+from mainspring.env.sandbox.seatbelt import Seatbelt
+from mainspring.errors import ConfigError
+
+LAYERS = ("bubblewrap", "landlock", "seatbelt")
+"""Names of the layers."""
+
+
+def find_provider(layer: str | None = None) -> SandboxProvider:
+    """The strongest layer that works here; it is tried out once for each process. Blocking; 20 to 50 ms the first time.
+
+    Args:
+        layer: One of `LAYERS`, if it has to be this one.
+
+    Raises:
+        ConfigError: If none works, with what to do for each.
+    """
+    if layer is not None and layer not in LAYERS:
+        raise ConfigError(f"there is no sandbox {layer!r}; there are {', '.join(LAYERS)}")
+    names = [layer] if layer else _of_platform()
+    if not names:
+        raise ConfigError(f"there is no sandbox for {sys.platform}; leave it out, or use a container")
+    reasons: list[str] = []
+    for name in names:
+        provider, problem = _tried(name)
+        if problem is None:
+            return provider
+        reasons.append(problem)
+    raise ConfigError(f"no sandbox works here, so nothing was started: {'; '.join(reasons)}")
+
+
+def _of_platform() -> list[str]:
+    if sys.platform == "linux":
+        return ["bubblewrap", "landlock"]
+    return ["seatbelt"] if sys.platform == "darwin" else []
+
+
+@cache
+def _tried(name: str) -> tuple[SandboxProvider, str | None]:
+    provider = _make(name)
+    return provider, provider.problem()
+
+
+def _make(name: str) -> SandboxProvider:
+    if name == "bubblewrap":
+        return Bubblewrap()
+    return Landlock() if name == "landlock" else Seatbelt()
+
+
+_MOST_THREADS = 4
+
+
+def held_threads(box: Box) -> ThreadPoolExecutor | None:
+    """Threads held by Landlock; ``None`` where it is not there.
+
+    What is hidden in a writable folder is not held by them, since nothing new could be made beside it.
+
+    Args:
+        box: The box.
+    """
+    if kernel.landlock_version() < 3:
+        return None
+    outside = tuple(h for h in box.hidden if not any(is_inside(h, root) for root in box.writable))
+    rules = rules_of(replace(box, hidden=outside))
+    rules += [("read", os.path.abspath(path)) for path in sys.path]  # a module may be imported on the way
+
+    def hold() -> None:
+        kernel.restrict(rules, network=True, scopes=False)
+
+    return ThreadPoolExecutor(_MOST_THREADS, "mainspring-files", initializer=hold)
+
 
 T = TypeVar("T")
 
+
 Hidden = Sequence[str] | Callable[[], Sequence[str]]
 """Paths, or what gives them: a blocking function that is asked before each command."""
+
 
 FRESH_SECONDS = 1.0
 """How long file tools go by the same box; programs always get a new one."""

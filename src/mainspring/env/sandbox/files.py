@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import BinaryIO, NoReturn
 
-from mainspring.env.files import LocalFiles
+from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import DirEntry, FileStat
 from mainspring.env.sandbox.policy import Box

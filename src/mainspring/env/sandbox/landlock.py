@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from mainspring.env.paths import is_inside
 from mainspring.env.sandbox import lockdown as kernel
-from mainspring.env.sandbox.backend import SandboxState
+from mainspring.env.sandbox.backend import SandboxState, try_out
 from mainspring.env.sandbox.policy import Box
-from mainspring.env.sandbox.probe import try_out
 
 Rule = tuple[str, str]
 

@@ -7,10 +7,9 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 
-from mainspring.env.sandbox.backend import SandboxState
+from mainspring.env.sandbox.backend import SandboxState, try_out
 from mainspring.env.sandbox.guarded import INSTRUCTIONS, NAMES
 from mainspring.env.sandbox.policy import Box
-from mainspring.env.sandbox.probe import try_out
 
 PROGRAM = "/usr/bin/sandbox-exec"
 """Never looked for on the PATH, where something else of that name could lie."""

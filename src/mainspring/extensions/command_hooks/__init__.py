@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from mainspring.extensions.command_hooks.config import CommandEvent as CommandEvent
     from mainspring.extensions.command_hooks.config import CommandHook as CommandHook
     from mainspring.extensions.command_hooks.config import OnFailure as OnFailure
-    from mainspring.extensions.command_hooks.payload import Payload as Payload
     from mainspring.extensions.command_hooks.plug import CommandHooks as CommandHooks
     from mainspring.extensions.command_hooks.protocol import HookOutput as HookOutput
+    from mainspring.extensions.command_hooks.protocol import Payload as Payload
     from mainspring.extensions.command_hooks.protocol import Verdict as Verdict
     from mainspring.extensions.command_hooks.runner import CommandRunner as CommandRunner
 
@@ -22,9 +22,8 @@ __all__, __getattr__ = exports(
     __name__,
     {
         "config": "DEFAULT_SECONDS DEPTH EVENTS GATES CommandEvent CommandHook OnFailure",
-        "payload": "Payload",
+        "protocol": "Payload HookOutput Verdict",
         "plug": "CommandHooks",
-        "protocol": "HookOutput Verdict",
         "runner": "CommandRunner",
     },
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
 from mainspring.extensions.command_hooks.config import CommandEvent, CommandHook
-from mainspring.extensions.command_hooks.payload import (
+from mainspring.extensions.command_hooks.protocol import (
     Common,
     NotificationInput,
     Payload,
@@ -18,8 +18,8 @@ from mainspring.extensions.command_hooks.payload import (
     StopInput,
     SubagentStopInput,
     UserPromptSubmitInput,
+    Verdict,
 )
-from mainspring.extensions.command_hooks.protocol import Verdict
 from mainspring.extensions.command_hooks.runner import CommandRunner
 from mainspring.extensions.command_hooks.tool_calls import CallHooks, context_message
 from mainspring.extensions.ui import HeadlessUI, UserInterface

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from mainspring.env import ExecutionEnv, OutputLimits, ProcessResult
 from mainspring.extensions.command_hooks.config import DEEPEST, DEPTH, GATES, CommandEvent, CommandHook
-from mainspring.extensions.command_hooks.payload import Payload, encoded
-from mainspring.extensions.command_hooks.protocol import Verdict, verdict_of
+from mainspring.extensions.command_hooks.protocol import Payload, Verdict, encoded, verdict_of
 
 AT_ONCE = 4
 """Commands of one event that run at the same time."""

@@ -9,16 +9,16 @@ from typing import Any
 from msgspec import Struct, field
 
 from mainspring.extensions.command_hooks.config import CommandHook, tool_names
-from mainspring.extensions.command_hooks.payload import (
+from mainspring.extensions.command_hooks.protocol import (
     Common,
     Payload,
     PostToolUseFailureInput,
     PostToolUseInput,
     PreToolUseInput,
     ToolResponse,
+    Verdict,
     shortened,
 )
-from mainspring.extensions.command_hooks.protocol import Verdict
 from mainspring.extensions.command_hooks.runner import CommandRunner
 from mainspring.extensions.ui import UserInterface
 from mainspring.loop.hooks import ToolBefore, ToolPermit, ToolResultsAfter, ToolTransform

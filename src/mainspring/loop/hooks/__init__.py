@@ -1,9 +1,9 @@
 """Contexts of every hook, and the bus that calls the handlers."""
 
-from mainspring.loop.hooks.budget_hooks import BudgetExceeded, BudgetWarning, ToolBudgetExceeded
-from mainspring.loop.hooks.bus import Handler, HookBus, HookDoor, Hooks, Observer, hook_class, refuse_async
-from mainspring.loop.hooks.catalog import HOOKS
+from mainspring.loop.hooks.bus import HOOKS, Handler, HookBus, HookDoor, Hooks, Observer, hook_class, refuse_async
 from mainspring.loop.hooks.features import (
+    BudgetExceeded,
+    BudgetWarning,
     McpBootstrapEnd,
     McpBootstrapStart,
     McpConnect,
@@ -12,13 +12,14 @@ from mainspring.loop.hooks.features import (
     McpToolBefore,
     McpToolGate,
     McpToolTransform,
+    OAuthRefresh,
+    OutputHook,
     SkillsActivate,
     SkillsCatalog,
     SkillsDeactivate,
     SkillsResolve,
+    ToolBudgetExceeded,
 )
-from mainspring.loop.hooks.oauth_hook import OAuthRefresh
-from mainspring.loop.hooks.output_hook import OutputHook
 from mainspring.loop.hooks.run import (
     AgentAbort,
     AgentDone,

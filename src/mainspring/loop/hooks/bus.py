@@ -1,4 +1,6 @@
-"""The hook bus: who listens to what, and in which order they are asked.
+"""Every hook there is, by name. A module that declares hooks is imported here.
+
+The hook bus: who listens to what, and in which order they are asked.
 
 Above: the loop fires, plugs and applications listen. Everybody uses the same door: permissions, sessions, telemetry and an
 application's own handlers are told in order of ``order``, then of registration.
@@ -14,18 +16,44 @@ from typing import Any, TypeVar, cast
 
 from mainspring.errors import ConfigError
 from mainspring.events.types import AgentEvent
-from mainspring.loop.hooks.catalog import HOOKS
+from mainspring.loop.hooks import features as _budget_hooks
+from mainspring.loop.hooks import features as _feature_hooks
+from mainspring.loop.hooks import features as _oauth_hook
+from mainspring.loop.hooks import features as _output_hook
+from mainspring.loop.hooks import session as _entry_hooks
+from mainspring.loop.hooks import subagents as _child_hooks
 from mainspring.loop.hooks.run import Hook
+
+__all__ = ["HOOKS", "_budget_hooks", "_child_hooks", "_entry_hooks", "_feature_hooks", "_oauth_hook", "_output_hook"]
+
+
+def _all() -> dict[str, type[Hook]]:
+    found: dict[str, type[Hook]] = {}
+    queue: list[type[Hook]] = [Hook]
+    while queue:
+        kind = queue.pop()
+        queue.extend(kind.__subclasses__())
+        if kind.event:
+            found[kind.event] = kind
+    return dict(sorted(found.items()))
+
+
+HOOKS: dict[str, type[Hook]] = _all()
+"""Every hook by its name."""
+
 
 logger = logging.getLogger("mainspring")
 logger.addHandler(logging.NullHandler())  # what is logged is seen where the application wants to see it
+
 
 H = TypeVar("H", bound=Hook)
 Handler = Callable[[H], Awaitable[Mapping[str, Any] | None] | Mapping[str, Any] | None]
 """Gets the context of one hook; changes it, or returns the fields to set."""
 
+
 Observer = Callable[[Any], None]
 """Gets every event of a run, in order, while it happens. Must not block or raise."""
+
 
 Hooks = Mapping[str | type[Hook], Handler[Any] | Iterable[Handler[Any]]]
 """Handlers by the hook's class or name; each entry one or several."""

@@ -1,10 +1,18 @@
-"""The hooks of what is plugged in: MCP servers and skills. Declared here, so that whoever listens needs neither."""
+"""The hooks of what is plugged in: MCP servers and skills. Declared here, so that whoever listens needs neither.
+
+The hooks of budgets. Declared here, so that whoever listens does not need the policies.
+
+The hook of logins that are renewed.
+
+The hook of structured output.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeVar
 
+from mainspring.events.types import RunStatus
 from mainspring.loop.hooks.base import checked, text
 from mainspring.loop.hooks.run import Hook
 from mainspring.loop.hooks.tools import CallHook, ToolAfter, ToolBefore, ToolGate, ToolTransform
@@ -174,6 +182,7 @@ SkillVia = Literal["model", "explicit", "trigger", "resume"]
 taken up again.
 """
 
+
 SkillReason = Literal["run-end", "explicit", "reset"]
 """Why a skill is no longer active: the run is over, the host said so, or the conversation was forgotten."""
 
@@ -201,3 +210,92 @@ class SkillsDeactivate(Hook):
     def __init__(self, name: str, reason: SkillReason) -> None:
         self.name = name
         self.reason = reason
+
+
+class BudgetExceeded(Hook):
+    """The results of one turn came to more ``bytes`` than the ``budget`` (`tool_output_budget`) allows."""
+
+    event = "budget:exceeded"
+    when = "Right after `tool-results:after` of a turn whose results are over the budget."
+    __slots__ = ("budget", "bytes", "turn", "turn_id")
+
+    def __init__(self, turn: int, turn_id: str, size: int, budget: int) -> None:
+        self.turn = turn
+        self.turn_id = turn_id
+        self.bytes = size
+        self.budget = budget
+
+
+class ToolBudgetExceeded(Hook):
+    """A call beyond the budget of its tool: ``count`` is its number in the run, ``max`` what the budget allows, ``mode``
+    what happens with it: ``block`` or ``steer``.
+    """
+
+    event = "tool-budget:exceeded"
+    when = "At `tool:gate`, for each call beyond the budget of its tool."
+    __slots__ = ("count", "max", "mode", "name", "turn", "turn_id")
+
+    def __init__(self, turn: int, turn_id: str, name: str, count: int, maximum: int, mode: str) -> None:
+        self.turn = turn
+        self.turn_id = turn_id
+        self.name = name
+        self.count = count
+        self.max = maximum
+        self.mode = mode
+
+
+class BudgetWarning(Hook):
+    """A limit of money, tokens, turns or seconds is near: ``spent`` of ``limit``.
+
+    ``scope`` is ``run`` or ``session``; ``status`` is the one with which a run will end there, such as ``max_cost``.
+    """
+
+    event = "budget:warning"
+    when = "Before the first request at or beyond the share `warn_at` of a limit, once for each limit in a run."
+    __slots__ = ("limit", "scope", "spent", "status")
+
+    def __init__(self, scope: str, status: RunStatus, spent: float, limit: float) -> None:
+        self.scope = scope
+        self.status: RunStatus = status
+        self.spent = spent
+        self.limit = limit
+
+
+class OAuthRefresh(Hook):
+    """The token of a login was renewed. No token is in here.
+
+    ``provider`` and ``account`` say whose (``account`` is empty where it is unknown), ``expires`` when the new token ends, in
+    seconds since 1970, or ``None``; ``reason`` is ``expired`` if the old one's end was near, ``refused`` if the host did not take
+    it any more.
+    """
+
+    event = "oauth:refresh"
+    when = "When a request of a run had a token renewed, before it is sent (again)."
+    __slots__ = ("account", "expires", "provider", "reason")
+
+    def __init__(
+        self, provider: str, account: str, expires: float | None, reason: Literal["expired", "refused"]
+    ) -> None:
+        self.provider = provider
+        self.account = account
+        self.expires = expires
+        self.reason = reason
+
+
+class OutputHook(Hook):
+    """A run that was to end in structured output has come to an end.
+
+    ``output`` is the validated value, or ``None`` where there is none; then ``error`` says why, and the run's result falls back to
+    its text. ``attempts`` counts the answers that were tried.
+    """
+
+    event = "output"
+    mutable = ("output",)
+    when = "When an answer fits the schema, or no further one is asked for."
+    __slots__ = ("attempts", "error", "output", "raw")
+
+    def __init__(self, output: Any, raw: Any, attempts: int, error: str = "") -> None:
+        self.output = output
+        self.raw = raw
+        self.attempts = attempts
+        self.error = error

@@ -13,7 +13,7 @@ from typing import Any
 
 from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
 from mainspring.extras import how_to_install
-from mainspring.models.auth.command import ask_command
+from mainspring.models.auth.cli_tokens import ask_command
 from mainspring.models.auth.credentials import Given
 from mainspring.models.auth.tokens import Token, TokenCredential
 from mainspring.models.json_values import as_number, as_object

@@ -1,4 +1,7 @@
-"""OAuth: tokens that are renewed before they end, and when a host refuses one; whoever listens is told."""
+"""News of tokens that were renewed, and who wants to hear of them.
+
+OAuth: tokens that are renewed before they end, and when a host refuses one; whoever listens is told.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ import inspect
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlencode
 
 from msgspec import Struct
 
 from mainspring.errors import AuthenticationError, InvalidResponseError, ProviderConfigError
-from mainspring.file_lock import locked
-from mainspring.models.auth.refreshed import OnRefresh, Refreshed, listener
+from mainspring.locks import locked
 from mainspring.models.auth.token_file import OAuthTokens, TokenFile, expiry
 from mainspring.models.auth.tokens import EARLY, Token, TokenCredential
 from mainspring.models.errors import classify_error
@@ -25,8 +29,63 @@ from mainspring.models.transport.default import shared_transport
 from mainspring.models.transport.errors import host_of
 from mainspring.models.transport.port import Timeouts, Transport
 
+
+class Refreshed(Struct, frozen=True):
+    """A token was renewed.
+
+    Attributes:
+        provider: Name of the provider.
+        account: Id of the account, where it is known.
+        expires: When the new token ends, in seconds since 1970; ``None`` is unknown.
+        reason: ``expired`` if its end was near, ``refused`` if the host did not take the old one.
+    """
+
+    provider: str
+    account: str = ""
+    expires: float | None = None
+    reason: Literal["expired", "refused"] = "expired"
+
+
+OnRefresh = Callable[[Refreshed], Awaitable[object] | object]
+"""Told of a renewed token; may be async. What it raises is no reason to fail a request, and is dropped."""
+
+
+_listener: ContextVar[OnRefresh | None] = ContextVar("mainspring_oauth_listener", default=None)
+
+
+def listen(callback: OnRefresh) -> Callable[[], None]:
+    """From now on, ``callback`` is told of each token that a request made from this task, or from one it starts, renews.
+
+    Returns:
+        A function that ends it, and lets the one listen that did before.
+    """
+    before = _listener.get()
+    _listener.set(callback)
+
+    def stop() -> None:
+        _listener.set(before)
+
+    return stop
+
+
+def listener() -> OnRefresh | None:
+    """Who listens, as seen from this task."""
+    return _listener.get()
+
+
+@contextmanager
+def listening(callback: OnRefresh) -> Generator[None]:
+    """`listen` while inside."""
+    stop = listen(callback)
+    try:
+        yield
+    finally:
+        stop()
+
+
 LIMITS = Timeouts(connect=10.0, first_byte=30.0, idle=30.0, total=60.0)
 """How long a request for a token may take."""
+
 
 _MAX_BODY = 256 * 1024
 _logger = logging.getLogger(__name__)

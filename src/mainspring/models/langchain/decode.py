@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainspring.events import StreamEvent
-from mainspring.models.codec.content_text import extract_text
+from mainspring.models.codec.text import extract_text
 from mainspring.models.json_values import as_list, as_number, as_object, as_objects
 from mainspring.models.langchain.messages import image_in
 from mainspring.models.message_builder import Draft

@@ -19,8 +19,8 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from mainspring.models.codec.content_text import extract_text
 from mainspring.models.codec.normalize import clean, new_call_id, pair, sent_arguments, text_apart
+from mainspring.models.codec.text import extract_text
 from mainspring.models.json_values import as_list, as_object
 from mainspring.models.profile import Profile
 

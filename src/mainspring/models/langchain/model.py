@@ -13,13 +13,12 @@ from mainspring.errors import ModelError, ModelTimeoutError
 from mainspring.events import StreamEvent
 from mainspring.models.catalog import look_up
 from mainspring.models.codec.normalize import sent_schema
-from mainspring.models.collect import collect
 from mainspring.models.errors import classify_exception
 from mainspring.models.json_values import as_object
 from mainspring.models.langchain import detect as foreign
 from mainspring.models.langchain.decode import LangChainDecoder
 from mainspring.models.langchain.messages import to_langchain
-from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
+from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
 from mainspring.models.profile import Profile
 
 NAME = "langchain"

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from mainspring.lazy import lazy_re
 from mainspring.models.auth.credentials import require_key, setting
 from mainspring.models.config import ProviderConfig
-from mainspring.models.dialect_messages import MessagesDialect, ThinkingOff
 from mainspring.models.http_model import HttpModel
-from mainspring.models.providers import api_versions
+from mainspring.models.profile import MessagesDialect, ThinkingOff
+from mainspring.models.providers import http as api_versions
 from mainspring.models.providers.http import credential, given_key, http_profile, own_setting, timeouts
 from mainspring.models.wire.anthropic import AnthropicMessages
 

@@ -31,9 +31,19 @@ from mainspring.models.auth.credentials import KEY_VARIABLES, Given, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
-from mainspring.models.providers import api_versions
-from mainspring.models.providers.http import given_key, http_profile, never_reasons, own_setting, timeouts
-from mainspring.models.providers.responses_style import OPENAI, Api, chosen_api, only_responses, responses_model
+from mainspring.models.providers import http as api_versions
+from mainspring.models.providers.http import (
+    OPENAI,
+    Api,
+    chosen_api,
+    given_key,
+    http_profile,
+    never_reasons,
+    only_responses,
+    own_setting,
+    responses_model,
+    timeouts,
+)
 from mainspring.models.wire.openai_chat import ChatCompletions
 
 NAME = "azure"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
-from mainspring.models.providers.openai_style import hosted_model
+from mainspring.models.providers.http import hosted_model
 
 NAME = "cerebras"
 BASE_URL = "https://api.cerebras.ai/v1"

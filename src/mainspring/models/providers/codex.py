@@ -20,11 +20,10 @@ from mainspring.models.auth import OAuthClient, OAuthCredential, OAuthTokens, To
 from mainspring.models.auth.credentials import setting
 from mainspring.models.auth.token_file import claims
 from mainspring.models.config import ProviderConfig
-from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import HttpModel
 from mainspring.models.json_values import as_object
-from mainspring.models.providers.http import own_setting
-from mainspring.models.providers.responses_style import responses_model
+from mainspring.models.profile import ResponsesDialect
+from mainspring.models.providers.http import own_setting, responses_model
 
 NAME = "codex"
 BASE_URL = "https://chatgpt.com/backend-api/codex"

@@ -16,16 +16,21 @@ from mainspring.events import StreamEvent
 from mainspring.extras import how_to_install
 from mainspring.models.auth import ApiKey, CredentialResolver, FunctionKey, KeyFunction
 from mainspring.models.auth.credentials import require_key, setting
-from mainspring.models.collect import collect
 from mainspring.models.config import ProviderConfig
-from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import HttpModel
-from mainspring.models.port import FREE, ModelInfo, ModelProvider, ModelRequest, ModelResponse
-from mainspring.models.profile import Dialect
+from mainspring.models.port import FREE, ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
+from mainspring.models.profile import Dialect, ResponsesDialect
 from mainspring.models.providers.azure import KEY_HEADER, key_home, shaped
-from mainspring.models.providers.http import given_key, http_profile, own_setting, timeouts
+from mainspring.models.providers.http import (
+    chosen_api,
+    given_key,
+    http_profile,
+    only_responses,
+    own_setting,
+    responses_model,
+    timeouts,
+)
 from mainspring.models.providers.local_servers import KEY, LIMITS
-from mainspring.models.providers.responses_style import chosen_api, only_responses, responses_model
 from mainspring.models.transport.port import Timeouts
 from mainspring.models.wire.openai_chat import ChatCompletions
 

@@ -8,9 +8,9 @@ from mainspring.errors import ProviderConfigError
 from mainspring.lazy import lazy_re
 from mainspring.models.auth.credentials import require_key, setting
 from mainspring.models.config import ProviderConfig
-from mainspring.models.dialect_gemini import GeminiDialect
 from mainspring.models.http_model import HttpModel
-from mainspring.models.providers import api_versions
+from mainspring.models.profile import GeminiDialect
+from mainspring.models.providers import http as api_versions
 from mainspring.models.providers.http import credential, given_key, http_profile, own_setting, timeouts
 from mainspring.models.wire.gemini import Gemini
 

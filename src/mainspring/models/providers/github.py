@@ -10,9 +10,8 @@ from mainspring.models.auth.credentials import require_key, setting
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import Credential, HttpModel
 from mainspring.models.profile import Dialect
-from mainspring.models.providers import api_versions
-from mainspring.models.providers.http import given_key, own_setting
-from mainspring.models.providers.openai_style import chat_model
+from mainspring.models.providers import http as api_versions
+from mainspring.models.providers.http import chat_model, given_key, own_setting
 
 NAME = "github"
 HOST = "https://models.github.ai"

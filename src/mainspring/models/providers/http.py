@@ -1,28 +1,44 @@
-"""What all providers behind HTTP have in common, whatever protocol they speak."""
+"""What all providers behind HTTP have in common, whatever protocol they speak.
+
+The versions of interfaces that requests are written for, in one place. A setting overrides each.
+
+They are pinned so that a change at a host does not change what is sent. What a host does not take any more in one of them is
+left out after its refusal (`WireProtocol.without`), a version it does not know included.
+
+What providers that speak Chat Completions have in common.
+
+What providers that speak OpenAI Responses have in common.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
-from mainspring.models.auth.credentials import check_address
+from mainspring.lazy import later, lazy_re
+from mainspring.models.auth.credentials import check_address, require_key, setting
 from mainspring.models.catalog import configured_info, find_entry
 from mainspring.models.config import ProviderConfig
-from mainspring.models.dialect_gemini import GeminiDialect
-from mainspring.models.dialect_messages import MessagesDialect
-from mainspring.models.dialect_ollama import OllamaDialect
-from mainspring.models.dialect_responses import ResponsesDialect
-from mainspring.models.http_model import Credential
-from mainspring.models.profile import Dialect, Profile
+from mainspring.models.http_model import Credential, HttpModel
+from mainspring.models.profile import Dialect, GeminiDialect, MessagesDialect, OllamaDialect, Profile, ResponsesDialect
 from mainspring.models.transport.port import Timeouts
+
+if TYPE_CHECKING:
+    from mainspring.models.wire.openai_chat import ChatCompletions
+    from mainspring.models.wire.openai_responses import Responses
+else:
+    ChatCompletions = later("mainspring.models.wire.openai_chat", "ChatCompletions")
+    Responses = later("mainspring.models.wire.openai_responses", "Responses")
+
 
 AnyDialect = Dialect | MessagesDialect | ResponsesDialect | GeminiDialect | OllamaDialect
 _D = TypeVar("_D", bound=Struct)
+
 
 _FIELDS: dict[type[Struct], str] = {
     Dialect: "dialect",
@@ -149,3 +165,168 @@ def credential(config: ProviderConfig, key: str) -> Credential:
     """What gives the key for a request: the configuration's function, or the key that was found."""
     source = config.api_key
     return cast("Callable[[], str | Awaitable[str]]", source) if callable(source) else lambda: key
+
+
+ANTHROPIC = "2023-06-01"
+"""Header ``anthropic-version``."""
+
+
+AZURE_CHAT = "2024-06-01"
+"""Query ``api-version`` of a deployment's Chat Completions."""
+
+
+AZURE_RESPONSES = "2024-12-01-preview"
+"""Query ``api-version`` of Azure's Responses. Hosts of the ``v1`` interface that want none get none after their refusal."""
+
+
+GEMINI = "v1beta"
+"""In the path: ``v1`` lacks thinking, tools in JSON Schema and the previews."""
+
+
+GITHUB = "2022-11-28"
+"""Header ``x-github-api-version``."""
+
+
+def chat_model(
+    config: ProviderConfig,
+    *,
+    provider: str,
+    model: str,
+    base_url: str,
+    key: str | Credential,
+    accepts: Dialect,
+    limits: Timeouts = Timeouts(),
+    headers: Mapping[str, str] | None = None,
+) -> HttpModel:
+    """A model at a host that speaks Chat Completions.
+
+    Args:
+        config: The settings.
+        provider: Name of the provider.
+        model: Id of the model.
+        base_url: Where requests go, without the protocol's path.
+        key: The key that was found, or what gives one for each request.
+        accepts: What the host accepts.
+        limits: Limits of requests where the settings name none.
+        headers: Headers that the host wants.
+
+    Raises:
+        ProviderConfigError: If a setting is wrong.
+    """
+    if never_reasons(provider, model):
+        accepts = replace(accepts, efforts=())
+    profile = http_profile(
+        config,
+        provider=provider,
+        model=model,
+        base_url=base_url,
+        path="/chat/completions",
+        accepts=accepts,
+        headers=headers,
+    )
+    opens = credential(config, key) if isinstance(key, str) else key
+    return HttpModel(profile, ChatCompletions(), opens, timeouts=timeouts(config, limits))
+
+
+def hosted_model(
+    config: ProviderConfig,
+    *,
+    provider: str,
+    model: str,
+    home: str,
+    accepts: Dialect,
+    headers: Mapping[str, str] | None = None,
+) -> HttpModel:
+    """A model at one host that wants a key: of the settings, or of the environment.
+
+    Args:
+        config: The settings; ``base_url`` may name another address of the host, and so may the environment variable
+            ``<PROVIDER>_BASE_URL``, where the key of the environment goes to as well.
+        provider: Name of the provider.
+        model: The model where the settings name none.
+        home: The host's own base URL.
+        accepts: What the host accepts.
+        headers: Headers that the host wants.
+
+    Raises:
+        ProviderConfigError: If there is no key, or a setting is wrong.
+    """
+    home = setting(None, f"{provider.upper()}_BASE_URL") or home
+    base_url = setting(config.base_url) or home
+    return chat_model(
+        config,
+        provider=provider,
+        model=config.model or model,
+        base_url=base_url,
+        key=require_key(provider, given_key(config), base_url=base_url, home=home),
+        accepts=accepts,
+        headers=headers,
+    )
+
+
+Api = Literal["chat", "responses"]
+"""Which of OpenAI's two protocols a model is asked over."""
+
+
+OPENAI = ResponsesDialect(prompt_cache_key=True, strict_tools=False)
+"""What OpenAI's own servers accept, also behind Azure."""
+
+
+_ONLY_RESPONSES = lazy_re(r"codex|computer-use|deep-research|(^|[^a-z0-9])(o\d|gpt-\d[\d.]*)-pro([^a-z0-9]|$)")
+
+
+def only_responses(model: str) -> bool:
+    """Whether a model, by its name, can be asked over Responses alone, as OpenAI's list of models says (November 2026)."""
+    return _ONLY_RESPONSES.search(model.lower()) is not None
+
+
+def chosen_api(config: ProviderConfig, default: Api) -> Api:
+    """The setting ``api``: ``chat``, ``responses``, or what the provider takes to be right (``auto``).
+
+    Raises:
+        ProviderConfigError: If it is something else.
+    """
+    wanted = (own_setting(config, "api") or "auto").lower()
+    match wanted:
+        case "auto":
+            return default
+        case "chat" | "chat_completions":
+            return "chat"
+        case "responses":
+            return "responses"
+        case _:
+            raise ProviderConfigError(
+                f"Setting `api` of {config.provider} must be chat, responses or auto, not {wanted!r}",
+                provider=config.provider,
+            )
+
+
+def responses_model(
+    config: ProviderConfig,
+    *,
+    provider: str,
+    model: str,
+    base_url: str,
+    credential: Credential | None,
+    accepts: ResponsesDialect,
+    headers: Mapping[str, str] | None = None,
+    key_header: str = "authorization",
+) -> HttpModel:
+    """A model at a host that speaks Responses.
+
+    Raises:
+        ProviderConfigError: If a setting is wrong.
+    """
+    profile = http_profile(
+        config,
+        provider=provider,
+        model=model,
+        base_url=base_url,
+        path="/responses",
+        accepts=accepts,
+        headers=headers,
+        key_header=key_header,
+    )
+    if never_reasons(provider, config.known_as or model):
+        profile = replace(profile, responses=replace(profile.responses, efforts=()))
+    return HttpModel(profile, Responses(), credential, timeouts=timeouts(config))

@@ -13,8 +13,7 @@ from mainspring.models.auth.credentials import setting
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
-from mainspring.models.providers.http import given_key
-from mainspring.models.providers.openai_style import chat_model
+from mainspring.models.providers.http import chat_model, given_key
 from mainspring.models.transport.default import DefaultTransport
 from mainspring.models.transport.port import Timeouts, Transport
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from mainspring.models.auth.credentials import require_key, setting
 from mainspring.models.config import ProviderConfig
-from mainspring.models.dialect_ollama import OllamaDialect
 from mainspring.models.http_model import HttpModel
+from mainspring.models.profile import OllamaDialect
 from mainspring.models.providers.http import credential, given_key, http_profile, own_setting, timeouts
 from mainspring.models.providers.local_servers import LIMITS, MODEL
 from mainspring.models.wire.ollama import Ollama

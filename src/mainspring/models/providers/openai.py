@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from mainspring.models.auth.credentials import require_key, setting
 from mainspring.models.config import ProviderConfig
-from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import HttpModel
-from mainspring.models.profile import Dialect
-from mainspring.models.providers.http import credential, given_key
-from mainspring.models.providers.openai_style import chat_model
-from mainspring.models.providers.responses_style import OPENAI, chosen_api, only_responses, responses_model
+from mainspring.models.profile import Dialect, ResponsesDialect
+from mainspring.models.providers.http import (
+    OPENAI,
+    chat_model,
+    chosen_api,
+    credential,
+    given_key,
+    only_responses,
+    responses_model,
+)
 
 NAME = "openai"
 BASE_URL = "https://api.openai.com/v1"

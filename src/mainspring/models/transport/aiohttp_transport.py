@@ -11,11 +11,10 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from mainspring.errors import ModelError
-from mainspring.models.transport.environment import proxy_for
+from mainspring.models.transport.environment import proxy_for, tls_context
 from mainspring.models.transport.errors import check_url, connect_error, lost_error, timeout_error, url_error
 from mainspring.models.transport.loop_local import PerLoop
 from mainspring.models.transport.port import Timeouts, TransportResponse, safe_headers
-from mainspring.models.transport.tls import tls_context
 
 KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from mainspring.errors import ErrorCode, ModelError
 from mainspring.events import StreamEvent
-from mainspring.models.collect import collect
 from mainspring.models.errors import classify_exception
-from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse
+from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
 from mainspring.models.retry import head_of
 
 UNREACHABLE = frozenset({ErrorCode.RATE_LIMITED, ErrorCode.NETWORK_ERROR, ErrorCode.TIMEOUT})

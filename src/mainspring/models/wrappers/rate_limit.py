@@ -9,8 +9,7 @@ from contextlib import aclosing
 from typing import cast
 
 from mainspring.events import Done, StreamEvent
-from mainspring.models.collect import collect
-from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse
+from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
 from mainspring.models.token_limits import prompt_tokens
 
 _EXPECTED_ANSWER = 1000  # tokens, until the provider tells how many there were

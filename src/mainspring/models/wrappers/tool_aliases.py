@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from mainspring.errors import ModelError
 from mainspring.events import Done, StreamEvent, StreamStart, ToolCallEnd, ToolCallStart
 from mainspring.messages import Message
-from mainspring.models.collect import collect
 from mainspring.models.message_builder import renamed
-from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse
+from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
 
 Names = Mapping[str, str]
 

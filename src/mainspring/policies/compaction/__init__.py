@@ -2,9 +2,8 @@
 
 from mainspring.policies.compaction.auto_compact import AutoCompact
 from mainspring.policies.compaction.clear_tool_results import TailCompactor, TailStubs
-from mainspring.policies.compaction.cut import find_cut
-from mainspring.policies.compaction.overflow import OverflowRecovery
-from mainspring.policies.compaction.port import Compactor
+from mainspring.policies.compaction.overflow import Compactor, OverflowRecovery
+from mainspring.policies.compaction.selection import find_cut
 from mainspring.policies.compaction.summary import Compaction, CompactionReport, SummaryCompactor, compact_now
 from mainspring.policies.compaction.summary_format import Files, is_summary, parse_summary
 

@@ -1,9 +1,14 @@
-"""A conversation that does not fit is made shorter once, and sent again."""
+"""A conversation that does not fit is made shorter once, and sent again.
+
+The port of whatever makes a history shorter.
+
+Above: the overflow recovery and the threshold. Below: leaving out results of tools (`TailCompactor`), or a summary by a model.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mainspring.errors import ContextExceededError
 from mainspring.lazy import lazy_re
@@ -11,7 +16,8 @@ from mainspring.loop.hooks import ModelErrorHook
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
-    from mainspring.policies.compaction.port import Compactor
+    from mainspring.loop.hooks import SideCall
+
 
 LEAST_FREED = 0.05
 """The share of a history that must go for another try to be worth it."""
@@ -67,3 +73,19 @@ def _weight(block: object) -> int:
             return len(block.content) if isinstance(block.content, str) else sum(_weight(b) for b in block.content)
         case _:
             return 0
+
+
+class Compactor(Protocol):
+    """Makes a history shorter."""
+
+    async def compact(
+        self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideCall | None = None
+    ) -> Sequence[AgentMessage] | None:
+        """A shorter history, or ``None`` if there is nothing to shorten. Messages that stay must be the same objects.
+
+        Args:
+            messages: The history. It is not changed; a session keeps it whatever comes of this.
+            reason: Why, as in ``overflow``.
+            side_call: Asks a model; ``None`` where none may be asked.
+        """
+        ...

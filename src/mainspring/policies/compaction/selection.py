@@ -1,4 +1,7 @@
-"""Which of the old messages are worth keeping word for word, beside a summary. A rule of thumb, without any model."""
+"""Which of the old messages are worth keeping word for word, beside a summary. A rule of thumb, without any model.
+
+Where a history is cut in two: what is summed up, and what stays.
+"""
 
 from __future__ import annotations
 
@@ -60,3 +63,51 @@ def _units(messages: Sequence[AgentMessage]) -> list[list[int]]:
         else:
             units.append([i])
     return units
+
+
+def find_cut(messages: Sequence[AgentMessage], keep: int, chars_per_token: float = CHARS_PER_TOKEN) -> int:
+    """The index of the first message that stays; 0 if there is nothing to cut.
+
+    At least ``keep`` tokens stay, unless the newest turn alone has more. A cut falls before a message of the user if one is near,
+    else before an answer of the model, and never between a call and its result.
+
+    Args:
+        messages: The history.
+        keep: About how many tokens of its end stay.
+        chars_per_token: How many characters make a token.
+    """
+    kept = 0
+    wanted = len(messages)
+    while wanted > 0 and kept < keep:
+        wanted -= 1
+        kept += estimate_tokens(messages[wanted : wanted + 1], chars_per_token)
+    if wanted == 0:
+        return 0
+    places = [i for i in range(1, len(messages)) if may_cut(messages, i)]
+    if not places:
+        return 0
+    prompts = [i for i in places if _is_prompt(messages[i])]
+    before = [i for i in prompts if i <= wanted]
+    # Not so far back that much more stays than was asked for: then the turn is split.
+    if before and estimate_tokens(messages[before[-1] : wanted], chars_per_token) <= keep // 2:
+        return before[-1]
+    near = [i for i in places if i <= wanted]
+    return near[-1] if near else places[0]
+
+
+def may_cut(messages: Sequence[AgentMessage], index: int) -> bool:
+    """Whether a cut before this message parts no call from its result."""
+    message = messages[index]
+    if not isinstance(message, Message) or message.tool_results:
+        return False
+    before = messages[index - 1]
+    return not (isinstance(before, Message) and before.role == "assistant" and before.tool_uses)
+
+
+def is_split(messages: Sequence[AgentMessage], cut: int) -> bool:
+    """Whether the cut falls inside a turn: what the user asked for is summed up, part of its answer stays."""
+    return cut < len(messages) and not _is_prompt(messages[cut])
+
+
+def _is_prompt(message: AgentMessage) -> bool:
+    return isinstance(message, Message) and message.role == "user" and not message.tool_results

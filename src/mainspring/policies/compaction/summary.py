@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mainspring.counting import counted
 from mainspring.errors import AgentAbortedError, AgentError, ContextExceededError, MainspringError, ModelError
 from mainspring.messages import AgentMessage, Message
 from mainspring.messages.token_estimate import CHARS_PER_TOKEN, estimate_tokens
 from mainspring.models import ModelRequest
 from mainspring.policies.compaction import summary_format as wording
-from mainspring.policies.compaction.cut import find_cut, is_split
-from mainspring.policies.compaction.selection import most_important
+from mainspring.policies.compaction.selection import find_cut, is_split, most_important
+from mainspring.text import counted
 
 if TYPE_CHECKING:
     from mainspring.loop.hooks import SideCall

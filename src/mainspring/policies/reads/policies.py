@@ -1,4 +1,9 @@
-"""No writing to a file that the model has not read, or that has changed since."""
+"""No writing to a file that the model has not read, or that has changed since.
+
+A file that is read again, unchanged, need not be sent again.
+
+What was read of a file that has changed since is left out of requests.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,17 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from mainspring.env import RealPath
 from mainspring.env.paths import shown
-from mainspring.loop.hooks import ToolPermit, ToolStart, ToolTransform
-from mainspring.messages import AgentMessage
-from mainspring.policies.reads.state import FileRead, ReadState, Version, versions
+from mainspring.loop.hooks import ContextTransform, ToolPermit, ToolStart, ToolTransform, TurnBefore
+from mainspring.messages import AgentMessage, Message, ToolResultBlock
+from mainspring.policies.reads.state import UNCHANGED, FileRead, ReadState, Trail, Version, results, versions
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
+
 
 MOST_HASHED = 64 << 20
 """Bytes of a file beyond which the time of its last change must do."""
@@ -108,3 +116,116 @@ class ReadBeforeEdit:
     async def _hash(self, path: RealPath) -> str:
         data = await self._env.read_bytes(path)
         return await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
+
+
+TEXT = "Unchanged: {name} is as it was when you read these lines. They stand in the earlier result; there is no need to read them again."
+
+
+class DedupReads:
+    """Puts one line in the place of lines that the model has before it already.
+
+    The tool has run, so permissions were asked and the file was looked at. The earlier result must be of the same version of the
+    file, and must stand word for word in the request that made the call: what was compacted, left out or reworded is shown.
+
+    Args:
+        state: What the model knows.
+        history: Gives the conversation.
+        cwd: For names in texts.
+    """
+
+    def __init__(self, state: ReadState, history: Callable[[], Sequence[AgentMessage]], cwd: str) -> None:
+        self._state = state
+        self._history = history
+        self._cwd = cwd
+        self._sent: Sequence[Message] = ()
+
+    def before(self, hook: TurnBefore) -> None:
+        """The handler of `turn:before`; belongs behind those of the application."""
+        self._sent = hook.request.messages
+
+    def transform(self, hook: ToolTransform) -> None:
+        """The handler of `tool:transform`; belongs behind those of the application."""
+        result = hook.result
+        for version in versions(result.metadata, hook.input):
+            if not version.is_read or result.is_error or not isinstance(result.output, str):
+                continue
+            self._state.follow(self._history())
+            earlier = self._state.shown(version)
+            if earlier and self._stands(earlier, result.output):
+                text = TEXT.format(name=shown(version.path, self._cwd))
+                hook.result = replace(result, output=text, metadata={**result.metadata, UNCHANGED: earlier})
+
+    def _stands(self, call_id: str, text: str) -> bool:
+        """Whether the model was sent this result of that call. Only looked for where there may be one."""
+        for message in reversed(self._sent):
+            for block in message.tool_results if message.role == "user" else ():
+                if block.tool_use_id == call_id:
+                    return block.content == text
+        return False
+
+
+STALE_NOTE = "[Left out: {name} has changed since it was read here. Read it again if you need its lines.]"
+
+
+class ElideStaleReads:
+    """Puts a line in the place of lines of a file as they are no more. The history itself stays as it is.
+
+    A read is stale once a later result knows another version of the file: an edit that the model made, or a read that found it
+    changed. What is left out stays left out, so between changes the prompt's prefix stays as it is. Looks at each
+    message once.
+
+    Args:
+        history: Gives the conversation.
+        cwd: For names in texts.
+    """
+
+    def __init__(self, history: Callable[[], Sequence[AgentMessage]], cwd: str) -> None:
+        self._history = history
+        self._cwd = cwd
+        self._trail = Trail()
+        self._fresh: dict[str, list[tuple[int, str, Version]]] = {}
+        self._stale: dict[int, dict[str, str]] = {}
+        self._made: dict[int, tuple[AgentMessage, AgentMessage]] = {}
+
+    def transform(self, hook: ContextTransform) -> None:
+        """The handler of `context:transform`; belongs before those of the application."""
+        history = self._history()
+        self._follow(history)
+        if len(hook.messages) != len(history):
+            return  # somebody rearranged the messages before us
+        for i, texts in self._stale.items():
+            message = hook.messages[i]
+            made = self._made.get(i)
+            if made is None or made[0] is not message:
+                made = self._made[i] = (message, _without(message, texts))
+            hook.messages[i] = made[1]
+
+    def _follow(self, history: Sequence[AgentMessage]) -> None:
+        start = self._trail.advance(history)
+        if start is None:
+            for seen in (self._fresh, self._stale, self._made):
+                seen.clear()
+        for i, block, call in results(history, start or 0):
+            for version in versions(block.details, call.input if call else {}):
+                reads = self._fresh.setdefault(version.path, [])
+                for at, call_id, earlier in reads:
+                    if earlier.read.hash != version.read.hash:
+                        self._drop(at, call_id, version.path)
+                reads[:] = [r for r in reads if r[2].read.hash == version.read.hash]
+                if version.is_read:
+                    reads.append((i, block.tool_use_id, version))
+
+    def _drop(self, at: int, call_id: str, path: str) -> None:
+        self._stale.setdefault(at, {})[call_id] = STALE_NOTE.format(name=shown(path, self._cwd))
+        self._made.pop(at, None)
+
+
+def _without(message: AgentMessage, texts: dict[str, str]) -> AgentMessage:
+    """The message with other texts for some results."""
+    if not isinstance(message, Message):
+        return message
+    content = [
+        replace(b, content=texts[b.tool_use_id]) if isinstance(b, ToolResultBlock) and b.tool_use_id in texts else b
+        for b in message.content
+    ]
+    return replace(message, content=tuple(content))

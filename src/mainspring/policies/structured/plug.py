@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.counting import counted
 from mainspring.errors import ErrorCode
 from mainspring.loop.hooks import (
     ModelErrorHook,
@@ -20,8 +19,8 @@ from mainspring.loop.hooks import (
     TurnBefore,
 )
 from mainspring.messages import ToolSpec
-from mainspring.policies.structured.extract import json_values
-from mainspring.policies.structured.schema import OUTPUT_TOOL, Answer, Target
+from mainspring.policies.structured.schema import OUTPUT_TOOL, Answer, Target, json_values
+from mainspring.text import counted
 from mainspring.tools import ToolErrorCode, error_result
 
 if TYPE_CHECKING:

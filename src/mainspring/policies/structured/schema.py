@@ -1,19 +1,26 @@
-"""What an answer has to be: a schema or a type, as the arguments of a tool call, and back."""
+"""What an answer has to be: a schema or a type, as the arguments of a tool call, and back.
+
+JSON out of an answer in text: all of it, in a code fence, or with words around it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
 from mainspring.tools import parse_arguments
 from mainspring.tools.schema.function import schema_from_type
 from mainspring.tools.validation import compile_validator, schema_problem
 
 OUTPUT_TOOL = "__output__"
 """Name of the tool that takes the final answer. It exists only in requests; no registry holds it."""
+
 
 _FIELD = "output"
 _ROOTS = ("$defs", "definitions")
@@ -115,3 +122,50 @@ def _moved(node: Any) -> Any:
         else:
             made[key] = _moved(value)
     return made
+
+
+_FENCE = lazy_re(r"```[ \t]*(?:json[c5]?|javascript|js)?[ \t]*\r?\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_DECODER = json.JSONDecoder()
+_MOST_STARTS = 200
+"""Places tried in a long text of prose; each costs at most one pass over what looks like JSON there."""
+
+
+def json_values(text: str) -> list[Any]:
+    """The JSON values that a text holds, from the surest place: the whole text, else code fences, else what stands in prose.
+
+    In prose only objects and lists count, and of nested ones the outermost.
+    """
+    whole = _value(text)
+    if whole is not _NOTHING:
+        return [whole]
+    fenced = [value for body in _FENCE.findall(text) if (value := _value(body)) is not _NOTHING]
+    return fenced or list(_scattered(text))
+
+
+class _Nothing:
+    """The mark of text that is no JSON; ``None`` is a value."""
+
+
+_NOTHING = _Nothing()
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return _NOTHING
+
+
+def _scattered(text: str) -> Iterator[Any]:
+    at = 0
+    for _ in range(_MOST_STARTS):
+        starts = [i for i in (text.find("{", at), text.find("[", at)) if i >= 0]
+        if not starts:
+            return
+        at = min(starts)
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        yield value

@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import exports
 
 if TYPE_CHECKING:
-    from mainspring.sessions.rewind.plan import Conflict as Conflict
-    from mainspring.sessions.rewind.plan import Restore as Restore
-    from mainspring.sessions.rewind.plan import RewindPlan as RewindPlan
-    from mainspring.sessions.rewind.plan import plan_rewind as plan_rewind
-    from mainspring.sessions.rewind.plan import plan_undo as plan_undo
+    from mainspring.sessions.rewind.restore import Conflict as Conflict
+    from mainspring.sessions.rewind.restore import Restore as Restore
+    from mainspring.sessions.rewind.restore import RewindPlan as RewindPlan
     from mainspring.sessions.rewind.restore import Rewound as Rewound
+    from mainspring.sessions.rewind.restore import plan_rewind as plan_rewind
+    from mainspring.sessions.rewind.restore import plan_undo as plan_undo
     from mainspring.sessions.rewind.restore import rewind as rewind
     from mainspring.sessions.rewind.snapshots import FileRecorder as FileRecorder
-    from mainspring.sessions.rewind.state import FileState as FileState
+    from mainspring.sessions.rewind.snapshots import FileState as FileState
 
 __all__, __getattr__ = exports(
     __name__,
     {
-        "plan": "Conflict Restore RewindPlan plan_rewind plan_undo",
-        "snapshots": "FileRecorder",
-        "restore": "Rewound rewind",
-        "state": "FileState",
+        "restore": "Conflict Restore RewindPlan plan_rewind plan_undo Rewound rewind",
+        "snapshots": "FileRecorder FileState",
     },
 )

@@ -5,13 +5,12 @@ from typing import Any
 from mainspring.tools.builtin.apply_patch import apply_patch
 from mainspring.tools.builtin.ask_user import ask_user
 from mainspring.tools.builtin.catalog import BUILTIN_NAMES, CLASSIC_ALIASES, SAMPLES, builtin_tools
-from mainspring.tools.builtin.edit import edit
+from mainspring.tools.builtin.edit import edit, multi_edit
 from mainspring.tools.builtin.fetch import fetch
 from mainspring.tools.builtin.glob import glob
 from mainspring.tools.builtin.grep import grep
 from mainspring.tools.builtin.jobs import jobs
 from mainspring.tools.builtin.list_files import list_files
-from mainspring.tools.builtin.multi_edit import multi_edit
 from mainspring.tools.builtin.present_plan import present_plan
 from mainspring.tools.builtin.read_file import read_file
 from mainspring.tools.builtin.shell import shell

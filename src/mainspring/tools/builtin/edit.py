@@ -1,20 +1,28 @@
-"""`edit`: replace text in a file."""
+"""`edit`: replace text in a file.
+
+`multi_edit`: several edits in one file, all or none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from mainspring.env.paths import shown
 from mainspring.lazy import later
-from mainspring.tools.support.paths import accesses
-from mainspring.tools.tool import Access, Tool, ToolContext, ToolResult
+from mainspring.tools.support.editing.review import APPROVE_HUNK, Outcome, Outcomes, decide, format_outcomes
+from mainspring.tools.support.paths import accesses, failure
+from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
     from mainspring.tools.support.editing.apply import apply_edits
     from mainspring.tools.support.editing.replacement import Edit
-else:  # loaded when an edit comes
+else:
     apply_edits = later("mainspring.tools.support.editing.apply", "apply_edits")
     Edit = later("mainspring.tools.support.editing.replacement", "Edit")
+
 
 EDIT_PROPERTIES: dict[str, Any] = {
     "old_string": {"type": "string", "description": "Text as it stands in the file, enough of it to be unique."},
@@ -57,3 +65,77 @@ edit = Tool(
     path_params=("path",),
 )
 """Replace text in a file."""
+
+
+async def _execute_multi_edit(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    edits = [edit_from(e) for e in arguments["edits"]]
+    if not edits:
+        return failure(ToolErrorCode.VALIDATION_ERROR, "edits is empty. Give at least one edit.")
+    if APPROVE_HUNK in ctx.extra:
+        return await _gated(ctx, arguments["path"], edits)
+    return await apply_edits(ctx, arguments["path"], edits)
+
+
+async def _gated(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> ToolResult:
+    """Make those edits that are approved, all or none of them, and tell what became of each."""
+    answers = await decide(ctx, path, edits)
+    approved = [i for i, answer in enumerate(answers) if answer is True]
+    denied = [Outcome("denied", answer if isinstance(answer, str) else "") for answer in answers]
+    if not approved:
+        body = format_outcomes(Outcomes(shown(path), tuple(denied)))
+        return failure(ToolErrorCode.PERMISSION_DENIED, f"{body}\nNothing was changed: no edit was approved.")
+    result = await apply_edits(ctx, path, [edits[i] for i in approved])
+    failed = result.metadata.get("failed_edit")
+    if result.is_error and failed is None:
+        return result
+    for place, i in enumerate(approved):
+        denied[i] = _fate(result, place, failed)
+    name = shown(str(result.metadata.get("path", path)), ctx.env.cwd)
+    body = format_outcomes(Outcomes(name, tuple(denied)))
+    text = f"{body}\nNothing was changed. {result.text}" if result.is_error else body
+    return replace(result, output=text)
+
+
+def _fate(result: ToolResult, place: int, failed: int | None) -> Outcome:
+    """What became of the edit that was the ``place``-th of those that were tried."""
+    if failed is not None:
+        return Outcome("failed", result.text.split("\n")[0]) if place == failed else Outcome("skipped")
+    change = result.metadata["edits"][place]
+    first, last = change["lines"][0]
+    where = f"line {first}" if first == last else f"lines {first}-{last}"
+    return Outcome("unchanged" if change["done"] else "applied", f"{where} {change['note']}".strip())
+
+
+def _multi_edit_access(arguments: Mapping[str, Any]) -> list[Access]:
+    return accesses("fs-write", arguments)
+
+
+multi_edit = Tool(
+    name="multi_edit",
+    description="Make several edits in one file, in order, each on the result of the one before. If one fails none is made.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file."},
+            "edits": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "properties": EDIT_PROPERTIES,
+                    "required": ["old_string", "new_string"],
+                    "additionalProperties": False,
+                },
+            },
+        },
+        "required": ["path", "edits"],
+        "additionalProperties": False,
+    },
+    execute=_execute_multi_edit,
+    label="Edit",
+    source="builtin",
+    concurrency_safe=False,
+    access=_multi_edit_access,
+    path_params=("path",),
+)
+"""Make several edits in one file, all or none."""

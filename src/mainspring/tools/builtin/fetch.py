@@ -14,10 +14,10 @@ from mainspring.tools.support.text_files import displayable, looks_binary
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
-    from mainspring.tools.support.charset import decoded
     from mainspring.tools.support.html_to_markdown import to_markdown
+    from mainspring.tools.support.text_files import decoded
 else:  # loaded when a page comes
-    decoded = later("mainspring.tools.support.charset", "decoded")
+    decoded = later("mainspring.tools.support.text_files", "decoded")
     to_markdown = later("mainspring.tools.support.html_to_markdown", "to_markdown")
 
 MAX_BYTES = 50_000

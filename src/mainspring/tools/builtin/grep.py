@@ -9,12 +9,10 @@ from typing import Any
 from mainspring.env import RealPath
 from mainspring.env.paths import shown
 from mainspring.globs import GlobError, matcher
-from mainspring.tools.support.search.engines import search_file, search_folder
+from mainspring.tools.support.search.engines import Hits, Line, Query, scan, search_file, search_folder, shortened
 from mainspring.tools.support.search.file_list import list_all
-from mainspring.tools.support.search.hits import Hits, Line, Query, shortened
 from mainspring.tools.support.search.paths import Place, accesses, failure, place, shown_of
 from mainspring.tools.support.search.regex import PatternError, spans_lines, with_literal_braces, without_nul
-from mainspring.tools.support.search.scan import scan
 from mainspring.tools.support.text_files import displayable
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 

@@ -1,28 +1,27 @@
-"""`shell`: run a script."""
+"""`shell`: run a script.
+
+Names of devices that mean something to one kind of shell only.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mainspring.env import EditorEnv, OutputLimits, ProcessResult, Stream, explain
-from mainspring.env.quiet import QUIET
-from mainspring.lazy import later, lazy_re
+from mainspring.env.variables import QUIET
+from mainspring.lazy import lazy_re
 from mainspring.tools.support.background import in_background
-from mainspring.tools.support.tail import Tail, shares
-from mainspring.tools.support.terminal_output import Screen
+from mainspring.tools.support.terminal_output import Screen, Tail, shares
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
-
-if TYPE_CHECKING:
-    from mainspring.tools.builtin.devices import misused_device
-else:  # loaded when a command comes
-    misused_device = later("mainspring.tools.builtin.devices", "misused_device")
 
 MAX_BYTES = 32_768
 TIMEOUT = 120
 LONGEST_TIMEOUT = 3600
 TERMINAL = "terminal"
 """Key in the metadata of a running call: the id of the editor's terminal in which the script runs."""
+
 
 _CHANGES_FOLDER = lazy_re(r"(?:^|[;&|({\s])(?:cd|pushd)\s")
 
@@ -223,3 +222,22 @@ shell = Tool(
     access=_access,
 )
 """Run a script in the project folder."""
+
+
+_QUOTED = lazy_re(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+_TO_NUL = lazy_re(r">[>|&]?[ \t]*nul(?=[\s;&|<>)]|$)", re.IGNORECASE)
+
+
+_REFUSED = (
+    "The command was not run: in bash `> NUL` makes a file of that name, which on Windows cannot be deleted. Write /dev/null to throw "
+    "output away, or ./NUL if you do mean a file."
+)
+
+
+def misused_device(script: str) -> str:
+    """Why a script is not run that sends output to ``NUL``, as those for Windows do; empty where it does not.
+
+    What stands in quotes or here-documents may be anything.
+    """
+    to_nul = "<<" not in script and _TO_NUL.search(_QUOTED.sub("''", script))
+    return _REFUSED if to_nul else ""

@@ -10,15 +10,17 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.env import Connection, ExecutionEnv
-from mainspring.tools.diagnostics.framing import Decoder, FramingError, encode
 from mainspring.tools.diagnostics.protocol import (
     Configuration,
+    Decoder,
     Diagnostic,
+    FramingError,
     Initialized,
     Message,
     Published,
     Report,
     diagnostics_of,
+    encode,
     uri_of,
 )
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import Job, OutputLimits, ProcessResult, explain
-from mainspring.env.quiet import QUIET
-from mainspring.tools.support.tail import Tail
-from mainspring.tools.support.terminal_output import Screen
+from mainspring.env.variables import QUIET
+from mainspring.tools.support.terminal_output import Screen, Tail
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
 WAKE = "wake"

@@ -1,10 +1,22 @@
-"""The text of a PDF, page by page. Needs pypdf (extra ``pdf``)."""
+"""The text of a PDF, page by page. Needs pypdf (extra ``pdf``).
+
+Reading the pages of a PDF for a model.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import logging
+import time
+from collections.abc import Mapping
 from typing import Any
+
+from mainspring.extras import how_to_install
+from mainspring.lazy import lazy_re
+from mainspring.tools.support.paths import Found, failure
+from mainspring.tools.support.text_files import displayable
+from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
 
 class PdfError(ValueError):
@@ -57,3 +69,96 @@ class Pdf:
             return self._reader.pages[number - 1].extract_text().strip()
         except Exception as e:  # damaged data makes it raise anything
             raise PdfError(f"{type(e).__name__}: {e}") from None
+
+
+MOST_BYTES = 64 << 20
+TIME_LIMIT = 30.0
+"""Seconds after which the pages that were read so far are returned."""
+
+
+_RANGE = lazy_re(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?")
+
+
+async def read_pdf(ctx: ToolContext, found: Found, arguments: Mapping[str, Any], max_bytes: int) -> ToolResult:
+    """The text of the wanted pages, as many of them as ``max_bytes`` allows."""
+    if found.stat.size > MOST_BYTES:
+        text = f"{found.name} is a PDF of {found.stat.size} bytes; text is taken from such with at most {MOST_BYTES}."
+        return failure(ToolErrorCode.VALIDATION_ERROR, text)
+    data = await ctx.env.read_bytes(found.path)
+    try:
+        pdf = await asyncio.to_thread(Pdf, data)
+    except NoPypdfError:
+        text = (
+            f"{found.name} is a PDF of {found.stat.size} bytes, and its text cannot be read here: pypdf is missing. The "
+            f"user can install it with: {await asyncio.to_thread(how_to_install, 'pdf')}. A program in the shell, such as "
+            "pdftotext, may do."
+        )
+        return failure(ToolErrorCode.CONFIG_ERROR, text)
+    except PdfError as e:
+        return failure(ToolErrorCode.IO_ERROR, f"The text of {found.name} (a PDF) cannot be read: {e}.")
+    wanted = _pages(str(arguments.get("pages", "")), pdf.pages)
+    if isinstance(wanted, str):
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{wanted} {found.name} has {_count(pdf.pages)}.")
+    return await _read(ctx, found, pdf, wanted, max_bytes)
+
+
+def _pages(text: str, count: int) -> tuple[int, int] | str:
+    """The first and the last page of a range such as ``3``, ``3-5`` or ``3-``; or what is wrong with it."""
+    if not text.strip():
+        return 1, count
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        return f"pages is {text!r}; write it as in 3, 3-5 or 3-."
+    first = int(match[1])
+    last = int(match[3]) if match[3] else (count if match[2] else first)
+    if first < 1 or first > count or last < first:
+        return f"There are no pages {text.strip()}."
+    return first, min(last, count)
+
+
+async def _read(ctx: ToolContext, found: Found, pdf: Pdf, wanted: tuple[int, int], max_bytes: int) -> ToolResult:
+    first, end = wanted
+    parts: list[str] = []
+    size, last, why = 0, first - 1, ""
+    stop = time.monotonic() + TIME_LIMIT
+    empty = 0
+    for number in range(first, end + 1):
+        if ctx.aborted or time.monotonic() > stop:
+            why = ", cancelled" if ctx.aborted else ", stopped for time"
+            break
+        try:
+            text = await asyncio.to_thread(pdf.text, number)
+        except PdfError as e:
+            text = f"(this page is damaged: {e})"
+        empty += not text
+        part = f"--- page {number} ---\n{displayable(text) or '(no text; it may be a picture)'}\n"
+        size += len(part.encode())
+        if max_bytes and size > max_bytes:
+            why = ", stopped at max_bytes"
+            if not parts:
+                parts.append(_fitted(part, max_bytes))
+                last = number
+            break
+        parts.append(part)
+        last = number
+    more = f"{why}; continue with pages={last + 1}-" if last < pdf.pages else ""
+    footer = f"(PDF, pages {first}-{last} of {pdf.pages}{more})"
+    metadata = {
+        "path": found.path,
+        "bytes": found.stat.size,
+        "pages": pdf.pages,
+        "first_page": first,
+        "last_page": last,
+        "without_text": empty,
+        "truncated": last < pdf.pages or first > 1 or bool(why),
+    }
+    return ToolResult(output="".join(parts) + footer, title=f"{found.name}: pages {first}-{last}", metadata=metadata)
+
+
+def _fitted(part: str, most: int) -> str:
+    kept = part.encode()[:most].decode("utf-8", "ignore")
+    return f"{kept}… ({len(part) - len(kept)} more characters on this page; raise max_bytes to see them)\n"
+
+
+def _count(pages: int) -> str:
+    return "1 page" if pages == 1 else f"{pages} pages"

@@ -6,9 +6,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.chat.diffs import parse_diff
-from mainspring.app.chat.tool_display import MOST_LINES, fold, started, summary_of
-from mainspring.app.workspace.branch import branch_of
+from mainspring.app.chat.tool_display import MOST_LINES, fold, parse_diff, started, summary_of
+from mainspring.app.workspace.git import branch_of
 from mainspring.messages import ToolUseBlock
 
 

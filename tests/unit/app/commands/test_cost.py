@@ -2,8 +2,7 @@
 
 import pytest
 
-from mainspring.app.commands.cost import money
-from mainspring.app.commands.cost_actions import CostRow
+from mainspring.app.commands.cost import CostRow, money
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from mainspring import Agent, Behavior, ModelError, Permissions, tool
 from mainspring.app.cli.main import main
-from mainspring.app.commands.runs_actions import Asked, report_of, reports
+from mainspring.app.commands.runs import Asked, report_of, reports
 from mainspring.durable import DurableAgents, MemoryEngine
 from mainspring.env.memory import MemoryEnv
 from mainspring.testing.scripted_model import Call, ScriptedModel

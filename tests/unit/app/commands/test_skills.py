@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring.app.cli.main import main
-from mainspring.skills.sources import SAMPLES
+from mainspring.skills.discovery import SAMPLES
 
 
 @dataclass

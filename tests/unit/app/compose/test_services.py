@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainspring import Agent, ToolContext, tool
-from mainspring.app.compose.services import services, tell_of_ends
+from mainspring.app.compose.environment import services, tell_of_ends
 from mainspring.app.workspace.paths import Home
 from mainspring.env import LocalEnv
 from mainspring.messages import Message

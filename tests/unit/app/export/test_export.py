@@ -9,7 +9,7 @@ from mainspring import Agent, CancelToken
 from mainspring.app.cli.main import main
 from mainspring.app.export import html_page, markdown
 from mainspring.app.run.options import Place
-from mainspring.app.workspace.export import export_lines, export_transcript, import_file
+from mainspring.app.workspace.saved_sessions import export_lines, export_transcript, import_file
 from mainspring.errors import AgentAbortedError, SessionError
 from mainspring.loop.hooks import Hooks, TurnBefore
 from mainspring.messages import encode_message

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.app.tui.answers import Answer
 from mainspring.app.tui.markdown import MarkdownPainter
 from mainspring.app.tui.safe_text import width
-from mainspring.app.tui.streaming_markdown import Block
+from mainspring.app.tui.streaming_markdown import Answer, Block
 from mainspring.app.tui.styled_text import text_of
 from mainspring.app.tui.theme import Look
 

@@ -10,9 +10,8 @@ import pytest
 from mainspring.app.chat.command_results import Changes, Choice, Fields, Picker, Shown, Table, Text
 from mainspring.app.chat.types import FileDiff, Status
 from mainspring.app.tui.dialogs.base import Item, Menu
-from mainspring.app.tui.editor import edit_text
 from mainspring.app.tui.event_rows import shown_rows
-from mainspring.app.tui.external_programs import clipboard_image, copy_sequence
+from mainspring.app.tui.external_programs import clipboard_image, copy_sequence, edit_text
 from mainspring.app.tui.format import dollars, seconds, tokens
 from mainspring.app.tui.keymap import KEYS, key_table, keys_of, sequence_of
 from mainspring.app.tui.notifications import Happened, Notifications, Notifier

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.commands.check_actions import check
-from mainspring.app.commands.replay_actions import Tally, replay_traffic
-from mainspring.app.commands.tools_actions import call_tool, list_tools
+from mainspring.app.commands.check import check
+from mainspring.app.commands.replay import Tally, replay_traffic
+from mainspring.app.commands.tools import call_tool, list_tools
 from mainspring.app.providers.availability import get_model, list_models
 from mainspring.app.run.options import Place, Rules
 from mainspring.app.workspace.manage_settings import change_config, show_config
@@ -312,6 +312,6 @@ async def test_check_says_what_mcp_servers_lack(
     home.mkdir(exist_ok=True)
     (home / "mcp.json").write_text('{"mcpServers": {"mine": {"command": "serve"}}}')
     assert (await told())[:2] == ("ok", "configured: mine")
-    monkeypatch.setattr("mainspring.app.commands.check_actions.find_spec", lambda name: None)
+    monkeypatch.setattr("mainspring.app.commands.check.find_spec", lambda name: None)
     lacking = "mine: the extra mcp is not installed", how_to_install("mcp")
     assert await told() == ("note", *lacking)

@@ -7,10 +7,10 @@ import pytest
 
 from mainspring.app.workspace import file_mentions as mentions
 from mainspring.app.workspace.file_mentions import attach
-from mainspring.attachments import delimited
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.permissions import Decision, Permissions
+from mainspring.prompt_tags import delimited
 from mainspring.tools.builtin import read_file
 
 FILES = {"a.txt": "one\ntwo\n", "docs/b c.md": "# B", "bin": b"\0\1", "big.txt": "0123456789\n" * 30_000}

@@ -9,8 +9,8 @@ from mainspring.app.workspace.paths import user_home
 from mainspring.app.workspace.settings import load_settings
 from mainspring.app.workspace.skills import registry_of, skills_config
 from mainspring.app.workspace.trust import TrustStore
+from mainspring.skills.discovery import find_skills
 from mainspring.skills.skill import SkillsConfig
-from mainspring.skills.sources import find_skills
 
 
 def config(cwd: Path, text: str = "{}", project: str = "") -> SkillsConfig:

@@ -7,7 +7,7 @@ import pytest
 from mainspring.app.run.options import Place
 from mainspring.app.workspace.load import load
 from mainspring.app.workspace.manage_settings import change_config
-from mainspring.app.workspace.mcp_files import add_server, remove_server
+from mainspring.app.workspace.mcp_servers import add_server, remove_server
 from mainspring.app.workspace.memory import add_memory, show_memory
 from mainspring.app.workspace.paths import Home
 from mainspring.app.workspace.trust import TrustStore, trust_notes

@@ -14,9 +14,9 @@ PLACES = {
     "app/compose/conversation.py": "memory, settings, what else is plugged in",
     "app/workspace/memory.py": "memory",
     "app/workspace/custom_commands/registry.py": "custom commands",
-    "subagents/files.py": "definitions of sub-agents",
+    "subagents/definition.py": "definitions of sub-agents",
     "extensions/discovery.py": "extensions",
-    "skills/sources.py": "skills",
+    "skills/discovery.py": "skills",
     "app/workspace/skills.py": "skills, as far up as their folders are trusted",
 }
 """Files that read what a project brings and could act on it."""
@@ -39,7 +39,7 @@ HARMLESS = {
     "env/sandbox/guarded.py": "guards the folder",
     "sessions/paths.py": "the user's own folder",
     "models/providers/codex.py": "the user's own folder",
-    "memory/files.py": "finds files; the plug asks",
+    "memory/notes.py": "finds files; the plug asks",
     "skills/authoring.py": "writes skills that a person confirmed; finding them asks",
     "app/workspace/skill_manager.py": "begins new skills there; finding them asks",
     "app/commands/commands.py": "says where commands are written; finding them asks",

@@ -15,10 +15,9 @@ import pytest
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ModelNotFoundError, ProviderConfigError
 from mainspring.models.embedded import sources as pip
-from mainspring.models.embedded import wheels
+from mainspring.models.embedded import sources as wheels
 from mainspring.models.embedded.download import fetch, present
-from mainspring.models.embedded.source import SourceError
-from mainspring.models.embedded.sources import index_of_uv, pip_command
+from mainspring.models.embedded.sources import SourceError, index_of_uv, pip_command
 from mainspring.models.embedded.weights import WEIGHTS, Weights, Wheels, models_dir
 from tests.unit.models.server import Answer, Piece, Received, head, plain, serve
 

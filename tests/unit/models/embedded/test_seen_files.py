@@ -6,7 +6,7 @@ import pytest
 
 from mainspring.env import LocalEnv
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
-from mainspring.models.embedded.sightings import known_files, named_files
+from mainspring.models.embedded.next_turn import known_files, named_files
 from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin import glob, grep, list_files, read_file
 

@@ -22,8 +22,8 @@ from mainspring.models import (
 )
 from mainspring.models.auth import ApiKey, AzureCli, EntraId, FirstOf, KeyVaultSecret
 from mainspring.models.port import ModelRequest
-from mainspring.models.providers import api_versions as versions
 from mainspring.models.providers import azure
+from mainspring.models.providers import http as versions
 from mainspring.models.providers.azure import deployment_map
 from tests.unit.models.auth.test_azure import answer, fake_az
 from tests.unit.models.responses_wire import completed, text_item

@@ -9,7 +9,7 @@ from mainspring.errors import AuthenticationError, ErrorCode, ProviderConfigErro
 from mainspring.messages import Message
 from mainspring.models import HttpModel, LLMClient, ModelProvider, create_model, default_registry, is_model_error
 from mainspring.models.port import ModelRequest
-from mainspring.models.providers.responses_style import only_responses
+from mainspring.models.providers.http import only_responses
 from tests.unit.models.responses_wire import completed, sse, text_item
 from tests.unit.models.server import chunked, plain, serve
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mainspring.errors import ConfigError
 from mainspring.policies.structured import Target
-from mainspring.policies.structured.extract import json_values
+from mainspring.policies.structured.schema import json_values
 
 PERSON = {
     "type": "object",

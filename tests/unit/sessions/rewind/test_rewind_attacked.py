@@ -9,7 +9,8 @@ import pytest
 from mainspring import Agent, Session
 from mainspring.env import LocalEnv
 from mainspring.errors import AgentBusyError, SessionError
-from mainspring.sessions.rewind import FileRecorder, plan_rewind, plan_undo, rewind, state
+from mainspring.sessions.rewind import FileRecorder, plan_rewind, plan_undo, rewind
+from mainspring.sessions.rewind import snapshots as state
 from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 

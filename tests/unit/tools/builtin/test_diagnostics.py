@@ -15,8 +15,7 @@ from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin import apply_patch, edit, write_file
 from mainspring.tools.diagnostics import LanguageServer, with_diagnostics
-from mainspring.tools.diagnostics.framing import Decoder, FramingError, encode
-from mainspring.tools.diagnostics.protocol import diagnostics_of, uri_of
+from mainspring.tools.diagnostics.protocol import Decoder, FramingError, diagnostics_of, encode, uri_of
 from tests.helpers.processes import ended
 from tests.requires import missing
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mainspring.env import MemoryEnv, WebAnswer
 from mainspring.tools import Access, ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import fetch
-from mainspring.tools.support.charset import decoded
 from mainspring.tools.support.html_to_markdown import to_markdown
+from mainspring.tools.support.text_files import decoded
 
 URL = "https://example.com/page"
 

@@ -19,7 +19,7 @@ from mainspring.env import MemoryEnv
 from mainspring.messages import ImageBlock
 from mainspring.tools import ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import read_file
-from mainspring.tools.support.pictures import LONGEST_EDGE
+from mainspring.tools.support.images import LONGEST_EDGE
 from tests.requires import on_linux, on_posix
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from mainspring.env import LocalEnv, MemoryEnv, Output, ProcessResult
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import shell
-from mainspring.tools.support.tail import Tail, from_character, shares
-from mainspring.tools.support.terminal_output import Screen
+from mainspring.tools.support.terminal_output import Screen, Tail, from_character, shares
 
 
 @pytest.mark.covers("TOL-08")

@@ -20,9 +20,9 @@ from msgspec import Meta
 
 from mainspring.errors import ToolError
 from mainspring.tools.arguments.parse import parse_arguments
-from mainspring.tools.schema.docstrings import read_docstring
 from mainspring.tools.schema.function import (
     FunctionSchema,
+    read_docstring,
     schema_from_mapping,
     schema_from_signature,
     schema_from_type,

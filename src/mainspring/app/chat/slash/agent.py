@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from mainspring.app.chat.command_results import Choice, Fields, Picker, Shown, Text
-from mainspring.app.chat.planned import begin_plan
+from mainspring.app.chat.runs import begin_plan
 from mainspring.app.chat.slash.base import Seat, SlashCommand
 from mainspring.app.chat.state import Room
 from mainspring.app.chat.types import Mode, ThinkingName

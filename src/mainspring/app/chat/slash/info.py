@@ -1,4 +1,7 @@
-"""Commands that tell: help, context, cost, copy, tools, telemetry, and the end."""
+"""Commands that tell: help, context, cost, copy, tools, telemetry, and the end.
+
+Commands about what is plugged in: skills and MCP servers. Both say so where there are none.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from textwrap import shorten
 
 from mainspring.app.chat.command_results import Clipboard, Fields, Screen, Shown, Table, Text
 from mainspring.app.chat.slash.base import Seat, SlashCommand
-from mainspring.counting import counted
+from mainspring.app.chat.slash.prompts import SKILL, mcp_of, skills_of
 from mainspring.errors import ConfigError
 from mainspring.messages import Message
 from mainspring.messages.token_estimate import TokenMeter, estimate_overhead
+from mainspring.text import counted
 
 
 async def help_(seat: Seat, arguments: str) -> Shown:
@@ -127,5 +131,34 @@ ABOUT = (
     SlashCommand(name="tools", summary="what the model may call", run=tools),
     SlashCommand(name="telemetry", summary="whether spans and metrics are sent, and where to", run=telemetry),
     SlashCommand(name="quit", summary="leave", run=quit_),
+)
+"""The commands of this file."""
+
+
+async def skills(seat: Seat, _: str) -> Shown:
+    """The skills there are."""
+    await seat.room.warm()
+    rows = tuple([(f"/{SKILL}{name}", about) for name, about in skills_of(seat.room)])
+    return Table(("skill", "what it is for"), rows, "Skills", "there are no skills here")
+
+
+async def mcp(seat: Seat, _: str) -> Shown:
+    """The MCP servers, and how they are."""
+    await seat.room.warm()
+    plug = mcp_of(seat.room)
+    servers = plug.servers if plug is not None else ()
+    tools = [tool.source for tool in seat.room.conversation.agent.tools]
+    rows = tuple(
+        [
+            (s.name, s.status, str(tools.count(f"mcp:{s.name}")), str(s.error) if s.error is not None else "")
+            for s in servers
+        ]
+    )
+    return Table(("server", "state", "tools", "problem"), rows, "MCP servers", "no MCP servers are set up")
+
+
+PLUGGED = (
+    SlashCommand(name="skills", summary="the skills there are", run=skills),
+    SlashCommand(name="mcp", summary="the MCP servers, and how they are", run=mcp),
 )
 """The commands of this file."""

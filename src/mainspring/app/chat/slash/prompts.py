@@ -13,7 +13,7 @@ from mainspring.messages import Message
 if TYPE_CHECKING:  # whoever has them has imported them
     from mainspring.mcp.prompts import McpPrompt
     from mainspring.mcp.server import McpServer
-    from mainspring.skills.catalog import SkillCatalog
+    from mainspring.skills.discovery import SkillCatalog
 
 SKILL = "skill:"
 """How the name of a skill begins behind a slash."""

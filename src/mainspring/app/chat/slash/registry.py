@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from mainspring.app.chat.command_results import Shown, Text
 from mainspring.app.chat.events import Notice
-from mainspring.app.chat.messages import said
+from mainspring.app.chat.message_queue import said
 from mainspring.app.chat.runs import Once, Runs
 from mainspring.app.chat.session_control import Switching
 from mainspring.app.chat.slash.agent import WORKING, model_named
 from mainspring.app.chat.slash.base import PromptSource, Rendered, Seat, named
-from mainspring.app.chat.slash.info import ABOUT
-from mainspring.app.chat.slash.plugged import PLUGGED
+from mainspring.app.chat.slash.info import ABOUT, PLUGGED
 from mainspring.app.chat.slash.prompts import McpPrompts, OwnPrompts, SkillPrompts
 from mainspring.app.chat.slash.sessions import SESSIONS
 from mainspring.app.chat.slash.workspace import ALLOWED

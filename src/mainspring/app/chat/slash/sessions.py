@@ -11,7 +11,7 @@ from mainspring.app.chat.command_results import Choice, Picker, Shown, Text
 from mainspring.app.chat.commands import Rewind
 from mainspring.app.chat.slash.base import Seat, SlashCommand, words
 from mainspring.app.chat.tool_display import one_line
-from mainspring.app.workspace.export import export_lines, export_transcript
+from mainspring.app.workspace.saved_sessions import export_lines, export_transcript
 from mainspring.errors import ConfigError, SessionError
 
 

@@ -15,7 +15,7 @@ from mainspring.app.run.options import AskOptions, Place
 from mainspring.app.servers.acp.prompt import Block
 from mainspring.app.servers.acp.session import AcpSession
 from mainspring.app.servers.acp.transport import CANCEL, DELETE, WireTransport
-from mainspring.app.servers.running import OpenChats
+from mainspring.app.servers.stdio import OpenChats
 from mainspring.app.workspace.saved_sessions import remove_session, saved_sessions
 from mainspring.errors import MainspringError
 from mainspring.redaction import redact

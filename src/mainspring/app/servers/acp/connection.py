@@ -9,8 +9,7 @@ from acp import run_agent
 from mainspring.app.chat import ChatOptions
 from mainspring.app.servers.acp.agent import AcpAgent
 from mainspring.app.servers.acp.transport import WireTransport
-from mainspring.app.servers.running import OpenChats
-from mainspring.app.servers.stdio import Wire
+from mainspring.app.servers.stdio import OpenChats, Wire
 
 
 async def serve_acp(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:

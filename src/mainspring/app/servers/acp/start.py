@@ -10,8 +10,7 @@ from importlib import import_module
 from mainspring.app.chat import ChatOptions
 from mainspring.app.cli.runner import asked
 from mainspring.app.export.formats import FORMS
-from mainspring.app.servers.running import OpenChats, serve_stdio
-from mainspring.app.servers.stdio import Wire
+from mainspring.app.servers.stdio import OpenChats, Wire, serve_stdio
 from mainspring.errors import ConfigError
 from mainspring.extras import how_to_install
 

@@ -10,7 +10,7 @@ from acp import schema
 
 from mainspring.app.chat.types import FileDiff
 from mainspring.app.servers.markdown import fenced
-from mainspring.counting import counted
+from mainspring.text import counted
 
 Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 Content = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent

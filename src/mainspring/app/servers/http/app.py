@@ -1,4 +1,7 @@
-"""The application: routes of the table behind the guard, and the page."""
+"""The page of the service: a few files of the package.
+
+The application: routes of the table behind the guard, and the page.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import asyncio
 import re
 import time
 from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -18,16 +23,54 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mainspring.app.run_service.errors import ServiceError
 from mainspring.app.run_service.service import Service
-from mainspring.app.servers.http.arriving import DEEPEST, is_too_deep
-from mainspring.app.servers.http.auth import Doors, Guard
+from mainspring.app.servers.http.auth import Doors, Guard, Tokens
 from mainspring.app.servers.http.limits import Limits, Rate
 from mainspring.app.servers.http.openapi import document
-from mainspring.app.servers.http.pages import pages
 from mainspring.app.servers.http.responses import failed, problem
 from mainspring.app.servers.http.routes import OPERATIONS, Call, Operation
+from mainspring.app.servers.http.server import DEEPEST, is_too_deep
 from mainspring.app.servers.http.sse import Patience
 from mainspring.app.servers.http.state import State
-from mainspring.app.servers.http.tokens import Tokens
+
+_TYPES = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+_NAMES = frozenset({"index.html", "page.css", "page.js", "events.js", "view.js"})
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+
+
+def pages() -> list[Route]:
+    """Routes of the page. Nothing in it is anybody's: what it shows, it asks for with a token."""
+    return [Route("/", _index, methods=["GET"]), Route("/page/{name}", _file, methods=["GET"])]
+
+
+@cache
+def _read(name: str) -> bytes:
+    return files("mainspring.app.servers.http").joinpath("page", name).read_bytes()
+
+
+def _answer(name: str) -> Response:
+    return Response(_read(name), headers={**_HEADERS, "content-type": _TYPES[name.rpartition(".")[2]]})
+
+
+async def _index(_: Request) -> Response:
+    return _answer("index.html")
+
+
+async def _file(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _NAMES:
+        raise HTTPException(404, "there is no such file")
+    return _answer(name)
+
 
 _JSON = re.compile(r"application/json\s*(;|$)", re.IGNORECASE)
 

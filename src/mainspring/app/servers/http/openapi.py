@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from mainspring import __version__
 from mainspring.app.run_service.schemas import RunId
-from mainspring.app.servers.http.events import ID_PATTERN, event_schemas
 from mainspring.app.servers.http.responses import Problem
 from mainspring.app.servers.http.routes import OPERATIONS, Operation
+from mainspring.app.servers.http.sse import ID_PATTERN, event_schemas
 
 _REF = "#/components/schemas/{name}"
 _SSE = {

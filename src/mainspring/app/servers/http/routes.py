@@ -25,8 +25,8 @@ from mainspring.app.run_service.schemas import (
     State,
 )
 from mainspring.app.servers.ag_ui.input import RunAgentInput
-from mainspring.app.servers.http.events import ID_PATTERN, Format, ag_ui, ag_ui_run, parse_id
 from mainspring.app.servers.http.responses import problem, reply
+from mainspring.app.servers.http.sse import ID_PATTERN, Format, ag_ui, ag_ui_run, parse_id
 from mainspring.app.servers.http.state import State as Service
 
 _Count = Annotated[int, Meta(ge=1, le=500)]

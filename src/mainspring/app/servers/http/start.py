@@ -15,11 +15,10 @@ from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DONE
 from mainspring.app.cli.runner import asked, framed
 from mainspring.app.run.events import Notice, Report
-from mainspring.app.run_service.agents import named_agents
+from mainspring.app.run_service.agents import NAME, check_own_agent, named_agents, own_agent
 from mainspring.app.run_service.engine import engine_of
-from mainspring.app.run_service.own_agent import NAME, check_own_agent, own_agent
 from mainspring.app.run_service.service import Factory, Service, ServiceOptions
-from mainspring.app.servers.http.tokens import DEFAULT, VARIABLE, Tokens, keep_up, new_token, read_tokens, take_token
+from mainspring.app.servers.http.auth import DEFAULT, VARIABLE, Tokens, keep_up, new_token, read_tokens, take_token
 from mainspring.errors import ConfigError
 from mainspring.extras import how_to_install
 

@@ -11,11 +11,10 @@ from starlette.types import ASGIApp, Scope
 
 from mainspring.app.run_service.service import Service
 from mainspring.app.servers.ag_ui.runs import AgUiRuns
-from mainspring.app.servers.http.events import Wire, WireEvent
 from mainspring.app.servers.http.limits import Limits, Places
 from mainspring.app.servers.http.metrics import MEDIA_TYPE, Metrics
 from mainspring.app.servers.http.responses import busy
-from mainspring.app.servers.http.sse import EventStream, Patience
+from mainspring.app.servers.http.sse import EventStream, Patience, Wire, WireEvent
 
 
 class State:

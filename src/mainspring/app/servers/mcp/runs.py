@@ -22,7 +22,7 @@ from mainspring.app.chat.events import (
     ToolStarted,
 )
 from mainspring.app.servers.mcp.elicitation import Asked, declined, meant
-from mainspring.app.servers.running import OpenChats
+from mainspring.app.servers.stdio import OpenChats
 
 MOST_PARKED = 32
 """Runs that wait for a client to come back with answers; of more, the one that waits longest is stopped."""

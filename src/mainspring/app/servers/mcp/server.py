@@ -15,8 +15,7 @@ from mainspring.app.servers.mcp.elicitation import Asked, form_of
 from mainspring.app.servers.mcp.runs import Ask, Run, Runs, Waits
 from mainspring.app.servers.mcp.tools import RUN, SESSIONS, TOOLS, failed, listed, result_of
 from mainspring.app.servers.mcp.transport import Incoming, Outgoing
-from mainspring.app.servers.running import OpenChats
-from mainspring.app.servers.stdio import Wire
+from mainspring.app.servers.stdio import OpenChats, Wire
 from mainspring.app.workspace.saved_sessions import saved_sessions
 from mainspring.errors import MainspringError
 

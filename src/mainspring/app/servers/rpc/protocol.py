@@ -1,10 +1,15 @@
-"""The lines of ``serve --rpc``: what comes in, and what goes out. ``docs/rpc.schema.json`` is made of these."""
+"""The lines of ``serve --rpc``: what comes in, and what goes out. ``docs/rpc.schema.json`` is made of these.
+
+The published schema of the lines, made from their structs: ``python -I -m mainspring.app.servers.rpc.protocol > docs/rpc.schema.json``.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from datetime import datetime
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +23,7 @@ from mainspring.messages import Message
 
 PROTOCOL = 1
 """Grows when a program that speaks the number before it would no longer be understood."""
+
 
 Id = int | str
 """What a program names its requests by."""
@@ -195,3 +201,23 @@ def _id_of(line: bytes) -> Id | None:
 def write_line(line: RpcLine) -> bytes:
     """A line that goes out, without its end."""
     return encoded(line)
+
+
+def rpc_schema() -> dict[str, Any]:
+    """A JSON Schema: ``#/$defs/Request`` is a line that comes in, ``#/$defs/Line`` one that goes out."""
+    (request, line), parts = msgspec.json.schema_components((Request, RpcLine), ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"mainspring serve --rpc, protocol {PROTOCOL}",
+        "anyOf": [request, {"$ref": "#/$defs/Line"}],
+        "$defs": {"Line": line, **dict(sorted(parts.items()))},
+    }
+
+
+def rpc_schema_text() -> str:
+    """The same as the text of its file."""
+    return json.dumps(rpc_schema(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(rpc_schema_text())

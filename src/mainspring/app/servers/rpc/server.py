@@ -27,8 +27,7 @@ from mainspring.app.servers.rpc.protocol import (
     read_request,
     write_line,
 )
-from mainspring.app.servers.running import OpenChats
-from mainspring.app.servers.stdio import MOST, LineTooLongError, Wire
+from mainspring.app.servers.stdio import MOST, LineTooLongError, OpenChats, Wire
 from mainspring.app.workspace.saved_sessions import saved_sessions
 from mainspring.errors import MainspringError
 from mainspring.redaction import redact

@@ -9,9 +9,9 @@ from mainspring.app.chat import ChatOptions
 from mainspring.app.cli.exit_codes import DONE
 from mainspring.app.cli.runner import asked
 from mainspring.app.export.formats import FORMS
-from mainspring.app.servers.rpc.schema import rpc_schema_text
+from mainspring.app.servers.rpc.protocol import rpc_schema_text
 from mainspring.app.servers.rpc.server import serve_rpc
-from mainspring.app.servers.running import serve_stdio
+from mainspring.app.servers.stdio import serve_stdio
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,8 +11,7 @@ from mainspring.app.chat.commands import Approve
 from mainspring.app.chat.events import ApprovalAsked
 from mainspring.app.chat.types import Decision, Hunk
 from mainspring.app.tui.collapsed_output import broken, output_rows
-from mainspring.app.tui.dialogs.base import Item, Menu
-from mainspring.app.tui.dialogs.dialog import Finish, TextWanted
+from mainspring.app.tui.dialogs.base import Finish, Item, Menu, TextWanted
 from mainspring.app.tui.diff_view import hunk_rows
 from mainspring.app.tui.safe_text import cut, one_row, spelled
 from mainspring.app.tui.styled_text import Row, row

@@ -5,8 +5,7 @@ from __future__ import annotations
 from mainspring.app.chat.command_results import Picker
 from mainspring.app.chat.commands import Answer, Slash
 from mainspring.app.chat.events import QuestionAsked
-from mainspring.app.tui.dialogs.base import Item, Menu
-from mainspring.app.tui.dialogs.dialog import Finish, TextWanted
+from mainspring.app.tui.dialogs.base import Finish, Item, Menu, TextWanted
 from mainspring.app.tui.safe_text import cut, one_row
 from mainspring.app.tui.styled_text import Row, row
 

@@ -5,16 +5,14 @@ from mainspring.app.workspace.settings.save import save_settings
 from mainspring.app.workspace.settings.schema import (
     AgentSettings,
     AppConfig,
-    PermissionSettings,
-    Providers,
-    ProviderSettings,
-    RetrySettings,
-)
-from mainspring.app.workspace.settings.sections import (
     ExecutionSettings,
     InstructionSettings,
     LanguageServerSettings,
     NotificationSettings,
+    PermissionSettings,
+    Providers,
+    ProviderSettings,
+    RetrySettings,
     SandboxSettings,
     SkillSettings,
     TelemetrySettings,

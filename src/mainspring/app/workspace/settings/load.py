@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from mainspring.app.workspace.paths import Home, project_settings, user_home
 from mainspring.app.workspace.settings.environment import env_float, env_int, env_str
-from mainspring.app.workspace.settings.fitting import fit
 from mainspring.app.workspace.settings.jsonc import JsonError, parse
 from mainspring.app.workspace.settings.schema import (
     OWN_SETTINGS,
@@ -22,7 +21,7 @@ from mainspring.app.workspace.settings.schema import (
     Providers,
     ProviderSettings,
 )
-from mainspring.app.workspace.settings.validation import Checker, Layer, type_of
+from mainspring.app.workspace.settings.validation import Checker, Layer, fit, type_of
 from mainspring.app.workspace.settings.validation import Path as Key
 from mainspring.errors import ConfigError
 

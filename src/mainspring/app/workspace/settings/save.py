@@ -9,13 +9,12 @@ from typing import Any
 
 import msgspec
 
-from mainspring.app.workspace.settings.fitting import fit
 from mainspring.app.workspace.settings.jsonc import JsonError, edit
 from mainspring.app.workspace.settings.load import parse_settings
 from mainspring.app.workspace.settings.validation import Path as Key
-from mainspring.app.workspace.settings.validation import type_of
+from mainspring.app.workspace.settings.validation import fit, type_of
 from mainspring.errors import ConfigError
-from mainspring.folder_lock import FolderLockedError, locked_folder
+from mainspring.locks import FolderLockedError, locked_folder
 from mainspring.state_files import replace_text, target_in_project
 
 

@@ -26,10 +26,10 @@ from mainspring.models.transport.loop_local import PerLoop
 from mainspring.models.transport.port import Timeouts, TransportResponse, safe_headers
 
 if TYPE_CHECKING:
+    from mainspring.models.transport.environment import tls_context
     from mainspring.models.transport.http1.content_encoding import unpacked
-    from mainspring.models.transport.tls import tls_context
 else:  # a host on this machine needs none, and few pack what they send
-    tls_context = later("mainspring.models.transport.tls", "tls_context")
+    tls_context = later("mainspring.models.transport.environment", "tls_context")
     unpacked = later("mainspring.models.transport.http1.content_encoding", "unpacked")
 
 KEEP_ALIVE = 15.0

@@ -24,14 +24,11 @@ from mainspring.messages import (
 )
 from mainspring.models.codec.encoded_history import EncodedHistory, Seam, met
 from mainspring.models.codec.normalize import BEGIN, clean, sent_arguments, sent_schema
-from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile
-from mainspring.models.wire.anthropic.options import options
-from mainspring.models.wire.anthropic.schema import with_fitting_names
+from mainspring.models.profile import MessagesDialect, Profile
+from mainspring.models.wire.anthropic.options import is_own, options, thinking, with_fitting_names
 from mainspring.models.wire.anthropic.server_blocks import json_object, opaque_blocks
-from mainspring.models.wire.anthropic.thinking import is_own, thinking
 
 SLOT = "anthropic_messages"
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mainspring.lazy import lazy_re
 from mainspring.models.codec.unsupported import refuses_field, refuses_images
 from mainspring.models.profile import Profile
-from mainspring.models.wire.anthropic.thinking import listed_efforts
+from mainspring.models.wire.anthropic.options import listed_efforts
 
 _MAX_TOKENS = lazy_re(r"max_tokens: \d+ > (\d+)")
 _PREFILL = lazy_re(r"prefill|must end with a user message")

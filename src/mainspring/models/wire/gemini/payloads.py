@@ -8,8 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.messages import Usage, strip_surrogates
-from mainspring.models.fitted import fitted
-from mainspring.models.json_values import loose_object
+from mainspring.models.json_values import fitted, loose_object
 
 
 class PartialArg(Struct, gc=False, rename="camel"):

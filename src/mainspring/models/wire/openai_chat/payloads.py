@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.messages import strip_surrogates
-from mainspring.models.codec.halves import Halves
+from mainspring.models.codec.text import Halves
 from mainspring.models.json_values import as_int, as_list, as_object, as_objects
 
 

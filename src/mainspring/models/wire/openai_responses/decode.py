@@ -16,9 +16,9 @@ from mainspring.models.wire.openai_responses.items import Items
 from mainspring.models.wire.openai_responses.payloads import Answer, Event, LooseEvents, decode_answer, decode_event
 
 if TYPE_CHECKING:
-    from mainspring.models.error_body import ErrorBody
+    from mainspring.models.errors import ErrorBody
 else:  # most answers are none
-    ErrorBody = later("mainspring.models.error_body", "ErrorBody")
+    ErrorBody = later("mainspring.models.errors", "ErrorBody")
 
 _TERMINAL = {
     "response.completed": "completed",

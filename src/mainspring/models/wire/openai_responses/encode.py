@@ -17,12 +17,11 @@ from mainspring.messages import (
 )
 from mainspring.models.codec.encoded_history import EncodedHistory
 from mainspring.models.codec.normalize import BEGIN, clean, sent_arguments, sent_schema, text_apart
-from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import Profile
-from mainspring.models.wire.openai_responses.marks import read_mark
+from mainspring.models.profile import Profile, ResponsesDialect
 from mainspring.models.wire.openai_responses.options import options
+from mainspring.models.wire.openai_responses.payloads import read_mark
 
 SLOT = "responses"
 _LONGEST_ID = 64  # of a call or an item; some hosts make longer ones and refuse them

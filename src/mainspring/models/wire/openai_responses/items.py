@@ -12,8 +12,7 @@ from mainspring.events import StreamEvent
 from mainspring.models.codec.normalize import new_call_id
 from mainspring.models.json_values import to_json
 from mainspring.models.message_builder import Draft, parse_call
-from mainspring.models.wire.openai_responses.marks import make_mark
-from mainspring.models.wire.openai_responses.payloads import Event, Item, Part
+from mainspring.models.wire.openai_responses.payloads import Event, Item, Part, make_mark
 
 Kind = Literal["message", "reasoning", "call"]
 

@@ -1,4 +1,9 @@
-"""The fields of Responses answers that are used, as typed structs."""
+"""The fields of Responses answers that are used, as typed structs.
+
+Marks: what is kept of an item of the answer, in the signature of its block, so that it can go back as it came.
+
+A mark is JSON behind a prefix that no other protocol uses, so that nobody takes it for its own.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.messages import strip_surrogates
-from mainspring.models.codec.halves import Halves
-from mainspring.models.json_values import as_int, as_object, as_objects
+from mainspring.models.codec.text import Halves
+from mainspring.models.json_values import as_int, as_object, as_objects, to_json
 
 
 class Part(Struct, gc=False):
@@ -69,6 +74,7 @@ class Event(Struct, gc=False):
 
 decode_event = msgspec.json.Decoder(Event).decode
 """The fast way; anything unusual about the types fails, and `LooseEvents` takes over."""
+
 
 decode_answer = msgspec.json.Decoder(Answer).decode
 """The same for an answer that was not streamed."""
@@ -144,3 +150,22 @@ def _arguments(value: object) -> str | dict[str, Any] | None:
 
 def _text(value: object) -> str | None:
     return strip_surrogates(value) if isinstance(value, str) else None
+
+
+_PREFIX = "responses:"
+
+
+def make_mark(**fields: Any) -> str | None:
+    """A mark of the fields that are not ``None``; ``None`` if nothing is left."""
+    kept = {name: value for name, value in fields.items() if value is not None}
+    return _PREFIX + to_json(kept).decode() if kept else None
+
+
+def read_mark(signature: str | None) -> dict[str, Any] | None:
+    """The fields of a mark; ``None`` if the text is none."""
+    if signature is None or not signature.startswith(_PREFIX):
+        return None
+    try:
+        return as_object(json.loads(signature.removeprefix(_PREFIX)))
+    except (ValueError, RecursionError):
+        return None

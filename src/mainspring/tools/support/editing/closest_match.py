@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from mainspring.tools.support.editing.indents import indent_of
 from mainspring.tools.support.editing.match import fold
+from mainspring.tools.support.editing.splice import indent_of
 from mainspring.tools.support.editing.text_view import View
 
 _CANDIDATES = 8

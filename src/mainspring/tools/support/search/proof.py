@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import BinaryIO
 
 from mainspring.env import RealPath
-from mainspring.env.files import LocalFiles
+from mainspring.env.local_files import LocalFiles
 from mainspring.env.protocol import OnFiles
 from mainspring.tools.support.text_files import mark_of
 from mainspring.tools.tool import ToolContext

@@ -15,8 +15,7 @@ from acp.client.connection import ClientSideConnection
 from mainspring.app.chat import ChatOptions
 from mainspring.app.run.options import AskOptions, Place
 from mainspring.app.servers.acp.connection import serve_acp
-from mainspring.app.servers.running import OpenChats
-from mainspring.app.servers.stdio import Wire
+from mainspring.app.servers.stdio import OpenChats, Wire
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.app.servers.acp.schema_rules import Watch
 

@@ -12,12 +12,11 @@ import aiohttp
 from mainspring import Agent, Permissions, tool
 from mainspring.app.run_service.service import Factory, Service, ServiceOptions
 from mainspring.app.servers.http.app import application
-from mainspring.app.servers.http.auth import Doors
+from mainspring.app.servers.http.auth import Doors, Tokens
 from mainspring.app.servers.http.limits import Limits
 from mainspring.app.servers.http.server import Place, serving
 from mainspring.app.servers.http.sse import Patience
 from mainspring.app.servers.http.state import State
-from mainspring.app.servers.http.tokens import Tokens
 from mainspring.durable import DurableSteps, MemoryEngine
 from mainspring.testing.scripted_model import ScriptedModel
 

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from mainspring.app.servers.http.arriving import DEEPEST, is_too_deep
+from mainspring.app.servers.http.auth import Tokens, keep_up
 from mainspring.app.servers.http.limits import Limits
 from mainspring.app.servers.http.routes import OPERATIONS
+from mainspring.app.servers.http.server import DEEPEST, is_too_deep
 from mainspring.app.servers.http.sse import Patience
-from mainspring.app.servers.http.tokens import Tokens, keep_up
 from mainspring.testing import Call
 from tests.unit.app.servers.ag_ui.client import Thread
 from tests.unit.app.servers.http.harness import ANN, BEN, Client, Gate, Stage, on_stage, scripted

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.run_service.service import ServiceOptions
-from mainspring.app.servers.http.auth import Doors
+from mainspring.app.servers.http.auth import VARIABLE, Doors, Tokens, new_token, read_tokens, take_token
 from mainspring.app.servers.http.limits import Limits, Rate
-from mainspring.app.servers.http.tokens import VARIABLE, Tokens, new_token, read_tokens, take_token
 from mainspring.errors import ConfigError
 from mainspring.testing.scripted_model import Call, Reply
 from tests.unit.app.servers.http.harness import ANN, BEN, Client, Gate, on_stage, scripted

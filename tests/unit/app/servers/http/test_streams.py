@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from mainspring import Agent, tool
-from mainspring.app.servers.http.events import Wire, WireEvent
-from mainspring.app.servers.http.sse import Patience, frame
+from mainspring.app.servers.http.sse import Patience, Wire, WireEvent, frame
 from mainspring.durable import DurableSteps
 from mainspring.durable.feed import FeedItem, Text
 from mainspring.testing import Call, Reply, ScriptedModel

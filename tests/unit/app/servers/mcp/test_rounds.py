@@ -13,8 +13,7 @@ from referencing import Registry
 
 from mainspring.app.servers.mcp import runs
 from mainspring.app.servers.mcp.server import serve_mcp
-from mainspring.app.servers.running import OpenChats
-from mainspring.app.servers.stdio import Wire
+from mainspring.app.servers.stdio import OpenChats, Wire
 from mainspring.testing.scripted_model import Call, ScriptedModel
 from tests.unit.app.chat.harness import Gate, WaitingModel
 from tests.unit.app.servers.acp.harness import options_for

@@ -17,11 +17,9 @@ from hypothesis import strategies as st
 from referencing import Registry
 
 from mainspring.app.export.formats import FORMS
-from mainspring.app.servers.rpc.protocol import Error, read_request
-from mainspring.app.servers.rpc.schema import rpc_schema, rpc_schema_text
+from mainspring.app.servers.rpc.protocol import Error, read_request, rpc_schema, rpc_schema_text
 from mainspring.app.servers.rpc.server import serve_rpc
-from mainspring.app.servers.running import OpenChats
-from mainspring.app.servers.stdio import Wire
+from mainspring.app.servers.stdio import OpenChats, Wire
 from mainspring.testing.scripted_model import Call, ScriptedModel
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import call
@@ -90,7 +88,7 @@ async def serving(tmp_path: Path, home: Path, *script: Any, **more: Any) -> Asyn
 
 def test_the_published_schema_is_that_of_the_structs() -> None:
     published = (DOCS / "rpc.schema.json").read_text()
-    assert published == rpc_schema_text(), "python -m mainspring.app.servers.rpc.schema > docs/rpc.schema.json"
+    assert published == rpc_schema_text(), "python -m mainspring.app.servers.rpc.protocol > docs/rpc.schema.json"
 
 
 async def test_a_conversation(tmp_path: Path, home: Path) -> None:

@@ -17,10 +17,9 @@ from mainspring.app.workspace.settings import (
     load_settings,
     parse_settings,
 )
-from mainspring.app.workspace.settings.fitting import FitError, fit
 from mainspring.app.workspace.settings.json_schema import schema
 from mainspring.app.workspace.settings.load import build
-from mainspring.app.workspace.settings.validation import leaves
+from mainspring.app.workspace.settings.validation import FitError, fit, leaves
 from mainspring.errors import ConfigError
 
 

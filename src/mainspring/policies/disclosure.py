@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
     from mainspring.tools import Tool
 
+
 DisclosureMode = Literal["eager", "lazy"]
 """``eager``: a tool is offered with its schema from the start. ``lazy``: by its name, until it has been looked for."""
 
+
 SEARCH = "tool_search"
 """The name of the tool by which locked tools are found and unlocked."""
+
 
 _SOURCE = "mcp:"
 _MARK = "locked_tools"

@@ -1,0 +1,307 @@
+"""Ollama's answers to events: a line each, or one object.
+
+Requests to bodies of Ollama's own protocol.
+
+Ollama's own protocol as a `WireProtocol`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.events import StreamEvent
+from mainspring.messages import (
+    ImageBlock,
+    Message,
+    StopReason,
+    TextBlock,
+    ToolResultBlock,
+    ToolSpec,
+    Usage,
+    strip_surrogates,
+)
+from mainspring.models.codec.encoded_history import EncodedHistory
+from mainspring.models.codec.errors import AnswerErrors
+from mainspring.models.codec.normalize import BEGIN, clean, new_call_id, sent_arguments, sent_schema, text_apart
+from mainspring.models.codec.text import Prose
+from mainspring.models.codec.unsupported import nearest_effort, refuses_field, refuses_images
+from mainspring.models.json_values import UNREADABLE, as_object, fitted, loose_object, to_json
+from mainspring.models.message_builder import Draft
+from mainspring.models.port import ModelRequest
+from mainspring.models.profile import Profile
+from mainspring.models.token_limits import output_limit
+from mainspring.models.usage import priced
+
+
+class _Function(Struct, frozen=True):
+    name: str = ""
+    arguments: dict[str, Any] | str | None = None
+
+
+class _Call(Struct):
+    function: _Function = _Function()
+    id: str | None = None
+
+
+class _Said(Struct):
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Line(Struct):
+    message: _Said | None = None
+    created_at: str | None = None
+    done: bool | None = None
+    done_reason: str | None = None
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+class OllamaDecoder:
+    """Decodes one answer; see `WireDecoder`.
+
+    Calls come whole. An answer without anything in it becomes a message with one empty text block.
+
+    Args:
+        profile: The model that answers.
+    """
+
+    lines = True
+
+    __slots__ = (
+        "_calls",
+        "_errors",
+        "_first",
+        "_ids",
+        "_profile",
+        "_prose",
+        "_reason",
+        "complete",
+        "draft",
+        "ended",
+    )
+
+    def __init__(self, profile: Profile) -> None:
+        self.draft = Draft(profile.provider, profile.model)
+        self.complete = False
+        self.ended = False
+        self._profile = profile
+        self._errors = AnswerErrors(self.draft, profile)
+        self._first: str | None = None  # when the answer began, its only name
+        self._reason = ""
+        self._prose = Prose(self.draft)
+        self._calls: list[int] = []
+        self._ids: set[str] = set()
+
+    def feed(self, name: str, data: bytes, out: list[StreamEvent]) -> None:
+        """Take one line."""
+        try:
+            line = _decode(data)
+        except UNREADABLE:
+            line = self._loosely(data)
+        if line.error:
+            raise self._errors.told(data)
+        if self._first is None:
+            if line.message is None and not line.done:
+                return
+            self._first = line.created_at or ""
+            out.append(self.draft.start())
+        said = line.message
+        if said is not None:
+            if said.thinking:
+                self._prose.think(said.thinking, out)
+            if said.content:
+                self._prose.say(said.content, out)
+            for call in said.tool_calls or ():
+                self._call(call, out)
+        if line.done:
+            self.complete = self.ended = True
+            self._reason = line.done_reason or ""
+            counts = (max(0, line.prompt_eval_count or 0), max(0, line.eval_count or 0))
+            if any(counts):
+                self.draft.usage = priced(Usage(*counts), self._profile.info)
+
+    def whole(self, body: bytes, out: list[StreamEvent]) -> None:
+        """Take a complete answer that was not streamed."""
+        if body:
+            self.feed("", body, out)
+
+    def finish(self, out: list[StreamEvent]) -> None:
+        """The stream has ended."""
+        if self._first is None:
+            raise self._errors.invalid("The answer is empty", "empty")
+        if not self.complete:
+            raise self._errors.cut()
+        if not len(self.draft):
+            self._prose.say("", out)
+        self._prose.close(out)
+        out.extend([self.draft.close_call(block) for block in self._calls])
+        reason: StopReason = "max_tokens" if self._reason == "length" else "tool_use" if self._calls else "end_turn"
+        out.append(self.draft.done(reason))
+
+    def _call(self, call: _Call, out: list[StreamEvent]) -> None:
+        self._prose.close(out)
+        id = call.id if call.id and call.id not in self._ids else new_call_id(self._first or "", len(self._calls))
+        self._ids.add(id)
+        event = self.draft.open_call(id, call.function.name)
+        self._calls.append(event.index)
+        given = call.function.arguments
+        text = given if isinstance(given, str) else to_json(given or {}).decode()
+        out += [event, self.draft.arguments(event.index, text)]
+
+    def _loosely(self, data: bytes) -> _Line:
+        try:
+            return fitted(strip_surrogates(loose_object(data)), _Line)
+        except (ValueError, RecursionError) as error:
+            raise self._errors.unreadable(data) from error
+
+
+SLOT = "ollama"
+_WORDS = ("low", "medium", "high")
+"""What ``think`` may be, where a model takes words."""
+
+
+_EMPTY = b"," + to_json({"role": "user", "content": BEGIN})
+
+
+def encode_request(request: ModelRequest, profile: Profile) -> bytes:
+    """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
+    history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
+    messages = request.messages if isinstance(request.messages, list) else list(request.messages)
+    stored, tail = history.pieces(messages, lambda message: encode_message(message, profile))
+    pieces: list[bytes | memoryview] = []
+    if request.system and not request.system.isspace():
+        pieces.append(b"," + to_json({"role": "system", "content": request.system}))
+    pieces += [memoryview(piece) for piece in (stored, tail or (b"" if stored else _EMPTY)) if piece]
+    pieces[0] = pieces[0][1:]  # no comma before the first
+    return b"".join((_head(request, profile, history), b',"messages":[', *pieces, b"]}"))
+
+
+def encode_message(message: Message, profile: Profile) -> bytes:
+    """One message as the JSON objects it becomes, each with a comma before it."""
+    cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable)
+    if cleaned is None:
+        return b""
+    if cleaned.role == "user":
+        return b"".join([b"," + to_json(item) for item in _user(cleaned)])
+    item: dict[str, Any] = {"role": cleaned.role, "content": cleaned.text}
+    if profile.ollama.echo and cleaned.thinking:
+        item["thinking"] = cleaned.thinking
+    calls = [{"id": c.id, "function": {"name": c.name, "arguments": sent_arguments(c)}} for c in cleaned.tool_uses]
+    if calls:
+        item["tool_calls"] = calls
+    return b"," + to_json(item)
+
+
+def _key(profile: Profile) -> str:
+    info, unreadable = profile.info, hash(profile.unreadable)
+    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{profile.ollama.echo}|{unreadable}"
+
+
+def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> bytes:
+    """Everything but the messages, without the closing brace; made anew only when something in it changed."""
+    fields = {"model": profile.model, "stream": True, **_options(request, profile)}
+    tools = [] if request.tool_choice == "none" else list(request.tools)
+    known = history.head
+    if known is not None and known[0] == (fields, tools):
+        return known[1]
+    head = to_json(fields)[:-1]
+    if tools:
+        head += b',"tools":[' + b",".join([_tool(tool) for tool in tools]) + b"]"
+    history.head = ((fields, tools), head)
+    return head
+
+
+def _options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
+    dialect = profile.ollama
+    extra = dict(request.extra)
+    options: dict[str, Any] = {}
+    if dialect.num_ctx is not None:
+        options["num_ctx"] = dialect.num_ctx
+    limit = output_limit(request, profile)
+    if limit is not None:
+        options["num_predict"] = limit
+    if request.temperature is not None:
+        options["temperature"] = request.temperature
+    if request.stop:
+        options["stop"] = list(request.stop)
+    options |= as_object(extra.pop("options", None)) or {}
+    fields: dict[str, Any] = {"options": options} if options else {}
+    if dialect.keep_alive is not None:
+        fields["keep_alive"] = dialect.keep_alive
+    if request.thinking is not None and dialect.think != "none":
+        word = nearest_effort(request.thinking, _WORDS, reasons=True)
+        fields["think"] = word if dialect.think == "levels" else request.thinking != "off"
+    if request.schema is not None and dialect.json_schema:
+        fields["format"] = request.schema
+    return {**fields, **extra}
+
+
+def _tool(tool: ToolSpec) -> bytes:
+    kept = vars(tool)
+    data = kept.get(SLOT)
+    if data is None:
+        function = {"name": tool.name, "description": tool.description, "parameters": sent_schema(tool)}
+        data = kept[SLOT] = to_json({"type": "function", "function": function})
+    return data
+
+
+def _user(message: Message) -> list[dict[str, Any]]:
+    """Results first, each a message; then what the user says, with the images of the results, which stand nowhere else."""
+    items: list[dict[str, Any]] = []
+    texts: list[str] = []
+    images: list[str] = []
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            text, shown = text_apart(block)
+            items.append({"role": "tool", "tool_name": block.name, "tool_call_id": block.tool_use_id, "content": text})
+            texts += [part.text for part in shown if isinstance(part, TextBlock)]
+            images += [part.data for part in shown if isinstance(part, ImageBlock)]
+        elif isinstance(block, TextBlock):
+            texts.append(block.text)
+        elif isinstance(block, ImageBlock):
+            images.append(block.data)
+    if texts or images:
+        item: dict[str, Any] = {"role": "user", "content": "\n".join(texts)}
+        items.append({**item, "images": images} if images else item)
+    return items
+
+
+class Ollama:
+    """The protocol; it has no state."""
+
+    name = "ollama"
+
+    def url(self, profile: Profile) -> str:
+        """Where a request goes."""
+        return f"{profile.base_url}/api/chat" + (f"?{profile.query}" if profile.query else "")
+
+    def encode(self, request: ModelRequest, profile: Profile) -> bytes:
+        """The body of a streaming request."""
+        return encode_request(request, profile)
+
+    def decoder(self, profile: Profile) -> OllamaDecoder:
+        """A decoder for one answer."""
+        return OllamaDecoder(profile)
+
+    def without(self, profile: Profile, refusal: str) -> Iterator[Profile]:
+        """Profiles that leave out what the server refused, the most likely first."""
+        text = refusal.lower()
+        if "think" in text:  # "... does not support thinking", "think value ... is not supported for this model"
+            if profile.ollama.think == "levels":
+                yield replace(profile, ollama=replace(profile.ollama, think="switch"))
+            yield replace(profile, ollama=replace(profile.ollama, think="none", echo=False))
+        if "format" in text and refuses_field(text):
+            yield replace(profile, ollama=replace(profile.ollama, json_schema=False))
+        if profile.info.vision and refuses_images(text):
+            yield replace(profile, info=replace(profile.info, vision=False))
