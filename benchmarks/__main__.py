@@ -27,13 +27,13 @@ SCENARIOS = {
     "growth": "400 tool turns in one run",
     "first": "start of the process to the first request at the server",
 }
-APART = {
+SEPARATE_BENCHMARKS = {
     "wire": wire.measure,
     "sessions": sessions.measure,
     "telemetry": telemetry.measure,
     "mcp": mcp.measure,
 }  # the model layer, saved sessions, what tracing costs, and servers of tools
-AIMS = {
+TARGETS = {
     ("turns", "cpu_ms_per_turn"): 0.5,
     ("deltas", "cpu_us_per_delta"): 5.0,
     ("concurrent", "cpu_s"): 1.2,
@@ -87,16 +87,18 @@ def start_up(command: list[str], count: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join([*SCENARIOS, *APART]))
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join([*SCENARIOS, *SEPARATE_BENCHMARKS]))
     parser.add_argument("--samples", type=int, default=3, help="fresh processes for each figure (3)")
     parser.add_argument("--json", metavar="FILE", help="write all samples")
     args = parser.parse_args()
-    names = args.scenarios or [*SCENARIOS, *APART]
-    if unknown := set(names) - {*SCENARIOS, *APART}:
-        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join([*SCENARIOS, *APART])}")
-    for name in [n for n in names if n in APART]:
+    names = args.scenarios or [*SCENARIOS, *SEPARATE_BENCHMARKS]
+    if unknown := set(names) - {*SCENARIOS, *SEPARATE_BENCHMARKS}:
+        parser.error(
+            f"no scenario {', '.join(sorted(unknown))}; there are {', '.join([*SCENARIOS, *SEPARATE_BENCHMARKS])}"
+        )
+    for name in [n for n in names if n in SEPARATE_BENCHMARKS]:
         names.remove(name)
-        APART[name]()
+        SEPARATE_BENCHMARKS[name]()
     if not names:
         return
     for package in find_spec("mainspring").submodule_search_locations:
@@ -119,7 +121,7 @@ def main() -> None:
             everything[name] = bags
             for figure in bags["ours"][0]:
                 raw, ours = (statistics.median([s[figure] for s in bags[w]]) for w in ("raw", "ours"))
-                aim = AIMS.get((name, figure))
+                aim = TARGETS.get((name, figure))
                 print(
                     f"{name:<12}{figure:<20}{raw:>10.3f}{ours:>10.3f}{ours / raw if raw else 0:>8.2f}{aim if aim else '':>8}"
                 )

@@ -30,7 +30,7 @@ from typing import Any
 import psycopg
 from dbos import DBOS, DBOSClient
 
-from mainspring.durable import DurableRuns
+from mainspring.durable import DurableClient
 from mainspring.durable.dbos.engine import DbosEngine
 from tests.e2e.durable_harness import Workers, nursery
 from tests.helpers.postgres import Postgres
@@ -48,7 +48,7 @@ def processor_seconds(pid: int) -> float:
     return sum(int(f) for f in fields[11:15]) / TICKS
 
 
-def family_seconds(pid: int) -> float:
+def process_tree_cpu_seconds(pid: int) -> float:
     """The same with the children that are there."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return processor_seconds(pid) + sum(processor_seconds(int(c)) for c in children if Path(f"/proc/{c}").exists())
@@ -82,7 +82,7 @@ def database_facts(url: str) -> dict[str, float]:
     }
 
 
-class Waits:
+class LockWaitSampler:
     """Looks ten times a second which sessions wait for a lock of another one."""
 
     def __init__(self, url: str) -> None:
@@ -112,7 +112,7 @@ async def measure(server: Postgres, runs: int, count: int) -> str:
     url = await asyncio.to_thread(server.database)
     folder = Path(tempfile.mkdtemp(prefix="durable"))
     engine = DbosEngine(url)
-    client = DurableRuns(engine)
+    client = DurableClient(engine)
     with nursery() as forking:
         workers = Workers(forking, url, folder)
         try:
@@ -122,10 +122,10 @@ async def measure(server: Postgres, runs: int, count: int) -> str:
                 await asyncio.gather(*(client.start("short", n, run_id=n) for n in names))
             queued = time.monotonic() - began
             await asyncio.sleep(1.5)  # the server's figures are written now and then
-            before, database = database_facts(url), family_seconds(server.pid)
+            before, database = database_facts(url), process_tree_cpu_seconds(server.pid)
             began = time.monotonic()
             pids = [workers.start(f"w{n}", **USUAL, pause=0.0) for n in range(count)]
-            waits = Waits(url)
+            waits = LockWaitSampler(url)
             watching = asyncio.ensure_future(waits.watch())
             for n in range(runs):
                 await client.run(f"r{n}").result()
@@ -133,7 +133,7 @@ async def measure(server: Postgres, runs: int, count: int) -> str:
             watching.cancel()
             used = [processor_seconds(pid) for pid in pids]
             memory = [megabytes(pid) for pid in pids]
-            database = family_seconds(server.pid) - database
+            database = process_tree_cpu_seconds(server.pid) - database
             await asyncio.sleep(1.5)
             after = database_facts(url)
             began = time.monotonic()
@@ -164,11 +164,15 @@ async def idle(server: Postgres, count: int, poll: float) -> str:
                 pids.append(workers.start(f"w{n}", **{**USUAL, "poll": poll}, agents=["short"]))
                 await workers.up()
             await asyncio.sleep(3)
-            before, database, used = database_facts(url), family_seconds(server.pid), sum(map(processor_seconds, pids))
+            before, database, used = (
+                database_facts(url),
+                process_tree_cpu_seconds(server.pid),
+                sum(map(processor_seconds, pids)),
+            )
             began = time.monotonic()
             await asyncio.sleep(20)
             seconds = time.monotonic() - began
-            database, used = family_seconds(server.pid) - database, sum(map(processor_seconds, pids)) - used
+            database, used = process_tree_cpu_seconds(server.pid) - database, sum(map(processor_seconds, pids)) - used
             after = database_facts(url)
         finally:
             workers.close()

@@ -23,13 +23,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainspring import Agent
-from mainspring.mcp import Mcp, McpServerConfig
+from mainspring.mcp import McpPlug, McpServerConfig
 from mainspring.messages.token_estimate import estimate_overhead
 from mainspring.models import ModelRequest
 from mainspring.models.port import ModelInfo
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 from mainspring.models.wire import anthropic as anthropic_messages
-from mainspring.testing.scripted_model import Call, ScriptedModel
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 
 SERVERS, TOOLS, TURNS = 10, 20, 20
 SEARCHES = {4: "copy a file", 9: "send a mail", 15: "close a ticket"}
@@ -99,7 +99,7 @@ async def first_prompt(servers: Sequence[McpServerConfig]) -> dict[str, Any]:
         seen.append(sum(t.name.startswith("mcp__") for t in request.tools))
         return "done"
 
-    agent = Agent(ScriptedModel(answer), system=_SYSTEM, mcp_servers=Mcp(servers))
+    agent = Agent(ScriptedModel(answer), system=_SYSTEM, mcp_servers=McpPlug(servers))
     try:
         await agent.run("Hello")
     finally:
@@ -113,14 +113,14 @@ async def conversation(servers: Sequence[McpServerConfig], disclosure: Any) -> d
     for turn in range(1, TURNS):
         query = SEARCHES.get(turn) if disclosure == "lazy" else None
         script.append(
-            Call("tool_search", {"query": query, "limit": 3})
+            ScriptedCall("tool_search", {"query": query, "limit": 3})
             if query
-            else Call("mcp__file__list_file", {"target": "a"})
+            else ScriptedCall("mcp__file__list_file", {"target": "a"})
         )
     if disclosure == "lazy":
-        script[0] = Call("tool_search", {"names": ["mcp__file__list_file"]})
+        script[0] = ScriptedCall("tool_search", {"names": ["mcp__file__list_file"]})
     model = ScriptedModel(*script, "done")
-    agent = Agent(model, system=_SYSTEM, mcp_servers=Mcp(servers, grace=30.0), tool_disclosure=disclosure)
+    agent = Agent(model, system=_SYSTEM, mcp_servers=McpPlug(servers, grace=30.0), tool_disclosure=disclosure)
     try:
         await agent.run("Go")
     finally:
@@ -151,7 +151,7 @@ def _sent(request: ModelRequest, messages: Any) -> bytes:
     """A request in the order in which its prefix is cached; without the marks of the cache, which move."""
     body = json.loads(
         anthropic_messages.encode_request(
-            replace(request, messages=tuple(messages), scratch=None), Profile(ModelInfo("m", "p"), "http://h")
+            replace(request, messages=tuple(messages), scratch=None), ModelProfile(ModelInfo("m", "p"), "http://h")
         )
     )
     parts = [*body["tools"], body.get("system"), *body["messages"]]

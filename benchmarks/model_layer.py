@@ -130,7 +130,7 @@ async def decode(name: str, url: str) -> dict[str, float]:
     from mainspring.messages import Message
     from mainspring.models import ModelRequest, create_model
     from mainspring.models.transport.aiohttp_transport import AiohttpTransport
-    from mainspring.models.transport.http1.client import DirectTransport
+    from mainspring.models.transport.http1.client import Http1Transport as DirectTransport
 
     spec, settings, _ = PROTOCOLS[name]
     transports = (DirectTransport(), AiohttpTransport())
@@ -138,7 +138,7 @@ async def decode(name: str, url: str) -> dict[str, float]:
     request = ModelRequest([Message.user("Hi")])
 
     def decoding(over: Any) -> Callable[[], Awaitable[None]]:
-        through = model.through(over)
+        through = model.with_transport(over)
 
         async def ours() -> None:
             count = 0
@@ -170,8 +170,10 @@ async def decode(name: str, url: str) -> dict[str, float]:
 
 def encode(name: str) -> dict[str, float]:
     """CPU milliseconds of a request with 200 messages and 40 tools: at first, and with one turn more."""
-    from mainspring.messages import Message, TextBlock, ToolResultBlock, ToolSpec, ToolUseBlock
-    from mainspring.models import ModelRequest, Scratch, create_model
+    from mainspring.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
+    from mainspring.messages import ToolDefinition as ToolSpec
+    from mainspring.models import EncodingCache as Scratch
+    from mainspring.models import ModelRequest, create_model
 
     spec, settings, _ = PROTOCOLS[name]
     schema = {

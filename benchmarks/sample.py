@@ -29,7 +29,7 @@ def prompt() -> str:
     return f"[conv={os.getpid()}-{COUNT}] Look things up, then answer."
 
 
-class RawSide:
+class HandwrittenSide:
     def __init__(self, url: str, model: str) -> None:
         from benchmarks.handwritten_loop import Raw
 
@@ -45,7 +45,7 @@ class RawSide:
         await self.loop.close()
 
 
-class OurSide:
+class MainspringSide:
     def __init__(self, url: str, model: str) -> None:
         from mainspring import Agent, tool
         from mainspring.models import create_model
@@ -53,7 +53,7 @@ class OurSide:
         self.model = create_model(f"openai:{model}", base_url=url, api_key="bench")
         if named := os.environ.get("TRANSPORT"):  # httpx2, aiohttp or direct; else that of this machine
             module = import_module(f"mainspring.models.transport_{named}")
-            self.model = self.model.through(getattr(module, f"{named.capitalize()}Transport")())
+            self.model = self.model.with_transport(getattr(module, f"{named.capitalize()}Transport")())
         self.tool = tool(lookup)
         self.agent = lambda: Agent(self.model, system="You are a helpful assistant. Use the tools.", tools=[self.tool])
 
@@ -74,7 +74,7 @@ class OurSide:
 
 
 def side(which: str, url: str, model: str):
-    return RawSide(url, model) if which == "raw" else OurSide(url, model)
+    return HandwrittenSide(url, model) if which == "raw" else MainspringSide(url, model)
 
 
 def rss_kb(kind: str = "VmRSS") -> int:
@@ -150,7 +150,8 @@ async def dispatch(which: str, url: str) -> dict:
     from mainspring import Agent, tool
     from mainspring.env.memory import MemoryEnv
     from mainspring.loop.hooks import HOOKS
-    from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+    from mainspring.testing.scripted_model import Reply, ScriptedModel
+    from mainspring.testing.scripted_model import ScriptedCall as Call
 
     asked = ("gate", "before", "permit", "start", "transform", "after")
 

@@ -26,8 +26,8 @@ from mainspring.sessions import (
     Session,
     SessionOptions,
     SessionStore,
-    SqliteStore,
-    store_of,
+    SqliteSessionStore,
+    resolve_store,
 )
 
 SIZES = (1_000, 100_000)
@@ -40,7 +40,7 @@ _TEXT = "A sentence of about the length that people write to programs, with some
 
 
 def store(kind: str, folder: Path) -> SessionStore:
-    return SqliteStore(folder / "sessions.db") if kind == "sqlite" else store_of(folder)
+    return SqliteSessionStore(folder / "sessions.db") if kind == "sqlite" else resolve_store(folder)
 
 
 def build(where: SessionStore, count: int) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Self
 
-from mainspring import Agent, CoreAgent, ModelProvider, ToolAfter, ToolPermit, tool
+from mainspring import Agent, CoreAgent, ModelProvider, PermissionCheck, ToolFinished, tool
 
 
 class Audit:
@@ -14,18 +14,18 @@ class Audit:
         self.forbidden = forbidden
 
     def install(self, agent: CoreAgent) -> None:
-        agent.on(ToolPermit, self.judge)
-        agent.on(ToolAfter, self.note)
+        agent.on(PermissionCheck, self.judge)
+        agent.on(ToolFinished, self.note)
 
     def for_child(self) -> Self:
         return self  # a sub-agent is watched by the same one
 
-    async def judge(self, ctx: ToolPermit) -> None:
+    async def judge(self, ctx: PermissionCheck) -> None:
         if ctx.name in self.forbidden:
             self.log.append(f"refused {ctx.name}")
             ctx.deny(f"{ctx.name} is not allowed here")
 
-    async def note(self, ctx: ToolAfter) -> None:
+    async def note(self, ctx: ToolFinished) -> None:
         self.log.append(f"{ctx.name} {'failed' if ctx.is_error else 'ok'} after {ctx.seconds:.3f} s")
 
 

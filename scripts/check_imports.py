@@ -69,7 +69,7 @@ def late_imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
                     yield getattr(node, "lineno", 0), name
 
 
-def complaints(path: Path, tree: ast.AST) -> Iterator[str]:
+def find_violations(path: Path, tree: ast.AST) -> Iterator[str]:
     if may_import_late(path):
         return
     for line, name in sorted(set(late_imports(tree))):
@@ -80,7 +80,9 @@ def complaints(path: Path, tree: ast.AST) -> Iterator[str]:
 
 def main() -> int:
     found = [
-        line for path in sorted(SOURCE.rglob("*.py")) for line in complaints(path, ast.parse(path.read_text("utf-8")))
+        line
+        for path in sorted(SOURCE.rglob("*.py"))
+        for line in find_violations(path, ast.parse(path.read_text("utf-8")))
     ]
     print("\n".join(found) if found else "late imports: packages of others, and dispatch")
     return 1 if found else 0

@@ -119,13 +119,13 @@ def only_reexports(tree: ast.Module) -> bool:
     return all(is_fine(node) for node in tree.body)
 
 
-def dotted(node: ast.expr) -> str:
+def dotted_name(node: ast.expr) -> str:
     """`a.b.c` of an expression, empty where it is something else."""
     match node:
         case ast.Name(id=name):
             return name
         case ast.Attribute(value=value, attr=attr):
-            return f"{dotted(value)}.{attr}"
+            return f"{dotted_name(value)}.{attr}"
         case _:
             return ""
 
@@ -155,7 +155,7 @@ def count_habits(tree: ast.Module) -> Counter[str]:
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Name) and id(node) not in inner:
-            name = dotted(node)
+            name = dotted_name(node)
             if name.startswith("time.") and "time" not in imported:
                 continue  # a clock of the test's own
             counts.update(habit for habit, matches in TEST_HABITS.items() if matches(name))
@@ -182,7 +182,7 @@ def compare(measured: Mapping[str, int], allowed: Mapping[str, int], what: str) 
 
 
 @dataclass
-class Survey:
+class SizeReport:
     """Everything that the ratchet looks at."""
 
     findings: list[Finding]
@@ -190,7 +190,7 @@ class Survey:
     inits: list[str]
 
     @classmethod
-    def take(cls) -> "Survey":
+    def take(cls) -> "SizeReport":
         findings, inits = list(measure_groups()), list[str]()
         counts: Counter[str] = Counter()
         for path in python_files("src", "tests", "scripts", "benchmarks", "examples"):
@@ -226,7 +226,7 @@ class Survey:
 def main() -> int:
     parser = argparse.ArgumentParser(description="hold the sizes of files, classes and functions")
     parser.add_argument("--list", action="store_true", help="print what is over its limit, and every count, as TOML")
-    survey = Survey.take()
+    survey = SizeReport.take()
     if parser.parse_args().list:
         for kind, entries in {**survey.exceptions, "counts": survey.counts}.items():
             print(f'["{kind}"]')

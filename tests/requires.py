@@ -10,12 +10,12 @@ from typing import NoReturn
 import pytest
 
 
-def needs(met: bool, what: str) -> pytest.MarkDecorator:
+def requires(met: bool, what: str) -> pytest.MarkDecorator:
     """A mark for tests that need something of the machine."""
     return pytest.mark.skipif(not met, reason=f"needs {what}")
 
 
-def missing(what: str) -> NoReturn:
+def skip_missing(what: str) -> NoReturn:
     """Skip the running test: the machine has not what it needs."""
     pytest.skip(f"needs {what}")
 
@@ -23,12 +23,12 @@ def missing(what: str) -> NoReturn:
 def require_module(name: str, what: str) -> None:
     """Skip the running test unless a module can be imported."""
     if importlib.util.find_spec(name) is None:
-        missing(what)
+        skip_missing(what)
 
 
-on_posix = needs(os.name == "posix", "a POSIX system")
-on_linux = needs(sys.platform == "linux", "Linux and its /proc")
-on_tmux = needs(shutil.which("tmux") is not None, "tmux, a terminal that tests can drive")
+on_posix = requires(os.name == "posix", "a POSIX system")
+on_linux = requires(sys.platform == "linux", "Linux and its /proc")
+on_tmux = requires(shutil.which("tmux") is not None, "tmux, a terminal that tests can drive")
 
 
 def postgres_programs() -> Path | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.local_tasks.task import Task, TaskSet
-from mainspring import Agent, Behavior
+from mainspring import Agent, RunOptions
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.models.embedded import EmbeddedModel
 from mainspring.permissions import Permissions, RuleSet
@@ -43,7 +43,7 @@ async def run_task(model: EmbeddedModel, task: Task, tasks: TaskSet) -> Outcome:
             tools=[tool for tool in builtin_tools() if tool.name in {*OFFERED, *task.allow}],
             execution=folder,
             permissions=Permissions(rules=rules, root=folder),
-            behavior=Behavior(max_turns=MOST_TURNS, max_seconds=MOST_SECONDS),
+            behavior=RunOptions(max_turns=MOST_TURNS, max_seconds=MOST_SECONDS),
         )
         begin = time.perf_counter()
         try:
@@ -114,7 +114,7 @@ def transcript(model: EmbeddedModel, tasks: TaskSet, outcomes: list[Outcome]) ->
 
 async def main(name: str, tasks: TaskSet, folder: Path | None, only: tuple[str, ...] = ()) -> int:
     """Fetch the model if need be, run the set, write the transcript; returns how many ended right."""
-    from mainspring.models.embedded import create_embedded
+    from mainspring.models.embedded import create_embedded_model as create_embedded
 
     model = create_embedded({"model": name})
     try:

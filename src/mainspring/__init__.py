@@ -5,7 +5,7 @@ Everything public is exported here and imported on first use, so that ``import m
 
 from __future__ import annotations
 
-from mainspring.lazy import TYPE_CHECKING, exports
+from mainspring.lazy import TYPE_CHECKING, lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.agent.agent import Agent as Agent
@@ -52,14 +52,12 @@ if TYPE_CHECKING:
         AgentEnd as AgentEnd,
     )
     from mainspring.events import (
-        AgentEvent as AgentEvent,
-    )
-    from mainspring.events import (
         AgentStart as AgentStart,
     )
     from mainspring.events import (
         Done as Done,
     )
+    from mainspring.events import Event as Event
     from mainspring.events import (
         EventStream as EventStream,
     )
@@ -116,16 +114,10 @@ if TYPE_CHECKING:
     from mainspring.extensions.command_hooks import CommandHook as CommandHook
     from mainspring.extensions.command_hooks import CommandHooks as CommandHooks
     from mainspring.loop import (
-        AgentRun as AgentRun,
-    )
-    from mainspring.loop import (
         AgentStats as AgentStats,
     )
     from mainspring.loop import (
         Approve as Approve,
-    )
-    from mainspring.loop import (
-        Behavior as Behavior,
     )
     from mainspring.loop import (
         CoreAgent as CoreAgent,
@@ -142,12 +134,10 @@ if TYPE_CHECKING:
     from mainspring.loop import (
         LoopContext as LoopContext,
     )
-    from mainspring.loop import (
-        Pending as Pending,
-    )
-    from mainspring.loop import (
-        Plug as Plug,
-    )
+    from mainspring.loop import PendingCalls as PendingCalls
+    from mainspring.loop import Plugin as Plugin
+    from mainspring.loop import RunHandle as RunHandle
+    from mainspring.loop import RunOptions as RunOptions
     from mainspring.loop import (
         RunResult as RunResult,
     )
@@ -158,13 +148,13 @@ if TYPE_CHECKING:
         agent_loop as agent_loop,
     )
     from mainspring.loop.hooks import Hook as Hook
-    from mainspring.loop.hooks import ToolAfter as ToolAfter
+    from mainspring.loop.hooks import PermissionCheck as PermissionCheck
     from mainspring.loop.hooks import ToolBefore as ToolBefore
+    from mainspring.loop.hooks import ToolFinished as ToolFinished
     from mainspring.loop.hooks import ToolGate as ToolGate
-    from mainspring.loop.hooks import ToolPermit as ToolPermit
     from mainspring.loop.hooks import TurnAfter as TurnAfter
     from mainspring.loop.hooks import TurnBefore as TurnBefore
-    from mainspring.mcp import Mcp as Mcp
+    from mainspring.mcp import McpPlug as McpPlug
     from mainspring.mcp import McpServerConfig as McpServerConfig
     from mainspring.mcp import connect_mcp as connect_mcp
     from mainspring.mcp import create_tool_search as create_tool_search
@@ -232,7 +222,7 @@ if TYPE_CHECKING:
     from mainspring.policies.disclosure import Disclosure as Disclosure
     from mainspring.policies.request_settings import ThinkingDecay as ThinkingDecay
     from mainspring.presets import Preset as Preset
-    from mainspring.presets import compose_presets as compose_presets
+    from mainspring.presets import merge_presets as merge_presets
     from mainspring.sessions import Session as Session
     from mainspring.subagents import AgentDefinition as AgentDefinition
     from mainspring.subagents import Subagents as Subagents
@@ -259,29 +249,29 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "errors": "AgentAbortedError AgentBusyError AgentContextExceededError AgentError AgentProviderError ConfigError ErrorCode MainspringError ModelError PermissionDeniedError SessionError ToolError",
-    "events": "AgentEnd AgentEvent AgentStart Done EventStream MessageEnd MessageStart MessageUpdate ModelRetry StreamError StreamEvent TextDelta ThinkingDelta ToolCallDelta ToolCallEnd ToolCallStart ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate TurnEnd TurnStart",
+    "events": "AgentEnd Event AgentStart Done EventStream MessageEnd MessageStart MessageUpdate ModelRetry StreamError StreamEvent TextDelta ThinkingDelta ToolCallDelta ToolCallEnd ToolCallStart ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate TurnEnd TurnStart",
     "cancellation": "CancelToken",
-    "loop.hooks": "Hook ToolAfter ToolBefore ToolGate ToolPermit TurnAfter TurnBefore",
+    "loop.hooks": "Hook ToolFinished ToolBefore ToolGate PermissionCheck TurnAfter TurnBefore",
     "extensions": "ExtensionAPI Extensions",
     "extensions.command_hooks": "CommandHook CommandHooks",
-    "loop": "AgentRun AgentStats Approve Behavior CoreAgent Deny HookBus LoopConfig LoopContext Pending Plug RunResult Steps agent_loop",
+    "loop": "RunHandle AgentStats Approve RunOptions CoreAgent Deny HookBus LoopConfig LoopContext PendingCalls Plugin RunResult Steps agent_loop",
     "messages": "AgentMessage ContentBlock Cost CustomMessage ImageBlock Message TextBlock ThinkingBlock ToolResultBlock ToolUseBlock Usage",
     "models": "LLMClient ModelProvider ModelRequest RetryConfig create_model",
     "policies.budgets": "Budget Ledger ToolBudget",
-    "mcp": "Mcp McpServerConfig connect_mcp create_tool_search",
+    "mcp": "McpPlug McpServerConfig connect_mcp create_tool_search",
     "memory": "Memory",
     "policies.compaction": "Compaction Compactor",
     "policies.disclosure": "Disclosure",
     "permissions": "Permissions",
     "policies.request_settings": "ThinkingDecay",
-    "presets": "Preset compose_presets",
+    "presets": "Preset merge_presets",
     "agent.agent": "Agent create_agent",
     "callbacks": "AgentCallbacks",
     "sessions": "Session",
     "subagents": "AgentDefinition Subagents",
     "tools": "Tool ToolContext ToolRegistry ToolResult define_tool tool",
 }
-__all__, __getattr__ = exports(__name__, _HOMES)
+__all__, __getattr__ = lazy_exports(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

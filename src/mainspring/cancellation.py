@@ -120,18 +120,18 @@ async def run_cancellable(work: Callable[[], Awaitable[T]], signal: CancelToken,
     finally:
         remove()
         if not task.done():
-            task.add_done_callback(_look)  # An abandoned task's error is no surprise.
+            task.add_done_callback(_retrieve_exception)  # An abandoned task's error is no surprise.
         else:
-            _look(task)
+            _retrieve_exception(task)
 
 
-def _look(task: asyncio.Future[Any]) -> None:
+def _retrieve_exception(task: asyncio.Future[Any]) -> None:
     """Take note of how it ended, so that asyncio does not complain of an error that nobody saw."""
     if not task.cancelled():
         task.exception()
 
 
-class Interrupt:
+class cancel_scope:
     """``async with Interrupt(signal)``: when the signal is set, what runs inside is cancelled and AgentAbortedError raised.
 
     Costs one callback, no task. A cancellation that comes from elsewhere passes through untouched.

@@ -195,7 +195,7 @@ def model_error(message: str, *, code: ErrorCode, **fields: Any) -> ModelError:
     return MODEL_ERRORS[code](message, code=code, **fields)
 
 
-def refuse_unknown(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_option_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Refuse keywords that do not exist and name the one that was meant. For whoever takes ``**options``: Python looks at none there.
 
     Args:

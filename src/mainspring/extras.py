@@ -11,16 +11,16 @@ import msgspec
 NAME = "mainspring"
 
 
-def how_to_install(extra: str) -> str:
+def install_command(extra: str) -> str:
     """The command that adds an extra, for a shell. Blocking: it looks where this installation came from.
 
     Args:
         extra: Its name.
     """
-    return f"{shlex.quote(sys.executable or 'python')} -I -m pip install {_what(extra, _origin())}"
+    return f"{shlex.quote(sys.executable or 'python')} -I -m pip install {_pip_requirement(extra, _install_source())}"
 
 
-def _what(extra: str, origin: dict[str, Any]) -> str:
+def _pip_requirement(extra: str, origin: dict[str, Any]) -> str:
     """What pip is told: a clone installs from itself again, since an index may not have it."""
     url = urlsplit(str(origin.get("url", "")))
     if url.scheme != "file":
@@ -29,7 +29,7 @@ def _what(extra: str, origin: dict[str, Any]) -> str:
     return editable + shlex.quote(f"{unquote(url.path)}[{extra}]")
 
 
-def _origin() -> dict[str, Any]:
+def _install_source() -> dict[str, Any]:
     """What the installer noted of it; empty where it came from an index, or is not installed."""
     metadata = import_module("importlib.metadata")  # takes a while, and is seldom wanted
     try:

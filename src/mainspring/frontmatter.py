@@ -18,7 +18,7 @@ _ITEM = re.compile(_WORD)
 _TEXT = re.compile(r"""(?!.*(?:: | #|:$))[A-Za-z0-9(/.$_~].*|"[^"\\]*"|'[^']*'""")
 
 
-class Head(Struct, frozen=True):
+class FrontMatter(Struct, frozen=True):
     """The head of a file, and what stands behind it.
 
     Attributes:
@@ -40,21 +40,21 @@ class Head(Struct, frozen=True):
     twice: tuple[str, ...] = ()
 
 
-class _Flaw(Struct, frozen=True):
+class _YamlError(Struct, frozen=True):
     reason: str
     line: int = 0
 
 
-def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
+def parse_fields_and_body(text: str) -> tuple[dict[str, Any], str]:
     """The fields of a Markdown file's head and the text behind it; no fields where there is no head.
 
     A head that is no valid YAML is read field by field, as ``description: Use when: ...`` is common and invalid.
     """
-    head = read_head(text)
+    head = parse_front_matter(text)
     return ({}, text.removeprefix("\ufeff")) if head is None else (head.fields, head.body)
 
 
-def read_head(text: str) -> Head | None:
+def parse_front_matter(text: str) -> FrontMatter | None:
     """The head of a Markdown file; ``None`` where there is none, or it does not end."""
     found = _FENCE.match(text)
     if found is None:
@@ -68,15 +68,15 @@ def read_head(text: str) -> Head | None:
                 twice.append(key[1])
             lines[key[1]] = number
     read, body, again = _yaml(raw), text[found.end() :], tuple(twice)
-    if not isinstance(read, _Flaw):
-        return Head(read, body, lines, twice=again)
-    fields, mended = _by_field(raw)
-    return Head(fields, body, lines, mended, read.reason, first + read.line, again)
+    if not isinstance(read, _YamlError):
+        return FrontMatter(read, body, lines, twice=again)
+    fields, mended = _parse_leniently(raw)
+    return FrontMatter(fields, body, lines, mended, read.reason, first + read.line, again)
 
 
-def _yaml(text: str) -> dict[str, Any] | _Flaw:
+def _yaml(text: str) -> dict[str, Any] | _YamlError:
     """The fields of valid YAML, or why it gives none."""
-    if (plain := _plain(text)) is not None:
+    if (plain := _parse_simple(text)) is not None:
         return plain
     import yaml
 
@@ -85,11 +85,11 @@ def _yaml(text: str) -> dict[str, Any] | _Flaw:
         fields = yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        return _Flaw(error.problem or error.context or "it cannot be read", mark.line if mark else 0)
+        return _YamlError(error.problem or error.context or "it cannot be read", mark.line if mark else 0)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        return _Flaw(" ".join(str(error).split())[:200])
+        return _YamlError(" ".join(str(error).split())[:200])
     if not isinstance(fields, dict):
-        return {} if fields in (None, "") else _Flaw("it is no map of fields")
+        return {} if fields in (None, "") else _YamlError("it is no map of fields")
     return {str(k): v for k, v in cast("dict[Any, Any]", fields).items()}
 
 
@@ -97,7 +97,7 @@ _Lines = list[tuple[int, str]]
 """Lines that are still to be read, the next one last: how far each is set in, and its text."""
 
 
-def _plain(text: str) -> dict[str, Any] | None:
+def _parse_simple(text: str) -> dict[str, Any] | None:
     """The fields of a head that is as simple as most: texts in one line, maps, lists. It spares them YAML, which is slow to
     load. ``None`` where it is not sure what YAML would say.
     """
@@ -120,11 +120,11 @@ def _map(lines: _Lines, indent: int) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     while lines and lines[-1][0] == indent and (found := _ENTRY.fullmatch(lines[-1][1])) is not None:
         lines.pop()
-        fields[found[1]] = _value(found[2]) if found[2] else _below(lines, indent)
+        fields[found[1]] = _value(found[2]) if found[2] else _parse_nested(lines, indent)
     return fields
 
 
-def _below(lines: _Lines, indent: int) -> Any:
+def _parse_nested(lines: _Lines, indent: int) -> Any:
     """What is set in below a key."""
     deeper, text = lines[-1] if lines else (-1, "")
     if deeper >= indent and text.startswith("- "):
@@ -162,16 +162,16 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if text[0] in "\"'" else text
 
 
-def _by_field(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _parse_leniently(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The fields, each read by itself, and which of them are no valid YAML: those are text as it stands there."""
     fields: dict[str, Any] = {}
     mended: list[str] = []
     for key, rest, more in _parts(text):
         whole = "\n".join((f"{key}: {rest}", *more))
         read = _yaml(whole)
-        if isinstance(read, _Flaw):
+        if isinstance(read, _YamlError):
             read = _yaml(_TABS.sub("  ", whole))
-        if not isinstance(read, _Flaw) and list(read) == [key]:
+        if not isinstance(read, _YamlError) and list(read) == [key]:
             fields[key] = read[key]
         else:
             mended.append(key)

@@ -16,20 +16,20 @@ class GlobError(ValueError):
     """The pattern is no glob."""
 
 
-def has_magic(path: str) -> bool:
+def has_wildcard(path: str) -> bool:
     """Whether a path has a character that means something in a glob."""
     return _MAGIC.search(path) is not None
 
 
-def split(path: str) -> tuple[str, str]:
+def split_at_wildcard(path: str) -> tuple[str, str]:
     """The part of a path before the first name with magic, and the rest; without magic the last name is the rest."""
     names = path.split("/")
-    count = next((i for i, name in enumerate(names) if has_magic(name)), max(len(names) - 1, 0))
+    count = next((i for i, name in enumerate(names) if has_wildcard(name)), max(len(names) - 1, 0))
     folder = "/".join(names[:count])
     return folder or ("/" if path.startswith("/") else "."), "/".join(names[count:])
 
 
-def matcher(pattern: str) -> Callable[[str], bool]:
+def compile_glob(pattern: str) -> Callable[[str], bool]:
     """A function that tells whether a relative path matches.
 
     A pattern without a slash matches names in any folder; one with a slash is about the whole path.
@@ -45,7 +45,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     return lambda path: found(path) is not None
 
 
-def depth(pattern: str) -> int | None:
+def max_depth(pattern: str) -> int | None:
     """How many names a match has at most; ``None`` where there may be any number."""
     depths: list[int] = []
     for each in expand_braces(pattern):

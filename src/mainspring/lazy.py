@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, AnyStr
 
 
-def exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
+def lazy_exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
     """``__all__`` and ``__getattr__`` of a package that only re-exports.
 
     Args:
@@ -34,7 +34,7 @@ def exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable
     return sorted(home_of), get
 
 
-def later(module: str, name: str) -> Any:
+def lazy_function(module: str, name: str) -> Any:
     """A function of a module that is imported when the function is called first: for features that most runs do not use.
 
     Args:

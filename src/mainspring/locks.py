@@ -40,16 +40,16 @@ if sys.platform != "win32":
     import fcntl
 
 
-_PATIENCE = 5.0
-_PAUSE = 0.05
+_TIMEOUT = 5.0
+_POLL_INTERVAL = 0.05
 
 
-class FolderLockedError(Exception):
+class LockTimeoutError(Exception):
     """Another process holds the folder, and kept it for longer than one waits."""
 
 
 @contextmanager
-def locked_folder(folder: Path, patience: float = _PATIENCE) -> Generator[None]:
+def lock_directory(folder: Path, patience: float = _TIMEOUT) -> Generator[None]:
     """Hold a folder; others who do the same wait. Blocks meanwhile. The system takes the lock back when a process dies.
 
     Args:
@@ -72,8 +72,8 @@ def locked_folder(folder: Path, patience: float = _PATIENCE) -> Generator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > limit:
-                    raise FolderLockedError(f"{folder} is locked by another process; try again") from None
-                time.sleep(_PAUSE)  # in a thread; the system tells nobody that a lock is free
+                    raise LockTimeoutError(f"{folder} is locked by another process; try again") from None
+                time.sleep(_POLL_INTERVAL)  # in a thread; the system tells nobody that a lock is free
         yield
     finally:
         os.close(handle)
@@ -89,7 +89,7 @@ _POLL = 0.2
 
 
 @asynccontextmanager
-async def locked(path: Path, waiting: Callable[[], None]) -> AsyncGenerator[None]:
+async def lock_file(path: Path, waiting: Callable[[], None]) -> AsyncGenerator[None]:
     """Hold the lock of a file. The system gives it back when the process ends, however that happens.
 
     Args:
@@ -125,7 +125,7 @@ else:
         return True
 
 
-LockState = Literal["held", "taken", "unsupported"]
+LockResult = Literal["held", "taken", "unsupported"]
 """``held`` by us, ``taken`` by another opener, or ``unsupported`` by the file system."""
 
 
@@ -135,12 +135,12 @@ _BUSY = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
 if sys.platform == "win32":
     import msvcrt
 
-    _FAR = 1 << 40  # locks are mandatory here: lock a byte that nobody reads
+    _LOCK_OFFSET = 1 << 40  # locks are mandatory here: lock a byte that nobody reads
 
-    def lock(fd: int) -> LockState:
+    def try_lock(fd: int) -> LockResult:
         """Try to become the only writer of an open file."""
         here = os.lseek(fd, 0, os.SEEK_CUR)
-        os.lseek(fd, _FAR, os.SEEK_SET)
+        os.lseek(fd, _LOCK_OFFSET, os.SEEK_SET)
         try:
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
         except OSError as error:
@@ -151,7 +151,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def lock(fd: int) -> LockState:
+    def try_lock(fd: int) -> LockResult:
         """Try to become the only writer of an open file.
 
         The lock belongs to this opening of the file: a second one, also of this process, does not get it. It ends when the
@@ -164,17 +164,17 @@ else:
         return "held"
 
 
-def taken_by(fd: int, who: str = "") -> str:
+def describe_lock_owner(fd: int, who: str = "") -> str:
     """Where a file is open, whose lock was taken: in another process, or in this one under another handle.
 
     Args:
         fd: A handle of the file.
         who: The other process, where it is known.
     """
-    return "in this process too" if _written_here(fd) else f"in another process{f' ({who})' if who else ''}"
+    return "in this process too" if _is_open_in_this_process(fd) else f"in another process{f' ({who})' if who else ''}"
 
 
-def _written_here(fd: int) -> bool:
+def _is_open_in_this_process(fd: int) -> bool:
     """Whether this process has the file open for writing by another handle."""
     if sys.platform == "win32":
         return False

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 
-def target_in_project(file: Path, folder: Path) -> Path:
+def resolve_project_file(file: Path, folder: Path) -> Path:
     """Where a file of our own in a project's folder really is. A repository brings its links along, so that one which leads out of
     it must not decide what is written.
 
@@ -30,7 +30,7 @@ def target_in_project(file: Path, folder: Path) -> Path:
     return target
 
 
-def replace_text(target: Path, text: str, *, private: bool = True) -> None:
+def write_text_atomically(target: Path, text: str, *, private: bool = True) -> None:
     """Write a file by way of a temporary one beside it, so that a reader or a crash never meets half of it.
 
     Args:

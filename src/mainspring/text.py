@@ -46,7 +46,7 @@ _SUSPECT = (
 """Everything that may be invisible or a mark, and whole scripts with such in them: most text has none of it."""
 
 
-def odd_character(text: str) -> str | None:
+def find_invisible(text: str) -> str | None:
     """The first character that may hide or reorder text, or that shells and people read differently; ``None`` if none.
 
     Control and format characters (the bidirectional ones among them), separators other than the plain space, lone
@@ -60,12 +60,12 @@ def odd_character(text: str) -> str | None:
     return None
 
 
-def named(char: str) -> str:
+def code_point(char: str) -> str:
     """A character as its code point, for messages: ``U+202E``."""
     return f"U+{ord(char):04X}"
 
 
-def visible(text: str, *, limit: int | None = None, prose: bool = False, before: str = "") -> str:
+def escape_invisible(text: str, *, limit: int | None = None, prose: bool = False, before: str = "") -> str:
     """``text`` with everything invisible written as an escape, so that nothing in it can pose as something else.
 
     Names, commands and rules come out on one line, with nothing but printable characters and plain spaces. In prose, lines
@@ -193,7 +193,7 @@ def fold(part: str) -> str:
     return part.casefold() if part.isascii() else unicodedata.normalize("NFKC", part).casefold()
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def pluralize(number: int, one: str, many: str = "") -> str:
     """A number with what it counts: ``1 message``, ``2 messages``.
 
     Args:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from mainspring.tools import Tool
 
 _WORD = lazy_re(r"[^\W\d_]+|\d+")
-_HUMP = lazy_re(r"(?<=[a-z])(?=[A-Z])")
-_UNSPACED = lazy_re(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
+_CAMEL_BOUNDARY = lazy_re(r"(?<=[a-z])(?=[A-Z])")
+_CJK_AND_THAI = lazy_re(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 _NAME, _SERVER, _PARAMETER = 6, 2, 1  # how often a word of these counts, beside one of the description
-_READ = 2000
+_MAX_DESCRIPTION_CHARS = 2000
 """Characters of a description that are looked at: what a tool is for stands at the beginning."""
 _PARAMETERS = 50
 _K1, _B = 1.2, 0.75
@@ -32,7 +32,7 @@ class ToolIndex:
     def rank(self, tools: Sequence[Tool], query: str) -> list[Tool]:
         """The tools that have anything of the words, the best first; equally good ones in alphabetical order."""
         self._known = {t.name: self._read(t) for t in tools}
-        wanted = sorted(set(_words(query)))
+        wanted = sorted(set(tokenize(query)))
         documents = [self._known[t.name][1] for t in tools]
         lengths = [d.total() for d in documents]
         average = (sum(lengths) / len(lengths) if lengths else 0) or 1
@@ -50,18 +50,23 @@ class ToolIndex:
 
     def _read(self, tool: Tool) -> tuple[Tool, Counter[str]]:
         known = self._known.get(tool.name)
-        return known if known is not None and known[0] is tool else (tool, _document(tool))
+        return known if known is not None and known[0] is tool else (tool, _tool_document(tool))
 
 
-def _document(tool: Tool) -> Counter[str]:
+def _tool_document(tool: Tool) -> Counter[str]:
     server = tool.source.partition(":")[2]
     name = tool.name.removeprefix("mcp__")
     found: Counter[str] = Counter()
-    for text, weight in ((name, _NAME), (tool.label, _NAME), (server, _SERVER), (tool.description[:_READ], 1)):
-        for word in _words(text):
+    for text, weight in (
+        (name, _NAME),
+        (tool.label, _NAME),
+        (server, _SERVER),
+        (tool.description[:_MAX_DESCRIPTION_CHARS], 1),
+    ):
+        for word in tokenize(text):
             found[word] += weight
     for key in _parameters(tool)[:_PARAMETERS]:
-        for word in _words(str(key)):
+        for word in tokenize(str(key)):
             found[word] += _PARAMETER
     return found
 
@@ -78,19 +83,19 @@ def _count(document: Counter[str], word: str) -> float:
     return _PREFIX if len(word) > 2 and any(other.startswith(word) for other in document) else 0
 
 
-def _words(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """The words of a text: parts of names apart, without case and plural; of scripts without spaces, pairs of signs."""
     found: list[str] = []
-    for word in _WORD.findall(_HUMP.sub(" ", text)):
+    for word in _WORD.findall(_CAMEL_BOUNDARY.sub(" ", text)):
         word = word.casefold()
-        if _UNSPACED.search(word) and len(word) > 2:
+        if _CJK_AND_THAI.search(word) and len(word) > 2:
             found += [word[i : i + 2] for i in range(len(word) - 1)]
         else:
-            found.append(_stem(word))
+            found.append(_singularize(word))
     return found
 
 
-def _stem(word: str) -> str:
+def _singularize(word: str) -> str:
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
     if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def in_thread(work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+async def run_in_thread(work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Call ``work`` in a thread of its own, in the context of the caller. Nobody waits for one that was given up.
 
     Raises:

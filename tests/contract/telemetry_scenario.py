@@ -8,14 +8,14 @@ from typing import Any
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, RateLimitedError
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.loop.hooks import ToolGate
-from mainspring.mcp import Mcp
+from mainspring.mcp import McpPlug
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelRequest, RetryConfig
 from mainspring.subagents import AgentDefinition
 from mainspring.telemetry import Telemetry, Tracing
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, tool
 
 SERVER = """
@@ -53,7 +53,7 @@ async def hang(ctx: ToolContext) -> str:
 
 def child(request: ModelRequest) -> Any:
     return (
-        Reply(calls=[Call("look", {"key": "x"})], usage=USAGE)
+        Reply(calls=[ScriptedCall("look", {"key": "x"})], usage=USAGE)
         if len(request.messages) == 1
         else Reply("found", usage=USAGE)
     )
@@ -67,26 +67,26 @@ async def everything(telemetry: Telemetry, folder: Path, script: Any = None) -> 
             "Let me look.",
             thinking="Where to begin?",
             calls=[
-                Call("look", {"key": "a"}, "c1"),
-                Call("look", {"key": "bad"}, "c2"),
-                Call("look", {"key": "no"}, "c3"),
+                ScriptedCall("look", {"key": "a"}, "c1"),
+                ScriptedCall("look", {"key": "bad"}, "c2"),
+                ScriptedCall("look", {"key": "no"}, "c3"),
             ],
             usage=USAGE,
             pieces=5,
         ),
         Reply(
             calls=[
-                Call("spawn", {"task": "look around", "agent": "scout"}, "c4"),
-                Call("mcp__sky__weather", {"city": "Oslo"}, "c5"),
+                ScriptedCall("spawn", {"task": "look around", "agent": "scout"}, "c4"),
+                ScriptedCall("mcp__sky__weather", {"city": "Oslo"}, "c5"),
             ],
             usage=USAGE,
         ),
         Reply("It is sunny in Oslo.", usage=USAGE, pieces=8),
-        Reply(calls=[Call("hang", {}, "c6")], usage=USAGE),
+        Reply(calls=[ScriptedCall("hang", {}, "c6")], usage=USAGE),
     ]
     program = folder / "sky.py"
     program.write_text(SERVER)
-    mcp = Mcp({"mcpServers": {"sky": {"command": sys.executable, "args": [str(program)]}}}, grace=30)
+    mcp = McpPlug({"mcpServers": {"sky": {"command": sys.executable, "args": [str(program)]}}}, grace=30)
     agent = Agent(
         ScriptedModel(*script, provider="openai", model="gpt-5-mini"),
         name="assistant",
@@ -95,7 +95,7 @@ async def everything(telemetry: Telemetry, folder: Path, script: Any = None) -> 
         tools=[look, hang],
         plugs=[Tracing(telemetry), mcp],
         subagents=[AgentDefinition(name="scout", description="Looks.", model=ScriptedModel(child, loop=True))],
-        behavior=Behavior(retry=RetryConfig(max_retries=2, base_delay_ms=5, jitter=0.0)),
+        behavior=RunOptions(retry=RetryConfig(max_retries=2, base_delay_ms=5, jitter=0.0)),
         extra={"abort": lambda: agent.abort()},
     )
     agent.on(ToolGate, lambda ctx: {"block": "not this one"} if ctx.input.get("key") == "no" else None)

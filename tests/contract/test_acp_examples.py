@@ -11,8 +11,8 @@ from acp import schema as sdk
 from msgspec.structs import replace
 from pydantic import TypeAdapter
 
-from mainspring.app.run.options import Rules as AllowRules
-from mainspring.testing.scripted_model import Call, ScriptedModel
+from mainspring.app.run.options import PermissionFlags as AllowRules
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from tests.unit.app.servers.acp.harness import options_for, serving
 from tests.unit.app.servers.acp.schema_rules import Rules
 
@@ -144,17 +144,17 @@ def spoilt(value: Any) -> list[Any]:
     return made
 
 
-def call(method: str, number: int) -> Call:
+def call(method: str, number: int) -> ScriptedCall:
     """A call during which the client is asked by some method."""
     match method.split("/"):
         case ["session", _]:
-            return Call("write_file", {"path": f"new{number}.txt", "content": "x"})
+            return ScriptedCall("write_file", {"path": f"new{number}.txt", "content": "x"})
         case ["fs", _]:
-            return Call("read_file", {"path": f"b{number}.txt"})
+            return ScriptedCall("read_file", {"path": f"b{number}.txt"})
         case ["terminal", _]:
-            return Call("shell", {"command": f"echo ours {number}"})
+            return ScriptedCall("shell", {"command": f"echo ours {number}"})
         case _:
-            return Call("ask_user", {"question": f"Which {number}?"})
+            return ScriptedCall("ask_user", {"question": f"Which {number}?"})
 
 
 GOOD: dict[str, Any] = {

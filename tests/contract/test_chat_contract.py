@@ -38,7 +38,7 @@ from mainspring.app.chat.commands import (
 )
 from mainspring.errors import ModelError, NetworkError
 from mainspring.models import ModelInfo
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
 
 KINDS = {kind.__struct_config__.tag: kind for kind in get_args(told.ChatEvent)}
@@ -50,8 +50,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(content: str = "x") -> Call:
-    return Call("write_file", {"path": "b.txt", "content": content})
+def write(content: str = "x") -> ScriptedCall:
+    return ScriptedCall("write_file", {"path": "b.txt", "content": content})
 
 
 class Told(Reader):
@@ -84,12 +84,12 @@ async def _work(folder: Path, home: Path) -> list[Any]:
     long = "word " * 30_000
     model = WaitingModel(
         Reply("I write.", thinking="hm", calls=[write()]),
-        Call("shell", {"command": "echo out"}),
-        Reply(calls=[Call("spawn", {"task": "look"})]),
+        ScriptedCall("shell", {"command": "echo out"}),
+        Reply(calls=[ScriptedCall("spawn", {"task": "look"})]),
         "child",
         "parent",
         "queued answer",
-        Call("ask_user", {"question": "Why?"}),
+        ScriptedCall("ask_user", {"question": "Why?"}),
         long,
         "## Summary\n\nwords",
         gates={0: gate},
@@ -97,7 +97,7 @@ async def _work(folder: Path, home: Path) -> list[Any]:
     async with chatting(folder, home, model) as made:
         chat = Told(made.chat, model)
         await chat.send(Prompt("go", (Attachment(media_type="image/png", data=b"\x89PNG"),)))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         first = await chat.send(Queue("later"))
         dropped = await chat.send(Queue("never"))
         steered = await chat.send(Queue("now"))

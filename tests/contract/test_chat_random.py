@@ -36,7 +36,7 @@ from mainspring.app.chat.commands import (
 )
 from mainspring.errors import NetworkError
 from mainspring.models import ModelInfo
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat.harness import chatting
 
 SECONDS = 10.0
@@ -44,14 +44,14 @@ SECONDS = 10.0
 REPLIES: tuple[Any, ...] = (
     "an answer",
     Reply("thinking aloud", thinking="hm", pieces=5),
-    Call("read_file", {"path": "a.txt"}),
-    Call("write_file", {"path": "b.txt", "content": "x"}),
-    [Call("write_file", {"path": "c.txt", "content": "x"}), Call("shell", {"command": "echo hi"})],
-    Call("ask_user", {"question": "Which?", "options": [{"label": "one"}]}),
-    Call("spawn", {"task": "look"}),
-    Call("multi_edit", {"path": "a.txt", "edits": [{"old_string": "one", "new_string": "1"}]}),
+    ScriptedCall("read_file", {"path": "a.txt"}),
+    ScriptedCall("write_file", {"path": "b.txt", "content": "x"}),
+    [ScriptedCall("write_file", {"path": "c.txt", "content": "x"}), ScriptedCall("shell", {"command": "echo hi"})],
+    ScriptedCall("ask_user", {"question": "Which?", "options": [{"label": "one"}]}),
+    ScriptedCall("spawn", {"task": "look"}),
+    ScriptedCall("multi_edit", {"path": "a.txt", "edits": [{"old_string": "one", "new_string": "1"}]}),
     NetworkError("down", retryable=False),
-    Call("nonsense", {}),
+    ScriptedCall("nonsense", {}),
 )
 
 Step = tuple[str, int]

@@ -25,7 +25,7 @@ async def test_a_tool_is_named_then_found_and_then_offered(speaker: Speaker) -> 
     )
     disclosure = Disclosure("lazy")
     agent = Agent(
-        speaker.model("http://host.example/v1").through(transport),
+        speaker.model("http://host.example/v1").with_transport(transport),
         execution=MemoryEnv({}),
         tools=[mail],
         tool_disclosure=disclosure,
@@ -36,7 +36,7 @@ async def test_a_tool_is_named_then_found_and_then_offered(speaker: Speaker) -> 
     assert search is not None
     found = await search(ToolContext(env=MemoryEnv({})), query="letter")
     assert "Posts a letter." in found.text
-    disclosure.unlock(["mcp__mail__send"])
+    disclosure.on_found(["mcp__mail__send"])
     await agent.run("go on")
 
     first, second = (json.dumps(json.loads(request.body)) for request in transport.requests)

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import pytest
 from dbos import DBOS
 
-from mainspring import Agent, Behavior, RetryConfig
-from mainspring.durable import DurableAgents, DurableRun, DurableRuns, DurableSteps, Engine, MemoryEngine
+from mainspring import Agent, RetryConfig, RunOptions
+from mainspring.durable import DurableClient, DurableRun, DurableSteps, DurableWorker, Engine, MemoryEngine
 from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.durable.dbos.tables import Tables
 from mainspring.durable.feed import Asked, CallBegan, CallDone, RunEnded, Text
@@ -27,7 +27,7 @@ from mainspring.loop import CoreAgent
 from mainspring.messages import Message
 from mainspring.permissions import Permissions, RuleSet
 from mainspring.subagents import AgentDefinition, Subagents
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 from tests.helpers.postgres import Postgres
 
@@ -52,7 +52,7 @@ class World:
     def let_go(self, *keys: str) -> None:
         """Calls of the tool that holds on come to their end from now on."""
         self.free |= {*keys}
-        self._move()
+        self._follow_cd()
 
     async def held(self, key: str) -> None:
         """Wait until the tool that holds on has been called so."""
@@ -60,7 +60,7 @@ class World:
             while f"hold {key}" not in self.done:
                 await self.moved.wait()
 
-    def _move(self) -> None:
+    def _follow_cd(self) -> None:
         self.moved.set()
         self.moved = asyncio.Event()
 
@@ -69,7 +69,7 @@ class World:
 
         async def work(key: str) -> str:
             self.done.append(f"{'hold' if holds else name} {key}")
-            self._move()
+            self._follow_cd()
             while holds and key not in self.free:
                 await self.moved.wait()
             return f"{name} did {key}"
@@ -170,14 +170,14 @@ async def finish(run: DurableRun) -> Any:
 
 
 async def test_a_run_is_done_by_a_worker_and_found_by_its_name(reopen: Reopen) -> None:
-    world = World(Call("write", {"key": "a"}), "Done.")
-    async with DurableAgents(await reopen(), {"writer": world.agent(world.tool())}) as agents:
+    world = World(ScriptedCall("write", {"key": "a"}), "Done.")
+    async with DurableWorker(await reopen(), {"writer": world.agent(world.tool())}) as agents:
         run = await agents.start("writer", "Write a.", run_id="one")
         assert (await agents.start("writer", "Something else.", run_id="one")).id == "one"
         result = await finish(agents.run("one"))
         info = await run.info()
         with pytest.raises(DurableError, match="one of the agent 'writer', not 'other'"):
-            await super(DurableAgents, agents).start("other", "x", run_id="one")
+            await super(DurableWorker, agents).start("other", "x", run_id="one")
         assert [i.id for i in await agents.list(state="done")] == ["one"]
         assert await agents.list(state="running") == []
     assert (result.status, result.text, result.turns) == ("completed", "Done.", 2)
@@ -188,8 +188,8 @@ async def test_a_run_is_done_by_a_worker_and_found_by_its_name(reopen: Reopen) -
 
 async def test_what_was_done_is_not_done_again(reopen: Reopen) -> None:
     world = World(
-        Call("write", {"key": "a"}),
-        [Call("write", {"key": "b"}), Call("hold", {"key": "c"})],
+        ScriptedCall("write", {"key": "a"}),
+        [ScriptedCall("write", {"key": "b"}), ScriptedCall("hold", {"key": "c"})],
         Reply("All done.", thinking="hm"),
     )
     agent = world.agent(world.tool(), world.tool("hold", holds=True, idempotent=True))
@@ -199,12 +199,12 @@ async def test_what_was_done_is_not_done_again(reopen: Reopen) -> None:
         if isinstance(event, ToolExecutionEnd):
             ended.append(event.result.text)
 
-    async with DurableAgents(await reopen(), {"a": agent}, on_event=on_event) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}, on_event=on_event) as agents:
         run = await agents.start("a", "Go.", run_id="r")
         await world.held("c")
         await until(lambda: said("write did b" in ended))
     world.let_go("a", "b", "c", "100", "child")
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         result = await finish(agents.run(run.id))
     assert result.text == "All done."
     assert len(world.model.requests) == 3, "two answers were kept"
@@ -213,13 +213,13 @@ async def test_what_was_done_is_not_done_again(reopen: Reopen) -> None:
 
 
 async def test_a_call_that_may_have_done_its_work_is_never_made_again(reopen: Reopen) -> None:
-    world = World([Call("pay", {"key": "100"}), Call("look", {"key": "x"})], "I will look first.")
+    world = World([ScriptedCall("pay", {"key": "100"}), ScriptedCall("look", {"key": "x"})], "I will look first.")
     agent = world.agent(world.tool("pay", holds=True), world.tool("look", idempotent=True))
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Pay.")
         await world.held("100")
     world.let_go("a", "b", "c", "100", "child")
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         result = await finish(agents.run(run.id))
     paid, looked = result.messages[2].tool_results
     assert world.done.count("hold 100") == 1
@@ -230,20 +230,22 @@ async def test_a_call_that_may_have_done_its_work_is_never_made_again(reopen: Re
 
 
 async def test_failures_and_retries_are_played_again_alike(reopen: Reopen) -> None:
-    world = World(RateLimitedError("slow down"), Call("fail", {"key": "a"}), Call("hold", {"key": "b"}), "Done.")
+    world = World(
+        RateLimitedError("slow down"), ScriptedCall("fail", {"key": "a"}), ScriptedCall("hold", {"key": "b"}), "Done."
+    )
 
     async def fail(key: str) -> str:
         """Fail."""
         world.done.append("fail")
         raise LookupError(f"no {key}")
 
-    retry = Behavior(retry=RetryConfig(base_delay_ms=1))
+    retry = RunOptions(retry=RetryConfig(base_delay_ms=1))
     agent = world.agent(tool(fail), world.tool("hold", holds=True, idempotent=True), behavior=retry)
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.")
         await world.held("b")
     world.let_go("a", "b", "c", "100", "child")
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         result = await finish(agents.run(run.id))
     assert "LookupError: no a" in result.messages[2].tool_results[0].text
     assert world.done.count("fail") == 1
@@ -251,7 +253,7 @@ async def test_failures_and_retries_are_played_again_alike(reopen: Reopen) -> No
 
 
 async def test_an_approval_is_given_while_no_process_runs(reopen: Reopen) -> None:
-    world = World([Call("write", {"key": "a"}), Call("write", {"key": "b"})], "Done.")
+    world = World([ScriptedCall("write", {"key": "a"}), ScriptedCall("write", {"key": "b"})], "Done.")
     rules = RuleSet.build(ask=["write"])
 
     def asking(steps: DurableSteps) -> CoreAgent:
@@ -263,7 +265,7 @@ async def test_an_approval_is_given_while_no_process_runs(reopen: Reopen) -> Non
             permissions=Permissions(rules=rules, unattended="pause"),
         )
 
-    async with DurableAgents(await reopen(), {"a": asking}) as agents:
+    async with DurableWorker(await reopen(), {"a": asking}) as agents:
         run = await agents.start("a", "Go.")
         waiting = await until(run.pending)
         assert [w.call.input for w in waiting] == [{"key": "a"}, {"key": "b"}]
@@ -275,7 +277,7 @@ async def test_an_approval_is_given_while_no_process_runs(reopen: Reopen) -> Non
     assert not await client.deny(first.call.id), "only the first answer counts, and the second one is told so"
     assert await client.deny(second.call.id, "not b")
     assert world.done == []
-    async with DurableAgents(await reopen(), {"a": asking}) as agents:
+    async with DurableWorker(await reopen(), {"a": asking}) as agents:
         result = await finish(agents.run(run.id))
         assert await run.pending() == ()
     assert world.done == ["write A"]
@@ -285,9 +287,9 @@ async def test_an_approval_is_given_while_no_process_runs(reopen: Reopen) -> Non
 
 
 async def test_messages_join_once_and_where_they_joined_before(reopen: Reopen) -> None:
-    world = World(Call("hold", {"key": "a"}), Call("hold", {"key": "b"}), "Fine.", "More.")
+    world = World(ScriptedCall("hold", {"key": "a"}), ScriptedCall("hold", {"key": "b"}), "Fine.", "More.")
     agent = world.agent(world.tool("hold", holds=True, idempotent=True))
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.")
         await world.held("a")
         await run.steer("use Celsius")
@@ -296,7 +298,7 @@ async def test_messages_join_once_and_where_they_joined_before(reopen: Reopen) -
         await world.held("b")
     await DurableRun(await reopen(), run.id).steer("and hurry")
     world.let_go("a", "b", "c", "100", "child")
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         result = await finish(agents.run(run.id))
     texts = [m.text for m in result.messages if isinstance(m, Message) and m.role == "user" and not m.tool_results]
     assert texts == ["Go.", "use Celsius", "and hurry", "and then?"]
@@ -306,9 +308,9 @@ async def test_messages_join_once_and_where_they_joined_before(reopen: Reopen) -
 
 
 async def test_a_run_is_stopped_from_outside_in_mid_step(reopen: Reopen) -> None:
-    world = World(Call("hold", {"key": "a"}), "never")
+    world = World(ScriptedCall("hold", {"key": "a"}), "never")
     agent = world.agent(world.tool("hold", holds=True))
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.")
         await world.held("a")
         await DurableRun(await reopen(), run.id).abort("enough")
@@ -320,18 +322,18 @@ async def test_a_run_is_stopped_from_outside_in_mid_step(reopen: Reopen) -> None
 
 async def test_a_sub_agent_has_a_run_of_its_own_and_goes_on_where_it_was(reopen: Reopen) -> None:
     world = World(
-        Call("spawn", {"task": "count"}),
-        Call("write", {"key": "child"}),
-        Call("hold", {"key": "child"}),
+        ScriptedCall("spawn", {"task": "count"}),
+        ScriptedCall("write", {"key": "child"}),
+        ScriptedCall("hold", {"key": "child"}),
         "Counted: 3.",
         "The child says 3.",
     )
     agent = world.agent(world.tool(), world.tool("hold", holds=True, idempotent=True), subagents=True)
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.")
         await world.held("child")
     world.let_go("a", "b", "c", "100", "child")
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         result = await finish(agents.run(run.id))
         assert [i.id for i in await agents.list()] == [run.id], "the run of a sub-agent is not listed beside it"
     assert result.text == "The child says 3."
@@ -359,20 +361,20 @@ def asking_children(world: World, *kinds: ScriptedModel) -> Callable[[DurableSte
 
 
 def spawns(count: int) -> Reply:
-    return Reply(calls=[Call("spawn", {"task": "write", "agent": f"kind{n}"}) for n in range(count)])
+    return Reply(calls=[ScriptedCall("spawn", {"task": "write", "agent": f"kind{n}"}) for n in range(count)])
 
 
 async def test_sub_agents_ask_and_are_answered_while_no_process_runs(reopen: Reopen) -> None:
     """Two at once, whose calls have the same id; one is let, with other arguments, the other is not."""
     world = World(spawns(2), "Both are back.")
-    kinds = [ScriptedModel(Call("write", {"key": f"k{n}"}, id="same"), f"Child {n} is done.") for n in range(2)]
+    kinds = [ScriptedModel(ScriptedCall("write", {"key": f"k{n}"}, id="same"), f"Child {n} is done.") for n in range(2)]
     make = asking_children(world, *kinds)
 
     async def both() -> Any:
         waiting = await run.pending()
         return waiting if len(waiting) == 2 else ()
 
-    async with DurableAgents(await reopen(), {"a": make}) as agents:
+    async with DurableWorker(await reopen(), {"a": make}) as agents:
         run = await agents.start("a", "Go.")
         waiting = sorted(await until(both), key=lambda w: w.call.input["key"])
     assert [w.call.input for w in waiting] == [{"key": "k0"}, {"key": "k1"}]
@@ -383,7 +385,7 @@ async def test_sub_agents_ask_and_are_answered_while_no_process_runs(reopen: Reo
     await client.approve(waiting[0].call.id, input={"key": "K0"})
     await client.deny(waiting[1].call.id, "not this one")
     assert world.done == []
-    async with DurableAgents(await reopen(), {"a": make}) as agents:
+    async with DurableWorker(await reopen(), {"a": make}) as agents:
         result = await finish(agents.run(run.id))
         assert await run.pending() == ()
         asked = [item.event async for item in run.follow() if isinstance(item.event, Asked)]
@@ -397,8 +399,8 @@ async def test_sub_agents_ask_and_are_answered_while_no_process_runs(reopen: Reo
 
 
 async def test_a_sub_agent_of_a_sub_agent_asks_again_and_again(reopen: Reopen) -> None:
-    deep = [Call("write", {"key": "one"}), Call("write", {"key": "two"}), "Deep."]
-    world = World(Call("spawn", {"task": "a"}), Call("spawn", {"task": "b"}), *deep, "Middle.", "Top.")
+    deep = [ScriptedCall("write", {"key": "one"}), ScriptedCall("write", {"key": "two"}), "Deep."]
+    world = World(ScriptedCall("spawn", {"task": "a"}), ScriptedCall("spawn", {"task": "b"}), *deep, "Middle.", "Top.")
     permissions = RuleSet.build(ask=["write"])
 
     def make(steps: DurableSteps) -> CoreAgent:
@@ -415,7 +417,7 @@ async def test_a_sub_agent_of_a_sub_agent_asks_again_and_again(reopen: Reopen) -
 
     run_id = ""
     for key in ("one", "two"):
-        async with DurableAgents(await reopen(), {"a": make}) as agents:
+        async with DurableWorker(await reopen(), {"a": make}) as agents:
             run = agents.run(run_id) if run_id else await agents.start("a", "Go.")
             run_id = run.id
 
@@ -425,7 +427,7 @@ async def test_a_sub_agent_of_a_sub_agent_asks_again_and_again(reopen: Reopen) -
             [waiting] = await until(asked)
             assert waiting.agent.count(".") == 1
             await run.approve(waiting.call.id)
-    async with DurableAgents(await reopen(), {"a": make}) as agents:
+    async with DurableWorker(await reopen(), {"a": make}) as agents:
         result = await finish(agents.run(run_id))
     assert (result.status, result.text, world.done) == ("completed", "Top.", ["write one", "write two"])
     assert len(world.model.requests) == 7
@@ -434,18 +436,18 @@ async def test_a_sub_agent_of_a_sub_agent_asks_again_and_again(reopen: Reopen) -
 @pytest.mark.parametrize("reopened", [False, True])
 async def test_a_run_whose_sub_agent_waits_can_be_aborted(reopen: Reopen, reopened: bool) -> None:
     world = World(spawns(1), "Never said.")
-    make = asking_children(world, ScriptedModel(Call("write", {"key": "x"}), "Never said."))
+    make = asking_children(world, ScriptedModel(ScriptedCall("write", {"key": "x"}), "Never said."))
 
-    async def stopped(agents: DurableAgents) -> Any:
+    async def stopped(agents: DurableWorker) -> Any:
         await agents.run(run.id).abort("enough")
         return await finish(agents.run(run.id))
 
-    async with DurableAgents(await reopen(), {"a": make}) as agents:
+    async with DurableWorker(await reopen(), {"a": make}) as agents:
         run = await agents.start("a", "Go.")
         await until(run.pending)
         result = None if reopened else await stopped(agents)
     if result is None:
-        async with DurableAgents(await reopen(), {"a": make}) as agents:
+        async with DurableWorker(await reopen(), {"a": make}) as agents:
             result = await stopped(agents)
     assert (result.status, world.done) == ("aborted", [])
     assert len(world.model.requests) == 1
@@ -454,7 +456,7 @@ async def test_a_run_whose_sub_agent_waits_can_be_aborted(reopen: Reopen, reopen
 
 async def test_a_run_goes_on_from_the_conversation_of_another(reopen: Reopen) -> None:
     world = World("One.", "Two.", "Other two.")
-    async with DurableAgents(await reopen(), {"a": world.agent()}) as agents:
+    async with DurableWorker(await reopen(), {"a": world.agent()}) as agents:
         one = await finish(await agents.start("a", "First."))
         two = await finish(await agents.start("a", "Second.", history=one.messages))
         fork = await finish(await agents.start("a", "Second, again.", history=one.messages))
@@ -472,7 +474,7 @@ async def test_a_failure_is_a_result_and_a_broken_agent_is_told(reopen: Reopen) 
     def broken(steps: DurableSteps) -> CoreAgent:
         raise RuntimeError("its tools are gone")
 
-    async with DurableAgents(
+    async with DurableWorker(
         await reopen(), {"a": world.agent(), "broken": broken, "other": lambda _: Agent(world.model)}
     ) as agents:
         failed = await finish(await agents.start("a", "Go."))
@@ -489,10 +491,10 @@ async def test_a_failure_is_a_result_and_a_broken_agent_is_told(reopen: Reopen) 
 
 
 async def test_what_other_code_sent_is_told_as_it_is(reopen: Reopen) -> None:
-    world = World(Call("write", {"key": "a"}))
+    world = World(ScriptedCall("write", {"key": "a"}))
     permissions = Permissions(rules=RuleSet.build(ask=["write"]), unattended="pause")
     engine = await reopen()
-    async with DurableAgents(engine, {"a": world.agent(world.tool(), permissions=permissions)}) as agents:
+    async with DurableWorker(engine, {"a": world.agent(world.tool(), permissions=permissions)}) as agents:
         run = await agents.start("a", "Go.")
         await until(run.pending)
         await engine.send(run.id, "answer", b'{"yes":1}')
@@ -504,7 +506,7 @@ async def test_what_other_code_sent_is_told_as_it_is(reopen: Reopen) -> None:
 
 
 async def test_events_are_told_as_they_happen_and_not_twice(reopen: Reopen) -> None:
-    world = World(Reply("Looking.", calls=[Call("hold", {"key": "a"})]), "Done.")
+    world = World(Reply("Looking.", calls=[ScriptedCall("hold", {"key": "a"})]), "Done.")
     agent = world.agent(world.tool("hold", holds=True, idempotent=True))
     told: list[str] = []
 
@@ -515,13 +517,13 @@ async def test_events_are_told_as_they_happen_and_not_twice(reopen: Reopen) -> N
         elif event.type in ("tool_execution_start", "agent_start", "agent_end"):
             told.append(event.type)
 
-    async with DurableAgents(await reopen(), {"a": agent}, on_event=on_event) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}, on_event=on_event) as agents:
         await agents.start("a", "Go.", run_id="r")
         await world.held("a")
     first = list(told)
     told.clear()
     world.let_go("a", "b", "c", "100", "child")
-    async with DurableAgents(await reopen(), {"a": agent}, on_event=on_event) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}, on_event=on_event) as agents:
         await finish(agents.run("r"))
     assert first[0] == "agent_start"
     assert "agent_end" in told
@@ -531,25 +533,25 @@ async def test_events_are_told_as_they_happen_and_not_twice(reopen: Reopen) -> N
 async def test_a_run_waits_for_a_worker_that_can_do_it_and_says_so(reopen: Reopen) -> None:
     world = World("Old.", "New.")
     agents = {"a": world.agent()}
-    async with DurableAgents(await reopen(version="1"), agents) as old:
-        elsewhere = await super(DurableAgents, old).start("b", "Go.")
+    async with DurableWorker(await reopen(version="1"), agents) as old:
+        elsewhere = await super(DurableWorker, old).start("b", "Go.")
         assert (await elsewhere.info()).error == "no worker that knows the agent 'b' is alive; known: a"
-    run = await DurableRuns(await reopen(version="1")).start("a", "Go.")
-    async with DurableAgents(await reopen(version="2"), agents) as new:
+    run = await DurableClient(await reopen(version="1")).start("a", "Go.")
+    async with DurableWorker(await reopen(version="2"), agents) as new:
         newer = await finish(await new.start("a", "Go."))
         info = await run.info()
         assert info.state == "waiting"
         assert info.error == "it was started under version 1, and no worker of that version is alive; alive: 2"
-    async with DurableAgents(await reopen(version="1"), agents):
+    async with DurableWorker(await reopen(version="1"), agents):
         older = await finish(run)
         assert (await run.info()).error == ""
     assert (newer.text, older.text) == ("Old.", "New.")
 
 
 async def test_other_code_under_the_same_version_is_found_out(reopen: Reopen) -> None:
-    world = World(Call("write", {"key": "a"}), Call("hold", {"key": "b"}), "never")
+    world = World(ScriptedCall("write", {"key": "a"}), ScriptedCall("hold", {"key": "b"}), "never")
     tools = (world.tool(), world.tool("hold", holds=True, idempotent=True))
-    async with DurableAgents(await reopen(), {"a": world.agent(*tools)}) as agents:
+    async with DurableWorker(await reopen(), {"a": world.agent(*tools)}) as agents:
         run = await agents.start("a", "Go.")
         await world.held("b")
     changed = ScriptedModel("Hello.", model="another", loop=True)
@@ -557,17 +559,19 @@ async def test_other_code_under_the_same_version_is_found_out(reopen: Reopen) ->
     def other(steps: DurableSteps) -> CoreAgent:
         return Agent(changed, tools=tools, execution=MemoryEnv({}), steps=steps)
 
-    async with DurableAgents(await reopen(), {"a": other}) as agents:
+    async with DurableWorker(await reopen(), {"a": other}) as agents:
         with pytest.raises(DurableError, match=r"begun by other code: where it did 'model scripted:scripted-1' then"):
             await finish(agents.run(run.id))
     assert changed.requests == []
 
 
 async def test_a_call_id_that_comes_again_is_asked_about_again(reopen: Reopen) -> None:
-    world = World(Call("write", {"key": "a"}, id="same"), Call("write", {"key": "b"}, id="same"), "Done.")
+    world = World(
+        ScriptedCall("write", {"key": "a"}, id="same"), ScriptedCall("write", {"key": "b"}, id="same"), "Done."
+    )
     permissions = Permissions(rules=RuleSet.build(ask=["write"]), unattended="pause")
     agent = world.agent(world.tool(), permissions=permissions)
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.")
         for key in ("a", "b"):
 
@@ -598,9 +602,9 @@ async def test_a_feed_is_numbered_and_waited_for(reopen: Reopen) -> None:
 
 
 async def test_followers_are_told_everything_once_by_all_attempts_together(reopen: Reopen) -> None:
-    world = World(Reply("Looking.", calls=[Call("hold", {"key": "a"})]), "Done.")
+    world = World(Reply("Looking.", calls=[ScriptedCall("hold", {"key": "a"})]), "Done.")
     agent = world.agent(world.tool("hold", holds=True, idempotent=True))
-    async with DurableAgents(await reopen(), {"a": agent}, feed_every=0.01) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}, feed_every=0.01) as agents:
         run = await agents.start("a", "Go.", run_id="r")
 
         async def call_told() -> bool:
@@ -609,7 +613,7 @@ async def test_followers_are_told_everything_once_by_all_attempts_together(reope
         await until(call_told)
     seen = [item.number for item in await (await reopen()).feed.read("r")]
     world.let_go("a")
-    async with DurableAgents(await reopen(), {"a": agent}, feed_every=0.01) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}, feed_every=0.01) as agents:
         told = [item async for item in agents.run(run.id).follow(after=seen[-1])]
         everything = [item.event for item in await agents.engine.feed.read("r")]
     assert [item.number for item in told] == list(range(seen[-1] + 1, len(everything) + 1))
@@ -621,13 +625,13 @@ async def test_followers_are_told_everything_once_by_all_attempts_together(reope
 
 
 async def test_a_run_is_stopped_between_two_processes(reopen: Reopen) -> None:
-    world = World(Call("write", {"key": "a"}), Call("hold", {"key": "b"}), "never")
+    world = World(ScriptedCall("write", {"key": "a"}), ScriptedCall("hold", {"key": "b"}), "never")
     agent = world.agent(world.tool(), world.tool("hold", holds=True, idempotent=True))
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.")
         await world.held("b")
     await DurableRun(await reopen(), run.id).abort("enough")
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         result = await finish(agents.run(run.id))
     assert (result.status, str(result.error)) == ("aborted", "enough")
     assert result.messages[2].tool_results[0].text == "write did a", "what was done before is there"
@@ -635,9 +639,9 @@ async def test_a_run_is_stopped_between_two_processes(reopen: Reopen) -> None:
 
 
 async def test_a_worker_that_drains_finishes_its_steps_and_begins_none(reopen: Reopen) -> None:
-    world = World(Call("hold", {"key": "a"}), Call("write", {"key": "b"}), "Done.")
+    world = World(ScriptedCall("hold", {"key": "a"}), ScriptedCall("write", {"key": "b"}), "Done.")
     agent = world.agent(world.tool("hold", holds=True), world.tool())
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.")
         await world.held("a")
         draining = asyncio.ensure_future(agents.drain(10))
@@ -645,7 +649,7 @@ async def test_a_worker_that_drains_finishes_its_steps_and_begins_none(reopen: R
         world.let_go("a")
         await draining
     assert len(world.model.requests) == 1
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         result = await finish(agents.run(run.id))
     assert [r.text for m in result.messages for r in m.tool_results] == ["hold did a", "write did b"]
     assert world.done == ["hold a", "write b"]

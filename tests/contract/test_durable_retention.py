@@ -7,13 +7,13 @@ import pytest
 import sqlalchemy as sa
 
 from mainspring import Agent
-from mainspring.durable import DurableAgents, DurableRun, DurableRuns, DurableSteps, Engine, RunState
+from mainspring.durable import DurableClient, DurableRun, DurableSteps, DurableWorker, Engine, RunState
 from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.durable.feed import RunEnded
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import DurableError
 from mainspring.loop import CoreAgent
-from mainspring.testing.scripted_model import Call, ScriptedModel
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from tests.contract.test_durable_engines import Reopen, World, finish, reopen, said, until
 
 __all__ = ["reopen"]
@@ -40,8 +40,8 @@ def traces(engine: Engine, run_id: str) -> list[str]:
 
 def spawning() -> World:
     return World(
-        Call("spawn", {"task": "count"}),
-        Call("hold", {"key": "child"}),
+        ScriptedCall("spawn", {"task": "count"}),
+        ScriptedCall("hold", {"key": "child"}),
         "Counted: 3.",
         "The child says 3.",
         "Once more.",
@@ -52,7 +52,7 @@ async def test_a_run_is_deleted_with_all_that_was_kept_of_it(reopen: Reopen) -> 
     world = spawning()
     world.let_go("child")
     agent = world.agent(world.tool("hold", holds=True), subagents=True)
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.", run_id="parent")
         await run.follow_up("and then?")
         near = await agents.start("a", "Near.", run_id="parent.near")
@@ -74,7 +74,7 @@ async def test_a_run_is_deleted_with_all_that_was_kept_of_it(reopen: Reopen) -> 
 
 async def test_a_name_is_free_once_its_run_is_deleted(reopen: Reopen) -> None:
     world = World("One.", "Two.")
-    async with DurableAgents(await reopen(), {"a": world.agent()}) as agents:
+    async with DurableWorker(await reopen(), {"a": world.agent()}) as agents:
         run = await agents.start("a", "First.", run_id="r")
         await finish(run)
         await run.steer("too late")
@@ -85,11 +85,11 @@ async def test_a_name_is_free_once_its_run_is_deleted(reopen: Reopen) -> None:
 
 
 async def test_a_run_that_is_not_over_is_never_deleted(reopen: Reopen) -> None:
-    world = World(Call("hold", {"key": "a"}), "Done.")
+    world = World(ScriptedCall("hold", {"key": "a"}), "Done.")
     agent = world.agent(world.tool("hold", holds=True, idempotent=True))
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.", run_id="r")
-        waiting = await super(DurableAgents, agents).start("b", "Go.", run_id="w")
+        waiting = await super(DurableWorker, agents).start("b", "Go.", run_id="w")
         await world.held("a")
         for going, state in ((run, "running"), (waiting, "waiting")):
             with pytest.raises(DurableError, match=f"is {state}, and only runs that are over are deleted"):
@@ -111,7 +111,7 @@ async def test_old_runs_are_deleted_and_young_ones_and_other_states_stay(reopen:
     def broken(steps: DurableSteps) -> CoreAgent:
         raise RuntimeError("its tools are gone")
 
-    async with DurableAgents(await reopen(), {"a": world.agent(), "broken": broken}) as agents:
+    async with DurableWorker(await reopen(), {"a": world.agent(), "broken": broken}) as agents:
         runs = [await agents.start(name, "Go.") for name in ("a", "a", "broken")]
         for run in runs:
             await agents.engine.ended(run.id)
@@ -129,10 +129,10 @@ async def test_old_runs_are_deleted_and_young_ones_and_other_states_stay(reopen:
 
 
 async def test_what_still_works_at_a_run_that_was_deleted_leaves_nothing(reopen: Reopen) -> None:
-    world = World(Call("hold", {"key": "a"}), "Done.")
+    world = World(ScriptedCall("hold", {"key": "a"}), "Done.")
     agent = world.agent(world.tool("hold", holds=True, idempotent=True))
     engine = await reopen()
-    async with DurableAgents(engine, {"a": agent}) as agents:
+    async with DurableWorker(engine, {"a": agent}) as agents:
         run = await agents.start("a", "Go.", run_id="r-gone")
         await world.held("a")
         await run.cancel()
@@ -147,7 +147,7 @@ async def test_what_still_works_at_a_run_that_was_deleted_leaves_nothing(reopen:
 
 async def test_who_waits_for_a_run_that_is_deleted_is_told(reopen: Reopen) -> None:
     engine = await reopen()
-    await DurableRuns(engine).start("a", "Go.", run_id="r")
+    await DurableClient(engine).start("a", "Go.", run_id="r")
     waiting = asyncio.ensure_future(finish(DurableRun(engine, "r")))
     assert not (await asyncio.wait([waiting], timeout=0.2))[0], "it waits"
     other = await reopen()
@@ -158,9 +158,9 @@ async def test_who_waits_for_a_run_that_is_deleted_is_told(reopen: Reopen) -> No
 
 
 async def test_a_run_that_failed_is_tried_again_where_it_was(reopen: Reopen) -> None:
-    world = World(Call("write", {"key": "a"}), Call("hold", {"key": "b"}), "Done.")
+    world = World(ScriptedCall("write", {"key": "a"}), ScriptedCall("hold", {"key": "b"}), "Done.")
     tools = (world.tool(), world.tool("hold", holds=True, idempotent=True))
-    async with DurableAgents(await reopen(), {"a": world.agent(*tools)}) as agents:
+    async with DurableWorker(await reopen(), {"a": world.agent(*tools)}) as agents:
         run = await agents.start("a", "Go.")
         await world.held("b")
         with pytest.raises(DurableError, match="is running; only one that failed or was cancelled"):
@@ -169,13 +169,13 @@ async def test_a_run_that_failed_is_tried_again_where_it_was(reopen: Reopen) -> 
     def other(steps: DurableSteps) -> CoreAgent:
         return Agent(ScriptedModel("never", model="another"), execution=MemoryEnv({}), steps=steps)
 
-    async with DurableAgents(await reopen(), {"a": other}) as agents:
+    async with DurableWorker(await reopen(), {"a": other}) as agents:
         with pytest.raises(DurableError, match="begun by other code"):
             await finish(agents.run(run.id))
         assert "begun by other code" in (await run.info()).error
         assert "begun by other code" in (await agents.list(state="failed"))[0].error
     world.let_go("b")
-    async with DurableAgents(await reopen(), {"a": world.agent(*tools)}) as agents:
+    async with DurableWorker(await reopen(), {"a": world.agent(*tools)}) as agents:
         await agents.run(run.id).retry()
         result = await finish(agents.run(run.id))
         told = [item.event async for item in agents.run(run.id).follow()]
@@ -189,9 +189,9 @@ async def test_a_run_that_failed_is_tried_again_where_it_was(reopen: Reopen) -> 
 
 
 async def test_a_run_that_was_cancelled_is_tried_again_where_it_was(reopen: Reopen) -> None:
-    world = World(Call("write", {"key": "a"}), Call("hold", {"key": "b"}), "Done.")
+    world = World(ScriptedCall("write", {"key": "a"}), ScriptedCall("hold", {"key": "b"}), "Done.")
     agent = world.agent(world.tool(), world.tool("hold", holds=True, idempotent=True))
-    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+    async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.")
         await world.held("b")
         await run.cancel()

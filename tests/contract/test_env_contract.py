@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import EditorEnv, ExecutionEnv, LocalEnv, MemoryEnv, OutputLimits
-from mainspring.env.container import DockerEnv
+from mainspring.env.container import ContainerEnv
 from mainspring.env.sandbox import SandboxEnv
 from tests.helpers.containers import ENGINES, IMAGE
 from tests.helpers.sandboxes import layer
@@ -51,11 +51,11 @@ def landlock(folder: Path, fixture: Fixture) -> ExecutionEnv:
 
 
 def docker(folder: Path, fixture: Fixture) -> ExecutionEnv:
-    return DockerEnv("any", folder, engine=fixture("fake_docker"), home=str(folder / "home"))
+    return ContainerEnv("any", folder, engine=fixture("fake_docker"), home=str(folder / "home"))
 
 
 def podman(folder: Path, fixture: Fixture) -> ExecutionEnv:
-    return DockerEnv(IMAGE, folder, engine=fixture("podman"), home=str(folder / "home"))
+    return ContainerEnv(IMAGE, folder, engine=fixture("podman"), home=str(folder / "home"))
 
 
 ENVIRONMENTS: list[Callable[[Path, Fixture], ExecutionEnv]] = [local, memory, editor, bubblewrap, landlock, docker]

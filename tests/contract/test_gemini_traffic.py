@@ -16,13 +16,13 @@ from mainspring.messages import (
     Message,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import GeminiDialect, Profile
+from mainspring.models.profile import GeminiDialect, ModelProfile
 from mainspring.models.replay import decode_exchange
 from mainspring.models.wire.gemini import GeminiDecoder, encode_request
 from tests.unit.models.wire import changed
@@ -182,7 +182,7 @@ def test_own_recordings_are_decoded_as_a_plain_reading_says(path: Path) -> None:
 
 
 def read(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
-    reader = AnswerReader(GeminiDecoder(Profile(ModelInfo("m", "host"), "http://host")))
+    reader = ResponseReader(GeminiDecoder(ModelProfile(ModelInfo("m", "host"), "http://host")))
     events: list[Any] = []
     for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
         events += reader.feed(body[start:end])
@@ -313,7 +313,7 @@ def shape(contents: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
 
 @pytest.mark.covers("MOD-39", "PRV-28")
 def test_what_we_send_has_the_shape_of_what_was_recorded(material: Path) -> None:
-    profile = Profile(ModelInfo("m", "gemini"), "http://host", gemini=GeminiDialect(thinking="budget"))
+    profile = ModelProfile(ModelInfo("m", "gemini"), "http://host", gemini=GeminiDialect(thinking="budget"))
     seen: Counter[str] = Counter()
     for file, exchange in recorded(material):
         body = (exchange.get("request") or {}).get("body") or {}
@@ -386,12 +386,12 @@ def misuse(schema: dict[str, Any], allowed: frozenset[str], place: str) -> list[
 
 @pytest.mark.parametrize("form", ["json", "openapi"])
 def test_every_tool_of_real_servers_is_described_as_gemini_takes_it(material: Path, form: Any) -> None:
-    tools: list[ToolSpec] = []
+    tools: list[ToolDefinition] = []
     for path in sorted((material / "mcp" / "tools").glob("*.json")):
         listed = load(path)
         listed = listed if isinstance(listed, list) else listed["tools"]
-        tools += [ToolSpec(tool["name"], tool.get("description") or "", tool["inputSchema"]) for tool in listed]
-    profile = Profile(ModelInfo("m", "gemini"), "http://host", gemini=GeminiDialect(tool_schema=form))
+        tools += [ToolDefinition(tool["name"], tool.get("description") or "", tool["inputSchema"]) for tool in listed]
+    profile = ModelProfile(ModelInfo("m", "gemini"), "http://host", gemini=GeminiDialect(tool_schema=form))
 
     sent = json.loads(encode_request(ModelRequest([Message.user("Hi")], tools=tools), profile))
     declared = sent["tools"][0]["functionDeclarations"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mainspring import Agent
-from mainspring.app.commands.sessions import tree_lines
-from mainspring.app.export import html_page, markdown
+from mainspring.app.commands.sessions import format_tree
+from mainspring.app.export import render_html, render_markdown
 from mainspring.env import LocalEnv
 from mainspring.errors import SessionError
 from mainspring.messages import Message
@@ -80,7 +80,7 @@ async def test_entries_that_hang_on_themselves_on_each_other_or_on_nothing_are_r
     store = JsonlStore(tmp_path / "home")
     transcript = read_transcript(store, id)
     assert transcript.problems
-    assert list(tree_lines(transcript))
+    assert list(format_tree(transcript))
     with Session.open(id, home=tmp_path / "home") as session:
         assert [m.text for m in session.messages if isinstance(m, Message)] == ["hello", "hello"]
 
@@ -99,7 +99,7 @@ async def test_a_block_of_code_that_is_left_open_does_not_swallow_the_rest(tmp_p
     lines = await stored(tmp_path, OPEN, "~~~\nand this", "plain")
     id, _ = taken_in(tmp_path, lines)
 
-    page = markdown(read_transcript(JsonlStore(tmp_path / "home"), id))
+    page = render_markdown(read_transcript(JsonlStore(tmp_path / "home"), id))
 
     assert page.count("````python\nx = '```'\n````\n") == 2
     assert page.count("~~~\nand this\n~~~\n") == 2
@@ -109,7 +109,7 @@ async def test_a_page_holds_hostile_texts_as_texts(tmp_path: Path) -> None:
     hostile = "</script><script>alert(1)</script><img src=x onerror=alert(1)>`<b>`**<i>**\n```\n<svg onload=x>\n```"
     id, _ = taken_in(tmp_path, await stored(tmp_path, hostile))
 
-    page = html_page(read_transcript(JsonlStore(tmp_path / "home"), id))
+    page = render_html(read_transcript(JsonlStore(tmp_path / "home"), id))
 
     assert page.count("<script>") == 1
     assert "<img" not in page

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, Behavior, tool
+from mainspring import Agent, RunOptions, tool
 from mainspring.env.memory import MemoryEnv
 from mainspring.sessions import Session, SessionOptions
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
 
 class Counted:
@@ -47,14 +47,14 @@ async def look(key: str) -> str:
 @pytest.mark.parametrize("strategy", ["off", "tail"])
 async def test_turn_300_costs_what_turn_20_costs(strategy: Any, tmp_path: Path) -> None:
     turns = 320
-    script = [Reply(calls=[Call("look", {"key": f"k{n}"}, f"c{n}")]) for n in range(turns)]
+    script = [Reply(calls=[ScriptedCall("look", {"key": f"k{n}"}, f"c{n}")]) for n in range(turns)]
     with Session.create(tmp_path, home=tmp_path, options=SessionOptions(sync="never")) as session:
         agent = Agent(
             ScriptedModel(*script, "done"),
             tools=[look],
             execution=MemoryEnv({}),
             session=session,
-            behavior=Behavior(compact_strategy=strategy, compact_threshold=20_000),
+            behavior=RunOptions(compact_strategy=strategy, compact_threshold=20_000),
         )
         counted = Counted()
         agent.on("tool:intent", counted.mark)

@@ -15,22 +15,22 @@ from msgspec.structs import replace
 
 from mainspring import Agent, define_tool, tool
 from mainspring.env.memory import MemoryEnv
-from mainspring.mcp.tools import server_keys, tool_names
-from mainspring.messages import Message, ToolSpec
-from mainspring.models.codec.tool_schema import lowered, parted
+from mainspring.mcp.tools import server_prefixes, tool_names
+from mainspring.messages import Message, ToolDefinition
+from mainspring.models.codec.tool_schema import simplify_tool_schema, split_description
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile
-from mainspring.models.providers.gemini import dialect_of
+from mainspring.models.profile import ModelProfile
+from mainspring.models.providers.gemini import capabilities_for
 from mainspring.models.wire import anthropic as anthropic_messages
 from mainspring.models.wire import gemini, ollama, openai_chat, openai_responses
-from mainspring.testing.scripted_model import Call, ScriptedModel
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from mainspring.tools import parse_arguments
 
-PROFILE = Profile(ModelInfo("m", "p"), "http://h")
-JSON_SCHEMA = dialect_of("gemini-3-pro")
+PROFILE = ModelProfile(ModelInfo("m", "p"), "http://h")
+JSON_SCHEMA = capabilities_for("gemini-3-pro")
 OPENAPI = replace(JSON_SCHEMA, tool_schema="openapi")
-Encode = Callable[[ModelRequest, Profile], bytes]
-WIRES: dict[str, tuple[Encode, Profile]] = {
+Encode = Callable[[ModelRequest, ModelProfile], bytes]
+WIRES: dict[str, tuple[Encode, ModelProfile]] = {
     "chat_completions": (openai_chat.encode_request, PROFILE),
     "responses": (openai_responses.encode_request, PROFILE),
     "messages": (anthropic_messages.encode_request, PROFILE),
@@ -109,12 +109,12 @@ def check_gemini_openapi(schema: dict[str, Any]) -> None:
         assert all(isinstance(c, str) for c in inner.get("enum", ())), at
 
 
-def body(wire: str, spec: ToolSpec) -> dict[str, Any]:
+def body(wire: str, spec: ToolDefinition) -> dict[str, Any]:
     encode, profile = WIRES[wire]
     return json.loads(encode(ModelRequest((Message.user("Go"),), tools=(spec,)), profile))
 
 
-def check(spec: ToolSpec) -> None:
+def check(spec: ToolDefinition) -> None:
     """Fails if any host would refuse a request with this tool."""
     for wire in WIRES:
         tools = body(wire, spec)["tools"]
@@ -150,10 +150,10 @@ def real_tools(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield file.stem, each
 
 
-def spec_of(server: str, each: dict[str, Any]) -> ToolSpec:
-    key = server_keys([server])[server]
+def spec_of(server: str, each: dict[str, Any]) -> ToolDefinition:
+    key = server_prefixes([server])[server]
     name = tool_names(key, [each["name"]])[each["name"]]
-    return ToolSpec(name, each.get("description") or "", each["inputSchema"])
+    return ToolDefinition(name, each.get("description") or "", each["inputSchema"])
 
 
 def test_real_tools_are_taken_by_every_host(material: Path) -> None:
@@ -168,7 +168,7 @@ def test_of_real_schemas_nothing_is_lost_that_a_model_can_use(material: Path) ->
     """Each property, at every depth that a reference does not hide, keeps its description, its choices and whether it is required."""
     for _, each in real_tools(material / "mcp" / "tools"):
         schema = each["inputSchema"]
-        made = lowered(schema)
+        made = simplify_tool_schema(schema)
         assert made["properties"].keys() == schema.get("properties", {}).keys()
         assert made.get("required", []) == schema.get("required", [])
         for key, inner in schema.get("properties", {}).items():
@@ -234,7 +234,7 @@ ODD: dict[str, Any] = {
 @pytest.mark.covers("MCP-05")
 @pytest.mark.parametrize("name", ODD)
 def test_odd_schemas_are_taken_by_every_host(name: str) -> None:
-    check(ToolSpec("odd", "Odd.", ODD[name]))
+    check(ToolDefinition("odd", "Odd.", ODD[name]))
 
 
 def test_references_that_multiply_do_not_run_away() -> None:
@@ -244,10 +244,10 @@ def test_references_that_multiply_do_not_run_away() -> None:
         for a, b in zip(names, [*names[1:], "end"], strict=True)
     }
     schema = {**obj(a={"$ref": "#/$defs/n0"}), "$defs": {**each, "end": {"type": "string"}}}
-    check(ToolSpec("laughs", "", schema))
+    check(ToolDefinition("laughs", "", schema))
     names = names[:12]
     mutual = {a: obj(**{b: {"$ref": f"#/$defs/{b}"} for b in names}) for a in names}
-    check(ToolSpec("mutual", "", {**obj(a={"$ref": "#/$defs/n0"}), "$defs": mutual}))
+    check(ToolDefinition("mutual", "", {**obj(a={"$ref": "#/$defs/n0"}), "$defs": mutual}))
 
 
 def test_what_is_fine_stays_as_it_is() -> None:
@@ -261,11 +261,11 @@ def test_what_is_fine_stays_as_it_is() -> None:
         return ""
 
     schema = book.spec.input_schema
-    made = lowered(schema)
+    made = simplify_tool_schema(schema)
     assert {k: made["properties"][k] for k in ("city", "days", "tags")} == {
         k: schema["properties"][k] for k in ("city", "days", "tags")
     }
-    assert lowered(made) == made
+    assert simplify_tool_schema(made) == made
 
 
 JSONISH = st.recursive(
@@ -294,13 +294,13 @@ JSONISH = st.recursive(
     )
 )
 def test_whatever_comes_is_taken_by_every_host(schema: dict[str, Any]) -> None:
-    check(ToolSpec("odd", "Odd.", schema))
-    assert lowered(lowered(schema)) == lowered(schema)
+    check(ToolDefinition("odd", "Odd.", schema))
+    assert simplify_tool_schema(simplify_tool_schema(schema)) == simplify_tool_schema(schema)
 
 
 @given(st.text("ab .\n", max_size=60), st.integers(1, 40))
 def test_a_parted_description_is_whole(text: str, most: int) -> None:
-    first, rest = parted(text, most)
+    first, rest = split_description(text, most)
     assert len(first) <= most
     assert "".join((first + rest).split()) == "".join(text.split())
 
@@ -311,18 +311,18 @@ def test_a_parameter_whose_name_anthropic_refuses_is_told_in_words() -> None:
         "required": ["größe"],
         "additionalProperties": False,
     }
-    made = body("messages", ToolSpec("t", "", schema))["tools"][0]["input_schema"]
+    made = body("messages", ToolDefinition("t", "", schema))["tools"][0]["input_schema"]
 
     assert list(made["properties"]) == ["ok"]
     assert made["description"].endswith('"größe" (required): {"type":"integer"}')
     assert "required" not in made
     assert "additionalProperties" not in made
-    assert "größe" in body("responses", ToolSpec("t", "", schema))["tools"][0]["parameters"]["properties"]
+    assert "größe" in body("responses", ToolDefinition("t", "", schema))["tools"][0]["parameters"]["properties"]
 
 
 def test_a_long_description_is_whole_on_chat_completions() -> None:
     text = "First. " + "Words of a sentence. " * 200
-    made = body("chat_completions", ToolSpec("t", text, {}))["tools"][0]["function"]
+    made = body("chat_completions", ToolDefinition("t", text, {}))["tools"][0]["function"]
     assert len(made["description"]) <= 1024
     assert f"{made['description']} {made['parameters']['description']}" == text.strip()
 
@@ -338,7 +338,7 @@ async def test_a_name_that_some_host_would_refuse_is_another_at_the_model_only(n
 
     def answer(request: ModelRequest) -> Any:
         from_model.append(request.tools[0].name)
-        return Call(request.tools[0].name)
+        return ScriptedCall(request.tools[0].name)
 
     agent = Agent(ScriptedModel(answer, "done"), tools=[tool_named(name, made_of)], execution=MemoryEnv({}))
     result = await agent.run("go")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mainspring.mcp import ElicitAnswer, McpFailure, McpServerConfig, connect_mcp
-from mainspring.mcp.content import prompt_messages, tool_result
+from mainspring.mcp import ElicitResult, McpError, McpServerConfig, connect_mcp
+from mainspring.mcp.content import to_messages, tool_result
 from mainspring.messages import ImageBlock
 
 PLAYER = Path(__file__).with_name("mcp_replay_server.py")
@@ -41,13 +41,13 @@ def transcript(material: Path, name: str) -> list[dict[str, Any]]:
     "name", ["mcp-server-time", "server-everything", "server-everything-2024-11-05", "server-filesystem"]
 )
 async def test_every_recorded_call_gives_what_the_server_said(material: Path, name: str) -> None:
-    async with connect_mcp(played(material, name), elicit=lambda asked: ElicitAnswer("decline")) as server:
+    async with connect_mcp(played(material, name), elicit=lambda asked: ElicitResult("decline")) as server:
         assert server.tools
         assert all(len(t.name) <= 64 for t in server.tools)
         for call in transcript(material, name):
             said = call["answer"]
             if "error" in said:
-                with pytest.raises(McpFailure, match="MCP server"):
+                with pytest.raises(McpError, match="MCP server"):
                     await server.call(call["name"], call.get("arguments") or {})
                 continue
             answer = await server.call(call["name"], call.get("arguments") or {})
@@ -65,7 +65,7 @@ async def test_every_recorded_call_gives_what_the_server_said(material: Path, na
 
 async def test_resources_prompts_and_progress_of_the_reference_server(material: Path) -> None:
     async with connect_mcp(
-        played(material, "server-everything"), elicit=lambda asked: ElicitAnswer("decline")
+        played(material, "server-everything"), elicit=lambda asked: ElicitResult("decline")
     ) as server:
         assert server.instructions.startswith("# Everything Server")
         resources = await server.list_resources()
@@ -74,11 +74,11 @@ async def test_resources_prompts_and_progress_of_the_reference_server(material: 
         assert text["resource"]["text"]
         (blob,) = await server.read_resource("demo://resource/dynamic/blob/2")
         assert blob["resource"]["blob"]
-        with pytest.raises(McpFailure, match="Resource demo://nope not found"):
+        with pytest.raises(McpError, match="Resource demo://nope not found"):
             await server.read_resource("demo://nope")
         assert {p.name for p in await server.list_prompts()} >= {"simple-prompt"}
-        assert prompt_messages(await server.get_prompt("simple-prompt"))[0].role == "user"
-        with pytest.raises(McpFailure, match="Prompt nope not found"):
+        assert to_messages(await server.get_prompt("simple-prompt"))[0].role == "user"
+        with pytest.raises(McpError, match="Prompt nope not found"):
             await server.get_prompt("nope")
         told: list[float] = []
         await server.call("trigger-long-running-operation", {"duration": 1, "steps": 3}, lambda p, t, m: told.append(p))

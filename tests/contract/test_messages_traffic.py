@@ -19,15 +19,15 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile
-from mainspring.models.replay import decode_exchange, replay_exchange
-from mainspring.models.wire.anthropic import MessagesDecoder, encode_request
+from mainspring.models.profile import ModelProfile
+from mainspring.models.replay import decode_exchange, decode_exchange_to_dict
+from mainspring.models.wire.anthropic import AnthropicDecoder, encode_request
 
 OWN = Path(__file__).parent / "fixtures" / "messages"
 
@@ -283,10 +283,10 @@ def sent(body: dict[str, Any]) -> dict[str, Any]:
     request = ModelRequest(
         [as_message(message, names, model) for message in body["messages"]],
         system=text,
-        tools=[ToolSpec(t["name"], t.get("description") or "", t["input_schema"]) for t in tools],
+        tools=[ToolDefinition(t["name"], t.get("description") or "", t["input_schema"]) for t in tools],
         max_output_tokens=body["max_tokens"],
     )
-    return json.loads(encode_request(request, Profile(ModelInfo(model, "anthropic"), "recorded")))
+    return json.loads(encode_request(request, ModelProfile(ModelInfo(model, "anthropic"), "recorded")))
 
 
 @pytest.mark.covers("PRV-27", "PRV-28")
@@ -331,7 +331,7 @@ def test_own_recorded_requests_keep_their_shape() -> None:
 
 
 def read(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
-    reader = AnswerReader(MessagesDecoder(Profile(ModelInfo("m", "host"), "http://host")))
+    reader = ResponseReader(AnthropicDecoder(ModelProfile(ModelInfo("m", "host"), "http://host")))
     events: list[Any] = []
     for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
         events += reader.feed(body[start:end])
@@ -405,7 +405,9 @@ def test_the_replayed_form_is_that_of_all_protocols() -> None:
     }
     response = {"status": 200, "headers": {}, "body_text": json.dumps(answer)}
 
-    assert replay_exchange({"provider": "anthropic", "api": "messages", "response": response}, file="f.json") == {
+    assert decode_exchange_to_dict(
+        {"provider": "anthropic", "api": "messages", "response": response}, file="f.json"
+    ) == {
         "file": "f.json",
         "text": "Looking.",
         "thinking": "Hm.",

@@ -10,22 +10,22 @@ import pytest
 
 from mainspring.errors import ErrorCode, ModelError
 from mainspring.events import StreamError, StreamEvent, TextDelta
-from mainspring.messages import Message, ToolSpec
+from mainspring.messages import Message, ToolDefinition
 from mainspring.models import Failure, LLMClient, ModelCallbacks, RetryConfig, RetryInfo, Success
 from mainspring.models.transport.aiohttp_transport import AiohttpTransport
 from mainspring.models.transport.default import DefaultTransport
-from mainspring.models.transport.httpx_transport import Httpx2Transport
+from mainspring.models.transport.httpx_transport import HttpxTransport
 from mainspring.models.transport.port import Transport
 from tests.contract.wire_scenarios import SPEAKERS, TEXT, THINKING, Speaker
 from tests.unit.models.server import Answer, Server, chunked, head, plain, serve
 
 QUICK = RetryConfig(base_delay_ms=1, jitter=0)
-TOOL = ToolSpec("look", "Look.", {"type": "object", "properties": {"at": {"type": "string"}}})
+TOOL = ToolDefinition("look", "Look.", {"type": "object", "properties": {"at": {"type": "string"}}})
 
 each = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda s: s.name)
 
 
-@pytest.fixture(params=[DefaultTransport, Httpx2Transport, AiohttpTransport], ids=["default", "httpx2", "aiohttp"])
+@pytest.fixture(params=[DefaultTransport, HttpxTransport, AiohttpTransport], ids=["default", "httpx2", "aiohttp"])
 async def transport(request: pytest.FixtureRequest) -> AsyncGenerator[Transport, None]:
     own = request.param()
     yield own
@@ -42,7 +42,7 @@ class Run:
         self.failure: Failure | None = None
         callbacks = ModelCallbacks(on_retry=self.retries.append)
         self._client = LLMClient(
-            speaker.model(url, **limits).through(transport), retry_config=QUICK, callbacks=callbacks
+            speaker.model(url, **limits).with_transport(transport), retry_config=QUICK, callbacks=callbacks
         )
 
     async def __call__(self) -> "Run":
@@ -168,7 +168,7 @@ async def test_a_rate_limit_waits_as_long_as_the_host_asks(
     speaker: Speaker, headers: dict[str, str], error: dict[str, Any], delay: float
 ) -> None:
     body = json.dumps({"error": {"message": "Slow down", **error}}).encode()
-    own = Httpx2Transport()
+    own = HttpxTransport()
     async with serve(plain(body, "429 Too Many Requests", **headers), good(speaker)) as server:
         run = await Run(speaker, server, own)()
     await own.aclose()
@@ -201,7 +201,7 @@ async def test_a_wait_that_is_too_long_is_told_and_not_waited(speaker: Speaker, 
     ],
 )
 async def test_a_server_in_trouble_is_asked_again(speaker: Speaker, status: str, code: ErrorCode, reason: str) -> None:
-    own = Httpx2Transport()
+    own = HttpxTransport()
     async with serve(plain(b"<html><title>trouble</title></html>", status), good(speaker)) as server:
         run = await Run(speaker, server, own)()
     await own.aclose()

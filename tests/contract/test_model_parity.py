@@ -14,16 +14,16 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models import HttpModel, MemoryResponse, MemoryTransport, ModelRequest, Scratch
+from mainspring.models import EncodingCache, HttpModel, MemoryResponse, MemoryTransport, ModelRequest
 from tests.contract.request_rules import check
 from tests.contract.wire_scenarios import CALLS, SPEAKERS, TEXT, THINKING, Speaker
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-LOOK = ToolSpec(
+LOOK = ToolDefinition(
     "look",
     "Look at a picture.",
     {
@@ -39,7 +39,7 @@ each = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda s: s.name)
 
 def model(speaker: Speaker, *answers: MemoryResponse, **settings: Any) -> tuple[HttpModel, MemoryTransport]:
     transport = MemoryTransport(*(answers or (MemoryResponse(list(speaker.scenario)),)))
-    return speaker.model("http://host.example/v1", **settings).through(transport), transport
+    return speaker.model("http://host.example/v1", **settings).with_transport(transport), transport
 
 
 async def scenario(speaker: Speaker, *, piece: int | None = None) -> tuple[Message, list[StreamEvent]]:
@@ -245,7 +245,7 @@ async def test_a_history_of_all_four_goes_on_at_each(speaker: Speaker) -> None:
 async def test_a_model_without_eyes_is_told_of_the_images(speaker: Speaker) -> None:
     messages = await history(SPEAKERS[0])
     transport = MemoryTransport(MemoryResponse(list(speaker.plain)))
-    own = speaker.model("http://host.example/v1", vision=False).through(transport)
+    own = speaker.model("http://host.example/v1", vision=False).with_transport(transport)
 
     await own.complete(ModelRequest(messages, tools=[LOOK]))
 
@@ -274,7 +274,7 @@ async def test_fifty_turns_never_change_what_was_sent_before(speaker: Speaker) -
     answer, _ = await scenario(speaker)
     own, transport = model(speaker, MemoryResponse(list(speaker.plain)))
     messages: list[Message] = [ASKED]
-    scratch = Scratch()
+    scratch = EncodingCache()
     for turn in range(50):
         await own.complete(ModelRequest(messages, "Be brief.", [LOOK], session_id="s", scratch=scratch))
         messages += [answer, results(answer), Message.user(f"Turn {turn}")]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from mainspring.errors import ModelError
 from mainspring.messages import Message
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo
-from mainspring.models.profile import Profile
-from mainspring.models.replay import decode_exchange, replay_exchange
+from mainspring.models.profile import ModelProfile
+from mainspring.models.replay import decode_exchange, decode_exchange_to_dict
 from mainspring.models.wire.openai_chat import ChatDecoder
 
 OWN = Path(__file__).parent / "fixtures" / "traffic"
@@ -172,7 +172,7 @@ def test_own_recordings_are_decoded_as_a_plain_reading_says(path: Path) -> None:
 
 
 def read(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
-    reader = AnswerReader(ChatDecoder(Profile(ModelInfo("m", "host"), "http://host/v1")))
+    reader = ResponseReader(ChatDecoder(ModelProfile(ModelInfo("m", "host"), "http://host/v1")))
     events: list[Any] = []
     for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
         events += reader.feed(body[start:end])
@@ -269,7 +269,7 @@ def test_the_replayed_form_names_what_was_said() -> None:
         },
     }
 
-    assert replay_exchange(exchange, file="f.json") == {
+    assert decode_exchange_to_dict(exchange, file="f.json") == {
         "file": "f.json",
         "text": "Looking.",
         "thinking": "Hm.",
@@ -292,7 +292,7 @@ def test_the_replayed_form_names_what_was_said() -> None:
 
 
 def test_an_api_nobody_can_decode_is_an_error_not_a_crash() -> None:
-    replayed = replay_exchange(
+    replayed = decode_exchange_to_dict(
         {"provider": "x", "api": "smoke_signals", "response": {"status": 200, "body_text": "{}"}}
     )
 

@@ -15,17 +15,17 @@ import pytest
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
 from mainspring.models.transport.aiohttp_transport import AiohttpTransport
 from mainspring.models.transport.default import DefaultTransport
-from mainspring.models.transport.httpx_transport import Httpx2Transport
+from mainspring.models.transport.httpx_transport import HttpxTransport
 from mainspring.models.transport.port import Timeouts, Transport
-from tests.requires import missing
+from tests.requires import skip_missing
 from tests.unit.models.server import chunked, head, plain, serve
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
-TRANSPORTS: list[type[DefaultTransport] | type[AiohttpTransport] | type[Httpx2Transport]] = [
+TRANSPORTS: list[type[DefaultTransport] | type[AiohttpTransport] | type[HttpxTransport]] = [
     DefaultTransport,
     AiohttpTransport,
-    Httpx2Transport,
+    HttpxTransport,
 ]
 SOON = Timeouts(connect=5, first_byte=5, idle=5)
 
@@ -266,7 +266,7 @@ async def test_a_socks_proxy_is_refused_in_words(transport: Transport, monkeypat
 def certificate(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
     """A certificate for this machine that nobody else trusts, and a server's context with it."""
     if shutil.which("openssl") is None:
-        missing("openssl")
+        skip_missing("openssl")
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-keyout", key, "-out", cert]

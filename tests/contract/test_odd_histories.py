@@ -13,24 +13,24 @@ from mainspring.messages import (
     Message,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.port import ModelInfo, ModelRequest, Scratch
-from mainspring.models.profile import Profile
-from mainspring.models.providers.gemini import dialect_of
+from mainspring.models.port import EncodingCache, ModelInfo, ModelRequest
+from mainspring.models.profile import ModelProfile
+from mainspring.models.providers.gemini import capabilities_for
 from mainspring.models.wire import anthropic as anthropic_messages
 from mainspring.models.wire import gemini, ollama, openai_chat, openai_responses
 from tests.contract import request_rules as shapes
 
 INFO = ModelInfo("m", "p")
-WIRES: dict[str, tuple[Callable[[ModelRequest, Profile], bytes], Profile]] = {
-    "chat_completions": (openai_chat.encode_request, Profile(INFO, "http://h")),
-    "responses": (openai_responses.encode_request, Profile(INFO, "http://h")),
-    "messages": (anthropic_messages.encode_request, Profile(INFO, "http://h")),
-    "gemini": (gemini.encode_request, Profile(INFO, "http://h", gemini=dialect_of("gemini-3-pro"))),
-    "ollama": (ollama.encode_request, Profile(INFO, "http://h")),
+WIRES: dict[str, tuple[Callable[[ModelRequest, ModelProfile], bytes], ModelProfile]] = {
+    "chat_completions": (openai_chat.encode_request, ModelProfile(INFO, "http://h")),
+    "responses": (openai_responses.encode_request, ModelProfile(INFO, "http://h")),
+    "messages": (anthropic_messages.encode_request, ModelProfile(INFO, "http://h")),
+    "gemini": (gemini.encode_request, ModelProfile(INFO, "http://h", gemini=capabilities_for("gemini-3-pro"))),
+    "ollama": (ollama.encode_request, ModelProfile(INFO, "http://h")),
 }
 IMAGE = ImageBlock("image/png", "iVBORw0KGgo=")
 
@@ -178,7 +178,7 @@ def test_schemas_of_real_servers_are_sent_as_objects(wire: str, material: Path) 
 def test_what_is_kept_of_a_history_is_forgotten_when_another_takes_its_place(wire: str) -> None:
     """A conversation goes on, is taken back, is summed up, becomes another: kept bytes and a fresh encoding are the same."""
     encode, profile = WIRES[wire]
-    scratch = Scratch()
+    scratch = EncodingCache()
     turns = [message for text in "abcd" for message in (user(text), said(TextBlock(text.upper())))]
     histories = [
         turns,
@@ -194,14 +194,16 @@ def test_what_is_kept_of_a_history_is_forgotten_when_another_takes_its_place(wir
         assert kept == encode(ModelRequest(list(history), system="Be kind."), profile)
 
 
-def real_tools(material: Path) -> list[ToolSpec]:
-    found: dict[str, ToolSpec] = {}
+def real_tools(material: Path) -> list[ToolDefinition]:
+    found: dict[str, ToolDefinition] = {}
     for path in sorted((material / "mcp" / "tools").rglob("*.json")):
         told = json.loads(path.read_text(encoding="utf-8"))
         for tool in told.get("tools", ()) if isinstance(told, dict) else told:
             name = tool.get("name")
             if isinstance(name, str) and shapes.NAME.match(name):
-                found.setdefault(name, ToolSpec(name, tool.get("description") or "", tool.get("inputSchema") or {}))
+                found.setdefault(
+                    name, ToolDefinition(name, tool.get("description") or "", tool.get("inputSchema") or {})
+                )
     return list(found.values())
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 from mainspring.models.replay import decode_exchange
 from mainspring.models.wire.ollama import OllamaDecoder, encode_request
 from tests.unit.models.wire import changed
@@ -68,7 +68,7 @@ def test_own_recordings_are_decoded_as_a_plain_reading_says(path: Path) -> None:
 
 
 def test_what_we_send_has_the_shape_of_what_was_recorded(material: Path) -> None:
-    profile = Profile(ModelInfo("m", "ollama"), "http://host")
+    profile = ModelProfile(ModelInfo("m", "ollama"), "http://host")
     calls = 0
     for entry in load(material / "traffic" / "INDEX.json"):
         if entry["api"] != "native_chat":
@@ -97,7 +97,7 @@ def test_what_we_send_has_the_shape_of_what_was_recorded(material: Path) -> None
 
 
 def read(body: bytes, cuts: list[int]) -> tuple[list[Any], str]:
-    reader = AnswerReader(OllamaDecoder(Profile(ModelInfo("m", "host"), "http://host")))
+    reader = ResponseReader(OllamaDecoder(ModelProfile(ModelInfo("m", "host"), "http://host")))
     events: list[Any] = []
     for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
         events += reader.feed(body[start:end])

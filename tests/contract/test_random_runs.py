@@ -15,12 +15,20 @@ import pytest
 
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentError, ModelNotFoundError, RateLimitedError
-from mainspring.loop import Approve, Behavior, CoreAgent, Deny
-from mainspring.loop.hooks import HOOKS, Hook, ToolGate, ToolIntent, ToolPermit, ToolResultsAfter, ToolStart
+from mainspring.loop import Approve, CoreAgent, Deny, RunOptions
+from mainspring.loop.hooks import (
+    HOOKS,
+    BeforeToolRun,
+    Hook,
+    PermissionCheck,
+    ToolCallsReceived,
+    ToolGate,
+    ToolResultsAfter,
+)
 from mainspring.messages import Message, Usage, encode_message
 from mainspring.models import RetryConfig
 from mainspring.sessions import Session, SessionOptions, SessionPlug
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolContext, tool
 
 RUNS = 2000
@@ -61,14 +69,14 @@ class Stage:
             self.agent.on(kind, self._handler(kind), order=rng.choice((-5, 0, 5)))
             self.agent.on(kind, self._see, order=99)
         self.agent.on(ToolGate, self._gate)
-        self.agent.on(ToolPermit, self._permit)
+        self.agent.on(PermissionCheck, self._permit)
         self.agent.subscribe(lambda event: self._tick(event.type))
 
     # --- what is played ---------------------------------------------------------------------------------------------
 
-    def _behavior(self) -> Behavior:
+    def _behavior(self) -> RunOptions:
         rng = self.random
-        return Behavior(
+        return RunOptions(
             tool_execution=rng.choice(("parallel", "sequential")),
             tool_concurrency=rng.choice((1, 2, 16)),
             steering=rng.choice(("one", "all")),
@@ -101,7 +109,7 @@ class Stage:
             return rng.choice((RateLimitedError("slow down"), ModelNotFoundError("no such model")))
         return Reply("an answer that takes its time", usage=Usage(output_tokens=5), pieces=4, delta_delay=0.0001)
 
-    def _call(self) -> Call:
+    def _call(self) -> ScriptedCall:
         self.ids += 1
         name = self.random.choice(
             ("work",) * 6 + ("fail", "alone", "alone", "stubborn", "ghost", "wrong", "pause", "refuse", "given")
@@ -109,11 +117,11 @@ class Stage:
         id = f"c{self.ids}"
         match name:
             case "wrong":
-                return Call("work", raw=self.random.choice(('{"n": ', '{"n": [1]}', "[]")), id=id)
+                return ScriptedCall("work", raw=self.random.choice(('{"n": ', '{"n": [1]}', "[]")), id=id)
             case "pause" | "refuse" | "given":
-                return Call("work", {"n": name}, id=id)
+                return ScriptedCall("work", {"n": name}, id=id)
             case _:
-                return Call(name, {"n": id}, id=id)
+                return ScriptedCall(name, {"n": id}, id=id)
 
     def _tools(self) -> list[Tool]:
         async def played(ctx: ToolContext) -> str:
@@ -163,7 +171,7 @@ class Stage:
             case _:
                 pass
 
-    def _permit(self, ctx: ToolPermit) -> None:
+    def _permit(self, ctx: PermissionCheck) -> None:
         if self.random.random() < 0.05:
             ctx.deny("no", stop=self.random.random() < 0.3)
         elif self.random.random() < 0.05:
@@ -292,7 +300,7 @@ def check_hooks(hooks: list[tuple[str, Hook]]) -> None:
             turn = getattr(hook, "turn", 0)
         elif name == "turn:after":
             assert getattr(hook, "turn", 0) == turn
-        elif isinstance(hook, ToolIntent):
+        elif isinstance(hook, ToolCallsReceived):
             assert state == ""
             state, place = "calls", {}
         elif isinstance(hook, ToolResultsAfter):
@@ -304,7 +312,7 @@ def check_hooks(hooks: list[tuple[str, Hook]]) -> None:
             step = PER_CALL.index(name)
             assert step > place.get(call, -1), f"{name} of {call} came after {PER_CALL[place.get(call, 0)]}"
             place[call] = step
-            if isinstance(hook, ToolStart):
+            if isinstance(hook, BeforeToolRun):
                 assert "tool:permit" in names
     assert state == "", "calls were left without their results"
 

@@ -10,25 +10,25 @@ from urllib.parse import quote
 import pytest
 
 from mainspring import Agent
-from mainspring.app.commands.mcp import look_at_servers
+from mainspring.app.commands.mcp import inspect_servers
 from mainspring.app.dashboard.session_runs import SavedRuns
-from mainspring.app.export import html_page, markdown
-from mainspring.app.run.options import Place
-from mainspring.app.workspace.manage_settings import show_config
-from mainspring.app.workspace.saved_sessions import export_lines, export_transcript
+from mainspring.app.export import render_html, render_markdown
+from mainspring.app.run.options import WorkspaceOptions
+from mainspring.app.workspace.manage_settings import describe_settings
+from mainspring.app.workspace.saved_sessions import export_jsonl, export_transcript
 from mainspring.env import MemoryEnv
 from mainspring.errors import ToolError
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.server_log import ServerLog
 from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.models import MemoryResponse, MemoryTransport, RecordingTransport, create_model
 from mainspring.models.http_model import HttpModel
 from mainspring.policies.audit_log import AuditLog
-from mainspring.sessions import Session, SqliteStore
-from mainspring.sessions.event_log import EventLog
+from mainspring.sessions import Session, SqliteSessionStore
+from mainspring.sessions.event_log import SessionEventLog
 from mainspring.telemetry import Tracing
-from mainspring.testing import Call, Reply, ScriptedModel, Tape
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel, Tape
 from mainspring.tools import tool
 from tests.secret_samples import ORDINARY, SAMPLES, Sample
 from tests.unit.telemetry.recorder import Recorder
@@ -64,7 +64,7 @@ def script(source: str) -> Iterator[Any]:
             yield Reply("done", thinking=sample.text)
         elif source.startswith("tool"):
             given = {"text": sample.text, "fail": source == "tool error"}
-            yield Reply(calls=[Call("look", given, id=f"call-{number}")])
+            yield Reply(calls=[ScriptedCall("look", given, id=f"call-{number}")])
             yield Reply("done")
         else:
             yield Reply("done")
@@ -93,7 +93,7 @@ async def run_all(source: str, session: Session, *plugs: Any) -> None:
         execution=MemoryEnv(),
         tools=[look],
         plugs=plugs,
-        behavior=Behavior(max_turns=1000),
+        behavior=RunOptions(max_turns=1000),
     )
     for sample in EVERY:
         await agent.run(sample.text if source == "prompt" else "go")
@@ -107,19 +107,19 @@ async def test_nothing_that_is_stored_or_exported_holds_a_secret(source: str, tm
     recorder = Recorder(environ={"DB_PASSWORD": NAMED}, sensitive=True, content="both")
     audit = AuditLog(tmp_path / "audit.jsonl")
 
-    await run_all(source, session, EventLog(session), audit, Tracing(recorder.telemetry))
+    await run_all(source, session, SessionEventLog(session), audit, Tracing(recorder.telemetry))
     session.close()
 
     environ = {"MAINSPRING_HOME": str(home), "HOME": str(tmp_path), "DB_PASSWORD": NAMED}
-    place = Place(cwd=str(folder))
+    place = WorkspaceOptions(cwd=str(folder))
     transcript = export_transcript("s-1", place, environ)
     viewer = SavedRuns(home, environ)
     sinks: dict[str, str] = {
         "files of the session and its log": files_in(home),
         "audit log": audit.path.read_text(encoding="utf-8") if audit.path.exists() else "",
-        "HTML": html_page(transcript),
-        "Markdown": markdown(transcript),
-        "JSON lines": b"\n".join(export_lines("s-1", place, environ)).decode(),
+        "HTML": render_html(transcript),
+        "Markdown": render_markdown(transcript),
+        "JSON lines": b"\n".join(export_jsonl("s-1", place, environ)).decode(),
         "telemetry": recorder.everything(),
         "viewer": repr([viewer.run(run.id) for run in viewer.runs()[:20]]),
     }
@@ -128,7 +128,7 @@ async def test_nothing_that_is_stored_or_exported_holds_a_secret(source: str, tm
 
 
 async def test_a_session_in_sqlite_holds_none(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "db" / "sessions.db")
+    store = SqliteSessionStore(tmp_path / "db" / "sessions.db")
     for source in ("prompt", "tool result"):
         session = Session.create("/work", home=store, id=f"s-{source[:4]}")
         await run_all(source, session)
@@ -157,7 +157,7 @@ def calling(text: str) -> bytes:
 def host(*answers: bytes) -> HttpModel:
     made = create_model("compatible:m", base_url="http://h/v1", api_key="sk-" + "a1B2" * 8)
     assert isinstance(made, HttpModel)
-    return made.through(
+    return made.with_transport(
         MemoryTransport(*[MemoryResponse(a, headers={"content-type": "text/event-stream"}) for a in answers])
     )
 
@@ -181,7 +181,7 @@ async def test_no_tape_and_no_recorded_traffic_holds_one(tmp_path: Path) -> None
             await Agent(model, tools=[look], steps=tape.steps, execution=MemoryEnv()).run(sample.text)
         model = host(*answers)
         transport: Any = model._own_transport
-        recording = model.through(RecordingTransport(tmp_path / "traffic" / f"{number}", transport))
+        recording = model.with_transport(RecordingTransport(tmp_path / "traffic" / f"{number}", transport))
         await Agent(recording, tools=[look], execution=MemoryEnv()).run(sample.text)
     for folder in ("tapes", "traffic"):
         assert found_in(files_in(tmp_path / folder)) == []
@@ -209,10 +209,10 @@ async def test_neither_the_settings_nor_the_list_of_servers_show_one(tmp_path: P
     }
     (home / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
     environ = {"MAINSPRING_HOME": str(home), "HOME": str(tmp_path)}
-    place = Place(cwd=str(folder))
+    place = WorkspaceOptions(cwd=str(folder))
 
-    assert found_in(repr(show_config(place, environ))) == []
-    found = await look_at_servers(place, connect=False, environ=environ)
+    assert found_in(repr(describe_settings(place, environ))) == []
+    found = await inspect_servers(place, connect=False, environ=environ)
     assert len(found.servers) > len(EVERY)
     assert found_in(repr(found)) == []
     assert (
@@ -242,11 +242,13 @@ async def test_ordinary_text_and_opaque_blocks_are_stored_as_they_are(tmp_path: 
     key = SAMPLES[0].secret
     session = Session.create("/work", home=home, id="s-1")
     agent = Agent(
-        ScriptedModel(*[Reply(calls=[Call("look", {"text": t}, id=f"c{n}")]) for n, t in enumerate(ORDINARY)], "done"),
+        ScriptedModel(
+            *[Reply(calls=[ScriptedCall("look", {"text": t}, id=f"c{n}")]) for n, t in enumerate(ORDINARY)], "done"
+        ),
         session=session,
         execution=MemoryEnv(),
         tools=[look],
-        behavior=Behavior(max_turns=1000),
+        behavior=RunOptions(max_turns=1000),
     )
     await agent.run([TextBlock("see"), ImageBlock("image/png", key)])
     session.close()

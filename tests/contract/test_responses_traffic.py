@@ -20,12 +20,12 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile, ResponsesDialect
+from mainspring.models.profile import ModelProfile, ResponsesCapabilities
 from mainspring.models.replay import decode_exchange
 from mainspring.models.wire.openai_responses import ResponsesDecoder, encode_request
-from mainspring.models.wire.openai_responses.payloads import make_mark
+from mainspring.models.wire.openai_responses.payloads import encode_item_metadata
 
 OWN = Path(__file__).parent / "fixtures" / "responses"
 FAILED = ("error", "response.failed")
@@ -207,9 +207,9 @@ def conversation_of(items: list[dict[str, Any]]) -> list[Message]:
                 if at >= len(parts) - 1:
                     mark = {k: item[k] for k in ("type", "id", "encrypted_content") if item.get(k)}
                     mark["raw"] = part == "raw" or None
-                made.append(ThinkingBlock(text, make_mark(**mark)))
+                made.append(ThinkingBlock(text, encode_item_metadata(**mark)))
         elif kind == "function_call":
-            own = make_mark(id=item.get("id"), namespace=item.get("namespace"))
+            own = encode_item_metadata(id=item.get("id"), namespace=item.get("namespace"))
             made.append(ToolUseBlock(item["call_id"], item["name"], json.loads(item["arguments"] or "{}"), None, own))
         elif kind == "function_call_output":
             end_turn()
@@ -221,7 +221,7 @@ def conversation_of(items: list[dict[str, Any]]) -> list[Message]:
             )
         elif kind == "message" and item["role"] == "assistant":
             made += [
-                TextBlock(b.text, make_mark(id=item.get("id"), phase=item.get("phase")))
+                TextBlock(b.text, encode_item_metadata(id=item.get("id"), phase=item.get("phase")))
                 for b in blocks_of(item["content"])
                 if isinstance(b, TextBlock)
             ]
@@ -267,8 +267,8 @@ def shape_of(items: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def sent(messages: list[Message]) -> list[dict[str, Any]]:
-    dialect = ResponsesDialect(store=None)
-    profile = Profile(ModelInfo("m", "host"), "http://host/v1", responses=dialect)
+    dialect = ResponsesCapabilities(store=None)
+    profile = ModelProfile(ModelInfo("m", "host"), "http://host/v1", responses=dialect)
     return json.loads(encode_request(ModelRequest(messages), profile))["input"]
 
 
@@ -305,7 +305,7 @@ def test_requests_have_the_shape_of_recorded_ones(material: Path) -> None:
 
 
 def read(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
-    reader = AnswerReader(ResponsesDecoder(Profile(ModelInfo("m", "host"), "http://host/v1")))
+    reader = ResponseReader(ResponsesDecoder(ModelProfile(ModelInfo("m", "host"), "http://host/v1")))
     events: list[Any] = []
     for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
         events += reader.feed(body[start:end])

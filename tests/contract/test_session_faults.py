@@ -23,7 +23,7 @@ from mainspring.sessions import (
     SessionEntry,
     SessionOptions,
     SessionStore,
-    SqliteStore,
+    SqliteSessionStore,
     encode_entry,
     find_session,
     list_sessions,
@@ -31,13 +31,13 @@ from mainspring.sessions import (
     read_transcript,
     search_sessions,
 )
-from tests.requires import missing
+from tests.requires import skip_missing
 from tests.unit.sessions.harness import QUICK, agent, calling, check_paired, texts
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 STORES: dict[str, Callable[[Path], SessionStore]] = {
     "jsonl": JsonlStore,
-    "sqlite": lambda folder: SqliteStore(folder / "sessions.db"),
+    "sqlite": lambda folder: SqliteSessionStore(folder / "sessions.db"),
 }
 
 
@@ -52,7 +52,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     if os.name != "posix" or os.geteuid() or not mount("-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)):
-        missing("the right to mount a file system")
+        skip_missing("the right to mount a file system")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
@@ -213,7 +213,7 @@ def test_two_processes_that_continue_a_session_do_not_mix(kind: str, tmp_path: P
 
 async def test_a_database_that_is_busy_is_waited_for(tmp_path: Path) -> None:
     """S-04: several programs at once are nothing that anybody needs to be told of."""
-    store = SqliteStore(tmp_path / "s.db")
+    store = SqliteSessionStore(tmp_path / "s.db")
     session = new(store)
     await agent(session, "one").run("first")
     other = sqlite3.connect(store.path, isolation_level=None, check_same_thread=False)

@@ -11,12 +11,12 @@ from mainspring.messages import Message
 from mainspring.sessions import (
     JsonlStore,
     LabelEntry,
-    MemoryStore,
+    MemorySessionStore,
     MessageEntry,
     SessionEntry,
     SessionLog,
     SessionStore,
-    SqliteStore,
+    SqliteSessionStore,
     encode_entry,
 )
 
@@ -28,8 +28,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
     """Each store there is, empty."""
     made: dict[str, Callable[[], SessionStore]] = {
         "jsonl": lambda: JsonlStore(tmp_path),
-        "memory": MemoryStore,
-        "sqlite": lambda: SqliteStore(tmp_path / "sessions.db"),
+        "memory": MemorySessionStore,
+        "sqlite": lambda: SqliteSessionStore(tmp_path / "sessions.db"),
     }
     return made[request.param]()
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mainspring.skills.content import read_body
-from mainspring.skills.discovery import find_skills
+from mainspring.skills.discovery import discover_skills
 from mainspring.skills.skill import Skill, SkillsConfig
 from mainspring.skills.validation import Verdict, check_skills
 
@@ -121,5 +121,5 @@ def test_bodies_are_the_text_behind_the_head(skill_folder: Path) -> None:
 
 
 def _all(folder: Path) -> tuple[Skill, ...]:
-    catalog = find_skills(SkillsConfig(user=(str(folder),), builtin=False))
+    catalog = discover_skills(SkillsConfig(user=(str(folder),), builtin=False))
     return (*catalog.skills, *catalog.off, *catalog.shadowed)

@@ -12,8 +12,8 @@ import pytest
 from mainspring.tools.arguments.coerce import coerce
 from mainspring.tools.arguments.parse import parse_arguments, partial_arguments
 from mainspring.tools.checks import compile_plain
-from mainspring.tools.validation import CompiledSchema, _FullSchema, schema_problem, validate
-from tests.requires import missing
+from mainspring.tools.validation import SchemaValidator, _FullSchema, schema_error, validate
+from tests.requires import skip_missing
 
 FIXTURE = Path(__file__).parent / "fixtures" / "tool_arguments.jsonl"
 
@@ -56,7 +56,7 @@ DISPLAY_ONLY = {"s013", "s018"}
 def cases(material: Path) -> list[dict[str, Any]]:
     path = material / "tool-args" / "cases.jsonl"
     if not path.is_file():
-        missing("tool arguments in the collection")
+        skip_missing("tool arguments in the collection")
     return lines_of(path)
 
 
@@ -123,7 +123,7 @@ def test_real_tool_schemas_need_no_full_validator(material: Path):
         for tool in json.loads(path.read_text(encoding="utf-8"))["tools"]:
             count += 1
             schema = tool["inputSchema"]
-            assert schema_problem(schema) is None, tool["name"]
+            assert schema_error(schema) is None, tool["name"]
             assert compile_plain(schema) is not None, tool["name"]
             full = _FullSchema(schema)
             for value in ({}, dict.fromkeys(schema.get("properties", {}), "1")):
@@ -167,7 +167,7 @@ def test_the_suite_of_json_schema_passes_on_both_engines(material: Path, draft: 
             schema = {"$schema": SCHEMAS[draft], **schema}
         if group["description"].startswith(NEEDS_A_SERVER) or group["description"] in UNCHECKED:
             continue
-        ours, full = CompiledSchema(schema), _FullSchema(schema)
+        ours, full = SchemaValidator(schema), _FullSchema(schema)
         for test in group["tests"]:
             count += 1
             told = f"{name}: {group['description']}: {test['description']}"

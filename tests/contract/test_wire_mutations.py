@@ -15,10 +15,10 @@ from mainspring.errors import ModelError
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message
 from mainspring.models.codec.protocol import WireDecoder
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile
-from mainspring.models.wire.anthropic import MessagesDecoder
+from mainspring.models.profile import ModelProfile
+from mainspring.models.wire.anthropic import AnthropicDecoder
 from mainspring.models.wire.gemini import GeminiDecoder
 from mainspring.models.wire.ollama import OllamaDecoder
 from mainspring.models.wire.openai_chat import ChatDecoder
@@ -32,10 +32,10 @@ OLLAMA: Sequence[bytes] = (
     b'{"message":{"tool_calls":[{"function":{"name":"look","arguments":{"at":"a.png"}}}]},"done":false}\n',
     b'{"message":{"content":""},"done":true,"done_reason":"stop","prompt_eval_count":9,"eval_count":4}\n',
 )
-DECODERS: dict[str, Callable[[Profile], WireDecoder]] = {
+DECODERS: dict[str, Callable[[ModelProfile], WireDecoder]] = {
     "chat_completions": ChatDecoder,
     "responses": ResponsesDecoder,
-    "messages": MessagesDecoder,
+    "messages": AnthropicDecoder,
     "generate_content": GeminiDecoder,
     "stream_generate_content": GeminiDecoder,
     "native_chat": OllamaDecoder,
@@ -48,11 +48,11 @@ SCENARIOS: dict[str, Sequence[bytes]] = {
     "native_chat": OLLAMA,
 }
 PROTOCOLS = tuple(SCENARIOS)
-PROFILE = Profile(ModelInfo("m", "p"), "http://h")
+PROFILE = ModelProfile(ModelInfo("m", "p"), "http://h")
 
 
 def read(api: str, pieces: Sequence[bytes] | Iterator[bytes]) -> tuple[list[StreamEvent], ModelError | None]:
-    reader = AnswerReader(DECODERS[api](PROFILE))
+    reader = ResponseReader(DECODERS[api](PROFILE))
     events = [*chain.from_iterable(map(reader.feed, pieces)), *reader.finish()]
     return events, reader.error
 

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mainspring.extensions.command_hooks import EVENTS
-from mainspring.extensions.command_hooks.protocol import PreToolUseInput, encoded
+from mainspring.extensions.command_hooks.protocol import PreToolUseInput, encode_payload
 from tests.helpers.schemas import tidy
 
 
@@ -26,7 +26,7 @@ def test_the_schema_is_current(repository: Path) -> None:
 
 def test_the_schema_takes_what_is_sent_and_refuses_what_would_not_be_understood(repository: Path) -> None:
     schema = json.loads((repository / "docs" / "command-hooks.schema.json").read_text(encoding="utf-8"))
-    sent = json.loads(encoded(PreToolUseInput(tool_name="shell", tool_input={"command": "ls"})))
+    sent = json.loads(encode_payload(PreToolUseInput(tool_name="shell", tool_input={"command": "ls"})))
     inputs = Draft202012Validator(
         {"$defs": schema["$defs"], **schema["properties"]["input"]["properties"]["PreToolUse"]}
     )
@@ -38,5 +38,6 @@ def test_the_schema_takes_what_is_sent_and_refuses_what_would_not_be_understood(
     assert not outputs.is_valid({"decison": "block"})
     assert sorted(schema["properties"]["input"]["properties"]) == sorted(EVENTS)
     assert (
-        msgspec.json.decode(encoded(PreToolUseInput(tool_name="x", tool_input={})))["hook_event_name"] == "PreToolUse"
+        msgspec.json.decode(encode_payload(PreToolUseInput(tool_name="x", tool_input={})))["hook_event_name"]
+        == "PreToolUse"
     )

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.requires import missing
+from tests.requires import skip_missing
 
 FLAGS = (
     "--headless",
@@ -23,7 +23,7 @@ def browser() -> str:
     """The program; the test is skipped where there is none."""
     found = shutil.which("chromium") or shutil.which("google-chrome")
     if found is None:
-        missing("Chromium")
+        skip_missing("Chromium")
     return found
 
 

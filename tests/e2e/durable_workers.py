@@ -20,14 +20,14 @@ import psycopg
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mainspring import Agent
-from mainspring.durable import DurableAgents, DurableSteps
+from mainspring.durable import DurableSteps, DurableWorker
 from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.env.memory import MemoryEnv
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message
 from mainspring.models.port import ModelRequest
 from mainspring.permissions import Permissions, RuleSet
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
 LOADED: tuple[Any, ...] = (Agent, DbosEngine, dbos.DBOSClient, psycopg, postgresql, sqlite)
@@ -51,7 +51,12 @@ def model(folder: Path, turns: int = -1) -> ScriptedModel:
         if "finish" in said or turn == turns:
             return Reply("Done.", delta_delay=0.001, pieces=3)
         key = f"{said[0]}-{turn}"
-        return Reply("So.", calls=[Call("pay", {"key": key}), Call("look", {"key": key})], delta_delay=0.001, pieces=3)
+        return Reply(
+            "So.",
+            calls=[ScriptedCall("pay", {"key": key}), ScriptedCall("look", {"key": key})],
+            delta_delay=0.001,
+            pieces=3,
+        )
 
     return ScriptedModel(answer, loop=True)
 
@@ -96,7 +101,7 @@ def agents(folder: Path, pause: float) -> dict[str, Callable[[DurableSteps], Cor
 
     def deadly(steps: DurableSteps) -> CoreAgent:
         def answer(request: ModelRequest) -> Any:
-            return "Done." if len(request.messages) > 1 else Call("die")
+            return "Done." if len(request.messages) > 1 else ScriptedCall("die")
 
         return Agent(ScriptedModel(answer, loop=True), tools=tools(folder, pause), execution=MemoryEnv({}), steps=steps)
 
@@ -124,7 +129,7 @@ async def work(options: dict[str, Any]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     known = agents(folder, options.get("pause", 0.01))
     known = {name: known[name] for name in options.get("agents", known)}
-    async with DurableAgents(engine, known, concurrency=options.get("concurrency", 8)) as running:
+    async with DurableWorker(engine, known, concurrency=options.get("concurrency", 8)) as running:
         note(folder / "up", options["name"])
         await over.wait()
         await running.drain(5)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.env import LocalEnv
-from mainspring.loop import Behavior, CoreAgent
+from mainspring.loop import CoreAgent, RunOptions
 from mainspring.loop.hooks import TurnBefore
 from mainspring.messages import Message
 from mainspring.sessions import (
@@ -34,10 +34,10 @@ from mainspring.sessions import (
     SessionOptions,
     SessionPlug,
     SessionStore,
-    SqliteStore,
+    SqliteSessionStore,
 )
 from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
 KILLS_A_SESSION = 10
@@ -46,7 +46,7 @@ RUNS = 400
 
 
 def store_of(kind: str, folder: Path) -> SessionStore:
-    return SqliteStore(folder / "sessions.db") if kind == "sqlite" else JsonlStore(folder)
+    return SqliteSessionStore(folder / "sessions.db") if kind == "sqlite" else JsonlStore(folder)
 
 
 # --- the child ---------------------------------------------------------------------------------------------------------
@@ -102,10 +102,10 @@ async def work(kind: str, folder: Path, seed: str) -> None:
         name = f"{seed}.{number}"
         for step in range(chance.randrange(3)):
             keys = [f"{name}.{step}.{i}" for i in range(chance.randint(1, 3))]
-            replies.append(Reply("I act", calls=[Call("act", {"key": k}, id=f"call-{k}") for k in keys]))
+            replies.append(Reply("I act", calls=[ScriptedCall("act", {"key": k}, id=f"call-{k}") for k in keys]))
         replies.append(f"answer {name}")
         mode: Any = chance.choice(["parallel", "sequential"])
-        await agent.run(f"prompt {name}", behavior=Behavior(tool_execution=mode))
+        await agent.run(f"prompt {name}", behavior=RunOptions(tool_execution=mode))
         notes.add("answer", f"answer {name}")
         if chance.random() < 0.15:  # as a compaction does
             agent.context.messages[:] = [Message.user(f"summary up to {name}"), *agent.context.messages[-1:]]

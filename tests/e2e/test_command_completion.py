@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.command import Command, command
-from tests.requires import missing
+from tests.requires import skip_missing
 
 __all__ = ["command"]
 
@@ -44,12 +44,12 @@ def script(command: Command, shell: str) -> str:
 
 @pytest.fixture
 def fish() -> str:
-    return shutil.which("fish") or missing("fish")
+    return shutil.which("fish") or skip_missing("fish")
 
 
 @pytest.fixture
 def zsh() -> str:
-    return shutil.which("zsh") or missing("zsh")
+    return shutil.which("zsh") or skip_missing("zsh")
 
 
 def test_fish(command: Command, fish: str) -> None:

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from tests.e2e.command import Command, command, finish
 from tests.e2e.servers.chat import Reply, call, error
-from tests.requires import needs
+from tests.requires import requires
 
 __all__ = ["command"]
 
@@ -258,7 +258,7 @@ def test_all_streams_closed(command: Command) -> None:
     assert len(command.server.requests) == 1
 
 
-@needs(os.path.exists("/dev/full"), "/dev/full")
+@requires(os.path.exists("/dev/full"), "/dev/full")
 def test_a_full_disk_is_said(command: Command) -> None:
     command.server.script.append("too much")
 
@@ -351,7 +351,7 @@ def test_the_home_folder_is_no_project(command: Command) -> None:
     assert command.server.requests[0]["messages"][0]["content"].startswith("Only rhyme.")
 
 
-@needs(shutil.which("git") is not None and os.geteuid() == 0, "git, and the right to give a folder away")
+@requires(shutil.which("git") is not None and os.geteuid() == 0, "git, and the right to give a folder away")
 def test_a_repository_of_somebody_else(command: Command) -> None:
     """Git refuses to work there, says why, and the run goes on (known problem B-04)."""
     subprocess.run(["git", "init", "-q", str(command.folder)], check=True)

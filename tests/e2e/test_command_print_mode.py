@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.app.printing.output_schema import schema_of
+from mainspring.app.printing.output_schema import load_output_schema
 from mainspring.errors import ConfigError
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply
@@ -118,7 +118,7 @@ def test_what_is_no_schema(tmp_path: Path) -> None:
 
     for given, told in wrong.items():
         with pytest.raises(ConfigError, match=told):
-            schema_of(given)
+            load_output_schema(given)
 
 
 @pytest.mark.covers("BYD-06", "OPT-01")

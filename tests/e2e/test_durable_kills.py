@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from mainspring.durable import DurableRun, DurableRuns
+from mainspring.durable import DurableClient, DurableRun
 from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.loop import RunResult
 from mainspring.messages import Message
@@ -35,7 +35,7 @@ class Trial:
 
     def __init__(self, workers: Workers, engine: DbosEngine) -> None:
         self.workers = workers
-        self.runs = DurableRuns(engine)
+        self.runs = DurableClient(engine)
         self.engine = engine
         self.going: list[Watched] = []
         self.over: list[tuple[Watched, RunResult]] = []

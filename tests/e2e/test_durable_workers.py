@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.durable import DurableRuns
+from mainspring.durable import DurableClient
 from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.errors import DurableError
 from mainspring.loop import RunResult
@@ -27,9 +27,9 @@ pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31")]
 
 
 @pytest.fixture
-async def client(workers: Workers) -> AsyncIterator[DurableRuns]:
+async def client(workers: Workers) -> AsyncIterator[DurableClient]:
     engine = DbosEngine(workers.url, poll=0.05)
-    yield DurableRuns(engine)
+    yield DurableClient(engine)
     await engine.aclose()
 
 
@@ -48,7 +48,7 @@ def results(result: RunResult) -> list[str]:
     return [r.text for m in result.messages if isinstance(m, Message) for r in m.tool_results]
 
 
-async def test_the_runs_of_a_worker_that_is_killed_end_on_another(workers: Workers, client: DurableRuns) -> None:
+async def test_the_runs_of_a_worker_that_is_killed_end_on_another(workers: Workers, client: DurableClient) -> None:
     first = workers.start("first", concurrency=3, pause=0.05, dead_after=2.0)
     await workers.up()
     workers.start("second", concurrency=3, pause=0.05, dead_after=2.0)
@@ -80,7 +80,7 @@ async def answered(url: str, call_id: str, answer: str) -> tuple[int | None, str
 
 
 @pytest.mark.covers("BYD-29")
-async def test_a_question_is_answered_while_no_process_runs(workers: Workers, client: DurableRuns) -> None:
+async def test_a_question_is_answered_while_no_process_runs(workers: Workers, client: DurableClient) -> None:
     pid = workers.start("before")
     run = await client.start("asking", "r", run_id="r")
     [call] = await until(run.pending)
@@ -127,7 +127,7 @@ def unlocked(path: Path) -> bool:
         return True
 
 
-async def test_a_worker_that_was_only_stopped_does_nothing_twice(workers: Workers, client: DurableRuns) -> None:
+async def test_a_worker_that_was_only_stopped_does_nothing_twice(workers: Workers, client: DurableClient) -> None:
     first = workers.start("stopped", pause=0.2, dead_after=2.0)
     run = await client.start("told", "r", run_id="r")
     await until(lambda: asyncio.to_thread(workers.lines, "paid"))
@@ -153,7 +153,7 @@ async def test_a_worker_that_was_only_stopped_does_nothing_twice(workers: Worker
 
 
 @pytest.mark.parametrize("workers", ["sqlite"], indirect=True)
-async def test_who_waits_for_the_lock_of_a_file_goes_on(workers: Workers, client: DurableRuns) -> None:
+async def test_who_waits_for_the_lock_of_a_file_goes_on(workers: Workers, client: DurableClient) -> None:
     """A process that is stopped in the middle of a write keeps the lock of the file: all wait for it, and none fails."""
     workers.start("waits", pause=0.02)
     run = await client.start("told", "r", run_id="r")
@@ -191,7 +191,7 @@ sys.stdin.read()
 """
 
 
-async def test_a_worker_that_is_told_to_leave_finishes_its_steps(workers: Workers, client: DurableRuns) -> None:
+async def test_a_worker_that_is_told_to_leave_finishes_its_steps(workers: Workers, client: DurableClient) -> None:
     first = workers.start("leaving", pause=0.3)
     run = await client.start("three", "r", run_id="r")
     await until(lambda: asyncio.to_thread(workers.lines, "paid"))
@@ -206,7 +206,7 @@ async def test_a_worker_that_is_told_to_leave_finishes_its_steps(workers: Worker
 
 
 async def test_a_run_that_kills_its_workers_is_given_up_and_can_be_tried_again(
-    workers: Workers, client: DurableRuns
+    workers: Workers, client: DurableClient
 ) -> None:
     run = await client.start("deadly", "r", run_id="r")
     for death in range(3):

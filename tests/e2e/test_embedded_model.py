@@ -16,7 +16,7 @@ from mainspring.errors import ContextExceededError
 from mainspring.events import Done, TextDelta, ToolCallDelta
 from mainspring.messages import Cost, Message, ToolUseBlock
 from mainspring.models import ModelRequest
-from mainspring.models.embedded import EmbeddedModel, create_embedded
+from mainspring.models.embedded import EmbeddedModel, create_embedded_model
 from mainspring.models.embedded.server import LlamaServer
 from mainspring.tools.builtin import builtin_tools, grep, list_files, read_file
 from tests.helpers.processes import alive, ended
@@ -32,7 +32,7 @@ TOOLS = tuple(tool.spec for tool in builtin_tools())
 async def model() -> AsyncGenerator[EmbeddedModel]:
     """The model, its weights fetched if no test before did."""
     require_module("xllamacpp", "the extra `local`")
-    embedded = create_embedded({"model": SMALLEST, "maxOutputTokens": 48})
+    embedded = create_embedded_model({"model": SMALLEST, "maxOutputTokens": 48})
     await embedded.prepare()
     yield embedded
     await embedded.aclose()
@@ -85,7 +85,7 @@ async def test_an_agent_reads_a_real_file_with_it(model: EmbeddedModel, tmp_path
 
 async def test_a_conversation_that_is_too_long_is_told_as_such() -> None:
     require_module("xllamacpp", "the extra `local`")
-    small = create_embedded({"model": SMALLEST, "contextWindow": 512})
+    small = create_embedded_model({"model": SMALLEST, "contextWindow": 512})
     await small.prepare()
     try:
         with pytest.raises(ContextExceededError):
@@ -118,7 +118,7 @@ async def test_without_the_key_nobody_is_let_in(model: EmbeddedModel) -> None:
 
 async def test_a_file_that_is_no_model_is_told(model: EmbeddedModel, tmp_path: Path) -> None:
     await asyncio.to_thread((tmp_path / "fake.gguf").write_bytes, b"GGUF nothing")
-    broken = create_embedded({"model": str(tmp_path / "fake.gguf")})
+    broken = create_embedded_model({"model": str(tmp_path / "fake.gguf")})
     with pytest.raises(Exception, match=r"fake\.gguf cannot be loaded: \S"):
         await broken.complete(asked("Hi"))
     await broken.aclose()
@@ -128,7 +128,7 @@ PARENT = """
 import asyncio, json, sys
 from mainspring.messages import Message
 from mainspring.models import ModelRequest
-from mainspring.models.embedded import create_embedded
+from mainspring.models.embedded import create_embedded_model as create_embedded
 async def main():
     model = create_embedded({"model": sys.argv[1]})
     request = ModelRequest([Message.user("Count from one to a thousand in words.")])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.export import html_page
-from mainspring.app.run.options import Place
+from mainspring.app.export import render_html
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.saved_sessions import export_transcript
 from tests.e2e.browser import page_after_scripts
 from tests.unit.app.export.conftest import exported
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.timeout(120)
 def test_the_page_works_from_disk(exported: tuple[Path, Path, str], tmp_path: Path) -> None:
     folder, home, id = exported
     page = tmp_path / "session.html"
-    transcript = export_transcript(id, Place(cwd=str(folder)), {"MAINSPRING_HOME": str(home)})
-    page.write_text(html_page(transcript), encoding="utf-8")
+    transcript = export_transcript(id, WorkspaceOptions(cwd=str(folder)), {"MAINSPRING_HOME": str(home)})
+    page.write_text(render_html(transcript), encoding="utf-8")
 
     whole = page_after_scripts(page.as_uri(), tmp_path / "profile")
     searched = page_after_scripts(f"{page.as_uri()}#search=on+fire", tmp_path / "profile")

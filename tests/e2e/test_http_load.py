@@ -20,7 +20,7 @@ FOLLOWERS, SLOW, DEAF, LEAVING = 500, 25, 25, 100
 
 AGENTS = '''
 from mainspring import Agent, tool
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import ScriptedCall as Call, Reply, ScriptedModel
 
 
 @tool(idempotent=True)

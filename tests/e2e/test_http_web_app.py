@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
 from mainspring import Agent, tool
-from mainspring.app.servers.http.server import Place, listen, url_of
+from mainspring.app.servers.http.server import ServerOptions, local_url, open_socket
 from mainspring.events import TextDelta
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
 BOTH = 2  # meet before either goes on: they run side by side, not one after the other
 
@@ -44,7 +44,7 @@ def application(folder: Path) -> Starlette:
         def answer(request: Any) -> str:
             return f"{request.system} {request.messages[0].text}: {request.messages[-1].tool_results[0].text}"
 
-        script = [Reply(calls=[Call("meet")]), answer]
+        script = [Reply(calls=[ScriptedCall("meet")]), answer]
         return Agent(ScriptedModel(*script), name=name, system=f"I am {name}", tools=[meet], execution=str(place))
 
     async def ask(request: Request) -> JSONResponse:
@@ -86,10 +86,10 @@ def state_of_the_process() -> Any:
 @pytest.mark.covers("BYD-16")
 async def test_several_agents_in_one_web_application(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     config = uvicorn.Config(application(tmp_path), log_config=None, access_log=False, lifespan="off")
-    server, listening = uvicorn.Server(config), listen(Place(port=0))
+    server, listening = uvicorn.Server(config), open_socket(ServerOptions(port=0))
     before = state_of_the_process()
     serving = asyncio.ensure_future(server.serve(sockets=[listening]))
-    url = url_of(listening)
+    url = local_url(listening)
     names = [f"{letter}{number}" for letter in "abcdefgh" for number in range(BOTH)]
     async with aiohttp.ClientSession() as session:
 

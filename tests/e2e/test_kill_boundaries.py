@@ -17,36 +17,36 @@ from typing import Any, cast
 import pytest
 
 from mainspring.env import LocalEnv
-from mainspring.loop import Behavior, CoreAgent
+from mainspring.loop import CoreAgent, RunOptions
 from mainspring.loop.hooks import (
+    BeforeToolRun,
+    MessagesAdded,
+    PermissionCheck,
     SessionEnd,
-    SessionTurns,
-    ToolAfter,
-    ToolIntent,
-    ToolPermit,
+    ToolCallsReceived,
+    ToolFinished,
     ToolResultsAfter,
-    ToolStart,
 )
 from mainspring.messages import Message
 from mainspring.sessions import PairEntry, Session, SessionPlug
 from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
 BEFORE, AFTER = 50, 150  # the session's own handlers stand at 100
 
 Boundary = tuple[type[Any], int, str]
 BOUNDARIES: dict[str, Boundary | None] = {
-    "before the prompt": (SessionTurns, BEFORE, ""),
-    "after the prompt": (SessionTurns, AFTER, ""),
-    "before the intent": (ToolIntent, BEFORE, ""),
-    "after the intent": (ToolIntent, AFTER, ""),
-    "while calls are judged": (ToolPermit, 0, "b"),
-    "before the start": (ToolStart, BEFORE, "b"),
-    "after the start": (ToolStart, AFTER, "b"),
+    "before the prompt": (MessagesAdded, BEFORE, ""),
+    "after the prompt": (MessagesAdded, AFTER, ""),
+    "before the intent": (ToolCallsReceived, BEFORE, ""),
+    "after the intent": (ToolCallsReceived, AFTER, ""),
+    "while calls are judged": (PermissionCheck, 0, "b"),
+    "before the start": (BeforeToolRun, BEFORE, "b"),
+    "after the start": (BeforeToolRun, AFTER, "b"),
     "in mid-tool": None,
-    "before the result": (ToolAfter, BEFORE, "b"),
-    "after the result": (ToolAfter, AFTER, "b"),
+    "before the result": (ToolFinished, BEFORE, "b"),
+    "after the result": (ToolFinished, AFTER, "b"),
     "before the pair": (ToolResultsAfter, BEFORE, ""),
     "after the pair": (ToolResultsAfter, AFTER, ""),
     "before the end": (SessionEnd, BEFORE, ""),
@@ -85,10 +85,15 @@ async def child(folder: Path, boundary: str, mode: str) -> None:
     where = BOUNDARIES[boundary]
     session = Session.create(folder, home=folder / "home", id="killed")
     act = counting(folder, "b" if where is None else "")
-    calls = [Call("act", {"key": key}, id=f"call-{key}") for key in "abc"]
-    script = [Reply(calls=[Call("act", {"key": "x"}, id="call-x")]), "fine", Reply("I act", calls=calls), "done"]
+    calls = [ScriptedCall("act", {"key": key}, id=f"call-{key}") for key in "abc"]
+    script = [
+        Reply(calls=[ScriptedCall("act", {"key": "x"}, id="call-x")]),
+        "fine",
+        Reply("I act", calls=calls),
+        "done",
+    ]
     agent = agent_of(session, act, *script)
-    await agent.run("first", behavior=Behavior(tool_execution=cast("Any", mode)))
+    await agent.run("first", behavior=RunOptions(tool_execution=cast("Any", mode)))
     if where is not None:
         hook, order, key = where
 
@@ -97,7 +102,7 @@ async def child(folder: Path, boundary: str, mode: str) -> None:
                 die()
 
         agent.on(hook, kill, order=order)
-    await agent.run("second", behavior=Behavior(tool_execution=cast("Any", mode)))
+    await agent.run("second", behavior=RunOptions(tool_execution=cast("Any", mode)))
 
 
 def killed(folder: Path, boundary: str, mode: str) -> None:
@@ -172,7 +177,7 @@ def test_a_killed_run_goes_on(boundary: str, mode: str, tmp_path: Path) -> None:
     assert session.interrupted == (boundary not in {"after the end", "before the prompt"})
 
     again = counting(tmp_path)
-    agent = agent_of(session, again, Reply(calls=[Call("act", {"key": "y"}, id="call-y")]), "on we go")
+    agent = agent_of(session, again, Reply(calls=[ScriptedCall("act", {"key": "y"}, id="call-y")]), "on we go")
     result = asyncio.run(agent.run("third"))
     assert result.text == "on we go"
     assert ran(tmp_path) == did + Counter("y")  # nothing ran twice

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring import Agent, Behavior, tool
+from mainspring import Agent, RunOptions, tool
 from mainspring.env.memory import MemoryEnv
 from mainspring.loop.hooks import ContextCompacted
 from mainspring.policies.compaction import Compaction
@@ -27,7 +27,7 @@ async def look(key: str) -> str:
 
 def agent_of(server: StrictServer, session: Session) -> Agent:
     compaction = Compaction(threshold=LIMIT, keep_recent=1500)
-    behavior = Behavior(compaction=compaction, max_turns=CALLS * 2)
+    behavior = RunOptions(compaction=compaction, max_turns=CALLS * 2)
     return Agent(server.model(), tools=[look], execution=MemoryEnv({}), session=session, behavior=behavior)
 
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from mainspring.mcp import McpFailure, McpServer, McpServerConfig, connect_mcp
-from tests.requires import needs
+from mainspring.mcp import McpError, McpServer, McpServerConfig, connect_mcp
+from tests.requires import requires
 from tests.unit.mcp.harness import until
 
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.timeout(900),
-    needs(shutil.which("npm") is not None, "npm, to install servers and the conformance suite"),
+    requires(shutil.which("npm") is not None, "npm, to install servers and the conformance suite"),
 ]
 
 logger = logging.getLogger(__name__)  # the figures: pytest -m soak -o log_cli=true --log-cli-level=INFO
@@ -104,7 +104,7 @@ async def test_a_real_server_is_connected_listed_called_killed_and_restarted(ins
     async with connect_mcp(config(installed, name)) as server:
         figures["connect"] = round(time.perf_counter() - began, 2)
         figures["tools"] = len(server.tools)
-        assert tool in {i.name for i in server.infos}
+        assert tool in {i.name for i in server.tool_infos}
         began = time.perf_counter()
         answer = await server.call(tool, arguments(installed, name))
         figures["call"] = round(time.perf_counter() - began, 3)
@@ -127,14 +127,14 @@ async def called_until_it_works(server: McpServer, tool: str, given: Mapping[str
         while True:
             try:
                 return await server.call(tool, given)
-            except McpFailure as failure:
+            except McpError as failure:
                 if failure.reason not in ("lost", "connect"):
                     raise
 
 
 async def test_a_long_call_is_told_of_cancelled_and_survives_a_kill(installed: Path) -> None:
     async with connect_mcp(config(installed, "everything")) as server:
-        long = next(i.name for i in server.infos if "long" in i.name.lower())
+        long = next(i.name for i in server.tool_infos if "long" in i.name.lower())
         steps: list[float] = []
 
         def told(progress: float, total: float | None, message: str | None) -> None:
@@ -157,7 +157,7 @@ async def test_a_long_call_is_told_of_cancelled_and_survives_a_kill(installed: P
         began = time.perf_counter()
         for pid in programs(installed):
             os.kill(pid, signal.SIGKILL)
-        with pytest.raises(McpFailure) as failed:
+        with pytest.raises(McpError) as failed:
             await task
         assert failed.value.reason == "lost"
         assert time.perf_counter() - began < 5

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, Approve, Behavior, Deny
-from mainspring.loop.hooks import ToolAfter, ToolPermit, ToolStart
+from mainspring import Agent, Approve, Deny, RunOptions
+from mainspring.loop.hooks import BeforeToolRun, PermissionCheck, ToolFinished
 from mainspring.sessions import Session
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
-CALLS = [Call("act", {"key": key}, id=f"call-{key}") for key in ("free", "ask", "other", "edit")]
+CALLS = [ScriptedCall("act", {"key": key}, id=f"call-{key}") for key in ("free", "ask", "other", "edit")]
 ANSWERS = {"call-ask": Approve(), "call-other": Deny("not that one"), "call-edit": Approve({"key": "edited"})}
 
 
@@ -40,7 +40,7 @@ def counting(folder: Path) -> Tool:
     return act
 
 
-def judge(ctx: ToolPermit) -> None:
+def judge(ctx: PermissionCheck) -> None:
     if ctx.input["key"] != "free":
         ctx.pause(f"may it act on {ctx.input['key']}?")
 
@@ -64,15 +64,15 @@ async def step(folder: Path, what: str, mode: Any) -> None:
             tools=[counting(folder)],
             session=session,
             execution=str(folder),
-            behavior=Behavior(tool_execution=mode),
-            hooks={ToolPermit: judge},
+            behavior=RunOptions(tool_execution=mode),
+            hooks={PermissionCheck: judge},
         )
         status = ""
         if what == "begin":
             status = (await agent.run("act")).status
         elif what != "look":
             if what.startswith("die"):
-                agent.on(ToolStart if what == "die before" else ToolAfter, die, order=200)
+                agent.on(BeforeToolRun if what == "die before" else ToolFinished, die, order=200)
             while agent.pending is not None:
                 agent.answer({c.id: ANSWERS[c.id] for c in agent.pending.calls})
                 status = (await agent.run()).status

@@ -14,7 +14,7 @@ from acp.client.connection import ClientSideConnection
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply, call
 from tests.helpers.processes import ended
-from tests.unit.app.servers.acp.harness import Editor, ask, client_can, tell
+from tests.unit.app.servers.acp.harness import Editor, ask, client_capabilities, notify
 
 __all__ = ["command"]
 
@@ -35,7 +35,7 @@ async def driving(
         use_unstable_protocol=True,
         observers=[editor.watch],
     ) as (connection, process):
-        can = client_can(files=files, terminal=terminal)
+        can = client_capabilities(files=files, terminal=terminal)
         await connection.initialize(PROTOCOL_VERSION, client_capabilities=can)
         yield connection, process
     editor.watch.check()
@@ -141,7 +141,7 @@ async def test_two_sessions_and_whatever_else_comes_on_the_line(command: Command
         await connection.cancel(session_id=sessions[0])
         assert (await prompts[0]).stop_reason == "cancelled"
         assert not prompts[1].done()
-        await tell(connection, "$/cancel_request", requestId=request_of(editor, sessions[1]))
+        await notify(connection, "$/cancel_request", requestId=request_of(editor, sessions[1]))
         assert (await prompts[1]).stop_reason == "cancelled"
         for terminal in editor.terminals.values():
             assert await asyncio.to_thread(ended, terminal.process.pid)

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from mainspring.testing.scripted_model import Call, ScriptedModel
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 
 
 def load(repository: Path, name: str) -> ModuleType:
@@ -20,14 +20,14 @@ def load(repository: Path, name: str) -> ModuleType:
 
 @pytest.mark.covers("PKG-15")
 async def test_weather(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = ScriptedModel(Call("forecast", {"city": "Oslo", "days": 2}), "An umbrella.")
+    model = ScriptedModel(ScriptedCall("forecast", {"city": "Oslo", "days": 2}), "An umbrella.")
     assert await load(repository, "weather").main(model) == "An umbrella."
     assert "2 model calls" in capsys.readouterr().out
 
 
 @pytest.mark.covers("PKG-15")
 async def test_watch(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = ScriptedModel(Call("word_count", {"text": "the quick brown fox"}), "Four.")
+    model = ScriptedModel(ScriptedCall("word_count", {"text": "the quick brown fox"}), "Four.")
     seen = await load(repository, "watch").main(model)
     assert (seen[0], seen[-1]) == ("agent_start", "agent_end")
     out = capsys.readouterr().out
@@ -38,9 +38,9 @@ async def test_watch(repository: Path, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.covers("PKG-15")
 async def test_notes(repository: Path, tmp_path: Path) -> None:
     model = ScriptedModel(
-        Call("write_file", {"path": "notes.md", "content": "buy milk\n"}),
+        ScriptedCall("write_file", {"path": "notes.md", "content": "buy milk\n"}),
         "Written.",
-        Call("read_file", {"path": "notes.md"}),
+        ScriptedCall("read_file", {"path": "notes.md"}),
         "Buy milk.",
     )
     assert await load(repository, "notes").main(model, str(tmp_path)) == "Buy milk."
@@ -51,7 +51,7 @@ async def test_notes(repository: Path, tmp_path: Path) -> None:
 @pytest.mark.covers("PKG-15")
 async def test_audit(repository: Path) -> None:
     model = ScriptedModel(
-        Call("status", {"site": "example.org"}), Call("launch", {"site": "example.org"}), "It may not."
+        ScriptedCall("status", {"site": "example.org"}), ScriptedCall("launch", {"site": "example.org"}), "It may not."
     )
     log = await load(repository, "audit").main(model)
     assert [line.split(" after")[0] for line in log] == ["status ok", "refused launch"]

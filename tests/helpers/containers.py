@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.requires import missing
+from tests.requires import skip_missing
 
 ENGINES = ("fake_docker", "busybox_docker", *(("podman",) if os.environ.get("TEST_PODMAN") else ()))
 """The fixtures of engines. A real one is asked for by name: whether it works in a virtual machine is not the suite's to find out."""
@@ -58,7 +58,7 @@ def busybox_docker(fake_docker: str) -> str:
     """The same, where every program is busybox, as in small images."""
     busybox = shutil.which("busybox")
     if busybox is None:
-        missing("busybox-static")
+        skip_missing("busybox-static")
     _link_programs(busybox, Path(fake_docker).parent / "bin")
     Path(f"{fake_docker}.path").write_text(f"{Path(fake_docker).parent}/bin")
     return fake_docker
@@ -73,7 +73,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # Whether an engine works inside a virtual machine depends on more than its being installed: it is asked for by name.
     program, busybox = shutil.which("podman"), shutil.which("busybox")
     if not os.environ.get("TEST_PODMAN") or program is None or busybox is None:
-        missing("TEST_PODMAN=1, podman and busybox-static")
+        skip_missing("TEST_PODMAN=1, podman and busybox-static")
     folder = tmp_path_factory.mktemp("podman")
     # What a small virtual machine may refuse: high limits, and a runtime that cannot do with its control groups.
     runtime = "runc" if shutil.which("runc") else "crun"
@@ -93,9 +93,9 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         _import(wrapper, busybox, folder)
         tried = _call(wrapper, "run", "--rm", "--network", "none", IMAGE, "true")
     except subprocess.TimeoutExpired:
-        missing(f"a podman that answers within {_PATIENCE:.0f} seconds")
+        skip_missing(f"a podman that answers within {_PATIENCE:.0f} seconds")
     if tried.returncode:
-        missing(f"a podman that can run a container: {tried.stderr.strip()}")
+        skip_missing(f"a podman that can run a container: {tried.stderr.strip()}")
     yield str(wrapper)
     with contextlib.suppress(subprocess.TimeoutExpired):
         _call(wrapper, "rm", "-fa")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.requires import missing, postgres_programs
+from tests.requires import postgres_programs, skip_missing
 
 
 class Postgres:
@@ -89,7 +89,7 @@ def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server; the test is skipped where there is none."""
     programs = postgres_programs()
     if programs is None:
-        missing("PostgreSQL")
+        skip_missing("PostgreSQL")
     # Short, since the path of a socket has 107 characters at most.
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     server = Postgres(folder, programs)

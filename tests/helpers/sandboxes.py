@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxProvider
-from tests.requires import missing
+from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxBackend
+from tests.requires import skip_missing
 
-LAYERS: dict[str, Callable[[], SandboxProvider]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}
+LAYERS: dict[str, Callable[[], SandboxBackend]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}
 
 
-def layer(name: str) -> SandboxProvider:
+def layer(name: str) -> SandboxBackend:
     """The layer; the test is skipped where it does not work, with the reason."""
     found = LAYERS[name]()
     if problem := found.problem():
-        missing(problem)
+        skip_missing(problem)
     return found

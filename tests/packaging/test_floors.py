@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.requires import needs
+from tests.requires import requires
 
 
 def requirements(repository: Path) -> list[Requirement]:
@@ -29,7 +29,7 @@ def test_every_dependency_has_a_floor_below_what_is_installed(repository: Path) 
 
 
 @pytest.mark.soak
-@needs(shutil.which("uv") is not None, "uv, and a package index")
+@requires(shutil.which("uv") is not None, "uv, and a package index")
 def test_the_lowest_versions_work(repository: Path, tmp_path: Path) -> None:
     """Where they did not: exceptions of msgspec, marks of charset-normalizer, partial values of jiter, exporters of OpenTelemetry."""
     tried = [

@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.pyinstaller import data_files, hook_dirs, modules
+from mainspring.app.pyinstaller import data_files, hook_dirs, list_modules
 from tests.e2e.servers.chat import ChatServer, call
-from tests.requires import needs
+from tests.requires import requires
 
 
 def test_every_module_and_every_file_is_taken_along(repository: Path) -> None:
     source = repository / "src"
     files = {p for p in (source / "mainspring").rglob("*") if p.is_file() and p.suffix != ".pyc"}
-    code = {source.joinpath(*name.split(".")) for name in modules()}
+    code = {source.joinpath(*name.split(".")) for name in list_modules()}
     taken = {p / "__init__.py" if p.is_dir() else p.with_suffix(".py") for p in code}
     data = {Path(path): Path(folder) for path, folder in data_files()}
 
     assert taken | data.keys() == files
     assert taken & data.keys() == set()
     assert all(source / folder == path.parent for path, folder in data.items())
-    assert {"mainspring.app.cli.default", "mainspring.models.providers.ollama"} <= set(modules())
+    assert {"mainspring.app.cli.default", "mainspring.models.providers.ollama"} <= set(list_modules())
 
 
 def test_the_hook_is_found_by_its_entry_point(repository: Path) -> None:
@@ -37,11 +37,11 @@ def test_the_hook_is_found_by_its_entry_point(repository: Path) -> None:
     hook = runpy.run_path(str(Path(folder) / "hook-mainspring.py"))
 
     assert [folder] == hook_dirs()
-    assert (hook["hiddenimports"], hook["datas"]) == (modules(), data_files())
+    assert (hook["hiddenimports"], hook["datas"]) == (list_modules(), data_files())
 
 
 @pytest.mark.soak
-@needs(importlib.util.find_spec("PyInstaller") is not None, "PyInstaller")
+@requires(importlib.util.find_spec("PyInstaller") is not None, "PyInstaller")
 def test_a_frozen_command_works(tmp_path: Path, home: Path) -> None:
     start = tmp_path / "start.py"
     start.write_text("import sys\nfrom mainspring.app.cli.main import main\nsys.exit(main())\n", encoding="utf-8")

@@ -22,9 +22,9 @@ USES = {
     "models": "from mainspring.models import create_model; assert create_model('openai:x', api_key='k').model == 'x'",
     "tools": "from mainspring.tools import ToolRegistry, tool; assert tool(lambda: 'x', name='a', description='b').name == 'a'",
     "env": "from mainspring.env import LocalEnv, MemoryEnv; assert LocalEnv('.').cwd",
-    "sessions": "from mainspring.sessions import MemoryStore, Session; assert MemoryStore()",
+    "sessions": "from mainspring.sessions import MemorySessionStore as MemoryStore, Session; assert MemoryStore()",
     "skills": (
-        "from mainspring.skills import find_skills, parse_skill; assert len(find_skills()); "
+        "from mainspring.skills import discover_skills as find_skills, parse_skill; assert len(find_skills()); "
         "assert parse_skill('---\\nname: a\\ndescription: b\\n---\\nc').name == 'a'"
     ),
     "mcp": (
@@ -32,15 +32,15 @@ USES = {
         "assert parse_mcp_config({'a': {'command': 'x'}}).servers[0].name == 'a'"
     ),
     "presets": (
-        "from mainspring.presets import Preset, compose_presets; "
+        "from mainspring.presets import Preset, merge_presets as compose_presets; "
         "assert compose_presets(Preset(system='a'), Preset(system='b')).system == 'b'"
     ),
     "app.chat": (
-        "from mainspring.app.chat import Chat, ChatOptions, command_of; assert Chat.open; assert ChatOptions(); "
+        "from mainspring.app.chat import Chat, ChatOptions, parse_line as command_of; assert Chat.open; assert ChatOptions(); "
         "assert command_of('do it').text == 'do it'"
     ),
     "app.tui": (
-        "from mainspring.app.tui.transcript_view import Transcript; from mainspring.app.tui.theme import Look; "
+        "from mainspring.app.tui.transcript_view import TranscriptView as Transcript; from mainspring.app.tui.theme import Theme as Look; "
         "from mainspring.app.chat.events import AnswerEnd; "
         "assert 'hi' in str(Transcript(Look(), 40, 9).show(AnswerEnd('hi'), 0.0))"
     ),

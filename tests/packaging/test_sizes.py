@@ -8,7 +8,7 @@ from scripts import check_imports as code_rules
 from scripts.check_sizes import (
     CORE,
     Finding,
-    Survey,
+    SizeReport,
     compare,
     count_habits,
     count_suppressions,
@@ -40,7 +40,7 @@ def test_entries_may_only_fall() -> None:
 
 
 def test_a_survey_reports_only_what_is_over_its_limit() -> None:
-    survey = Survey([Finding("file", "a.py", 600, 600), Finding("file", "b.py", 601, 600)], {"noqa in src": 2}, [])
+    survey = SizeReport([Finding("file", "a.py", 600, 600), Finding("file", "b.py", 601, 600)], {"noqa in src": 2}, [])
 
     assert survey.exceptions == {"file": {"b.py": 601}}
     assert survey.complaints({"file": {"b.py": 601}, "counts": {"noqa in src": 2}}) == []

@@ -8,10 +8,10 @@ from mainspring import (
     Agent,
     AgentError,
     AgentProviderError,
-    Behavior,
     McpServerConfig,
     ModelError,
     Permissions,
+    RunOptions,
     RunResult,
     Session,
     TextDelta,
@@ -22,7 +22,7 @@ from mainspring import (
     tool,
 )
 from mainspring.env.memory import MemoryEnv
-from mainspring.events.types import ChildStats
+from mainspring.events.types import SubagentStats
 
 
 @dataclass
@@ -65,10 +65,10 @@ async def main() -> None:
             eager=False,
         )
         agent.on(ToolGate, gate)
-        result = await agent.run("go", behavior=Behavior(schema=Trip), thinking="low", raise_errors=False)
+        result = await agent.run("go", behavior=RunOptions(schema=Trip), thinking="low", raise_errors=False)
         assert_type(result, RunResult)
         assert_type(result.output_as(Trip), Trip)
-        assert_type(result.stats.children, tuple[ChildStats, ...])
+        assert_type(result.stats.children, tuple[SubagentStats, ...])
         async with agent.stream("go", system="Be long.") as run:
             async for event in run:
                 match event:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.text import counted
+from mainspring.text import pluralize
 
 SOURCE = Path(__file__).parents[2] / "src" / "mainspring"
 BY_HAND = re.compile(r"""'' if [^}]+ (?:==|!=|>) 1 else 's'|'s' (?:\* \(|if [^}]+ 1 )""")
@@ -22,7 +22,7 @@ BY_HAND = re.compile(r"""'' if [^}]+ (?:==|!=|>) 1 else 's'|'s' (?:\* \(|if [^}]
     ],
 )
 def test_a_number_has_the_word_that_fits_it(number: int, words: tuple[str, ...], text: str) -> None:
-    assert counted(number, *words) == text
+    assert pluralize(number, *words) == text
 
 
 def test_nothing_the_command_shows_makes_its_plurals_by_hand() -> None:

@@ -20,15 +20,15 @@ from mainspring.errors import (
     ToolError,
     model_error,
 )
-from mainspring.loop import Behavior, LoopContext, agent_loop
-from mainspring.loop.hooks import AgentDone, TurnAfter
+from mainspring.loop import LoopContext, RunOptions, agent_loop
+from mainspring.loop.hooks import RunDone, TurnAfter
 from mainspring.messages import Message
 from mainspring.models import LLMClient, RetryConfig
 from mainspring.models.client import ModelCallbacks
 from mainspring.models.results import Failure
 from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools import ToolRegistry, tool
-from tests.unit.loop.harness import Script, call, config, fail, said, say
+from tests.unit.loop.harness import Script, config, fail, said, text_reply, tool_call_reply
 
 
 @pytest.mark.covers("ERR-01")
@@ -74,7 +74,7 @@ async def test_what_ends_a_run_is_told_apart_by_type(raised: ModelError, kind: t
 @pytest.mark.parametrize("retry", [None, RetryConfig()])
 async def test_an_error_nobody_classified_keeps_its_cause(retry: RetryConfig | None) -> None:
     native = ZeroDivisionError("in somebody's provider")
-    setup = config(Script(fail(native)), behavior=Behavior(retry=retry))
+    setup = config(Script(fail(native)), behavior=RunOptions(retry=retry))
     with pytest.raises(AgentProviderError, match="in somebody's provider") as caught:
         await agent_loop("go", LoopContext(), setup)
     cause = caught.value.cause
@@ -95,7 +95,7 @@ async def test_what_on_error_gets_is_structured() -> None:
     assert failure.retry_after == 90.0
     ended: list[BaseException | None] = []
     bus_config = config(Script(fail(NetworkError("down", retryable=False, status=503))))
-    bus_config.bus.on(AgentDone, lambda ctx: ended.append(ctx.error))
+    bus_config.bus.on(RunDone, lambda ctx: ended.append(ctx.error))
     with pytest.raises(AgentProviderError):
         await agent_loop("go", LoopContext(), bus_config)
     (seen,) = ended
@@ -112,7 +112,7 @@ async def test_a_tool_error_goes_to_the_model_and_a_fatal_one_ends_the_run(caplo
         raise ToolError("no such city")
 
     ctx = LoopContext(tools=ToolRegistry([broken]))
-    setup = config(Script(call("broken"), say("I see.")))
+    setup = config(Script(tool_call_reply("broken"), text_reply("I see.")))
 
     def observe(ctx: TurnAfter) -> None:
         raise ZeroDivisionError  # logged, and the run goes on

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import extras
-from mainspring.extras import how_to_install
+from mainspring.extras import install_command
 
 SOURCE = Path(__file__).parents[2] / "src" / "mainspring"
 
@@ -24,13 +24,13 @@ SOURCE = Path(__file__).parents[2] / "src" / "mainspring"
     ],
 )
 def test_a_clone_installs_from_itself(origin: dict[str, Any], what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "_origin", lambda: origin)
+    monkeypatch.setattr(extras, "_install_source", lambda: origin)
 
-    assert how_to_install("mcp") == f"{shlex.quote(sys.executable)} -I -m pip install {what}"
+    assert install_command("mcp") == f"{shlex.quote(sys.executable)} -I -m pip install {what}"
 
 
 def test_here_it_is_this_clone_or_the_index() -> None:
-    assert re.search(r" -I -m pip install (-e )?'.*\[mcp\]'$", how_to_install("mcp"))
+    assert re.search(r" -I -m pip install (-e )?'.*\[mcp\]'$", install_command("mcp"))
 
 
 def test_every_hint_comes_from_the_one_place() -> None:

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mainspring.frontmatter import split_front_matter
+from mainspring.frontmatter import parse_fields_and_body
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ from mainspring.frontmatter import split_front_matter
     ],
 )  # fmt: skip
 def test_fields_and_text(text: str, fields: dict[str, object], body: str) -> None:
-    assert split_front_matter(text) == (fields, body)
+    assert parse_fields_and_body(text) == (fields, body)
 
 
 @given(st.text())
 def test_no_text_breaks_it_and_none_is_lost(text: str) -> None:
-    fields, body = split_front_matter(text)
+    fields, body = parse_fields_and_body(text)
     assert text.endswith(body)
     assert all(isinstance(key, str) for key in fields)
 
@@ -49,7 +49,7 @@ def test_no_text_breaks_it_and_none_is_lost(text: str) -> None:
 )
 def test_a_head_of_plain_lines_is_always_found(fields: dict[str, str], body: str) -> None:
     head = "".join(f"{key}: {value}\n" for key, value in fields.items())
-    found, rest = split_front_matter(f"---\n{head}---\n{body}")
+    found, rest = parse_fields_and_body(f"---\n{head}---\n{body}")
     assert rest == body
     assert set(found) <= set(fields)
 
@@ -71,12 +71,12 @@ def test_a_simple_head_is_read_as_yaml_reads_it(head: str) -> None:
     except yaml.YAMLError:
         return
     if "\n---" not in text and "\r" not in text and isinstance(told, dict):
-        assert split_front_matter(f"---\n{text}---\n")[0] == {str(key): value for key, value in told.items()}
+        assert parse_fields_and_body(f"---\n{text}---\n")[0] == {str(key): value for key, value in told.items()}
 
 
 def test_a_simple_head_needs_no_yaml() -> None:
     code = (
-        "import sys; from mainspring.frontmatter import split_front_matter as split\n"
+        "import sys; from mainspring.frontmatter import parse_fields_and_body as split\n"
         "fields, _ = split('---\\nname: a b\\ntools: [x, \"y:z\"]\\nscripts:\\n  - name: c\\n    time: 3\\n---\\n')\n"
         "print(fields, 'yaml' in sys.modules)"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.lazy import LazyPattern, later, lazy_re
+from mainspring.lazy import LazyPattern, lazy_function, lazy_re
 
 
 def test_a_late_pattern_works_like_a_pattern() -> None:
@@ -42,8 +42,8 @@ def test_every_late_pattern_of_the_program_is_one(repository: Path) -> None:
 
 
 def test_a_late_function_is_the_function() -> None:
-    join = later("os.path", "join")
+    join = lazy_function("os.path", "join")
 
     assert join("a", "b") == "a/b"
     with pytest.raises(AttributeError):
-        later("os.path", "nothing")()
+        lazy_function("os.path", "nothing")()

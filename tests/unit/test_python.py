@@ -10,7 +10,7 @@ import pytest
 
 import mainspring
 from mainspring.app.cli.startup_interrupt import drop_relative_entries
-from mainspring.app.run_service.agents import named_agents
+from mainspring.app.run_service.agents import load_agents
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
 from mainspring.models.embedded.sources import pip_command
@@ -133,13 +133,13 @@ def test_agents_of_a_folder_do_not_replace_other_modules(canaries: Path, monkeyp
     )
     (canaries / "helper_of_mine.py").write_text("", encoding="utf-8")
 
-    assert list(named_agents("own_agents:agents", str(canaries))) == ["a"]
+    assert list(load_agents("own_agents:agents", str(canaries))) == ["a"]
     assert ran(canaries) == ""
     assert sys.path[-1] == str(canaries)
     for name in ("own_agents", "helper_of_mine"):
         sys.modules.pop(name, None)
     with pytest.raises(ConfigError, match="No module"):
-        named_agents("missing_agents:agents", str(canaries))
+        load_agents("missing_agents:agents", str(canaries))
 
 
 def test_one_helper_makes_all_command_lines() -> None:

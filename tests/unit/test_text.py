@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.text import MAX_MARKS, odd_character, visible, visible_json
+from mainspring.text import MAX_MARKS, escape_invisible, find_invisible, visible_json
 
 HIDDEN = (
     *(0x1B, 0x9B, 0x85, 0x7F, 0x00, 0x07, 0x08, 0x0B, 0x0C, 0x80, 0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x180E),
@@ -38,14 +38,14 @@ WRITING = (
 @pytest.mark.parametrize("before", ["", "a", "\u00e9", " ", "\u65e5", "\u0645"])
 def test_no_hidden_character_is_raw(code: int, before: str) -> None:
     text = f"{before}{chr(code)}b"
-    assert chr(code) not in visible(text)
-    assert chr(code) not in visible(text, prose=True)
-    assert odd_character(text) == chr(code) or 0xFE00 <= code <= 0xFE0F
+    assert chr(code) not in escape_invisible(text)
+    assert chr(code) not in escape_invisible(text, prose=True)
+    assert find_invisible(text) == chr(code) or 0xFE00 <= code <= 0xFE0F
 
 
 @pytest.mark.parametrize("text", WRITING, ids=ascii)
 def test_writing_stays(text: str) -> None:
-    assert visible(text, prose=True) == text
+    assert escape_invisible(text, prose=True) == text
 
 
 @pytest.mark.parametrize(
@@ -62,37 +62,37 @@ def test_writing_stays(text: str) -> None:
     ],
 )
 def test_what_writing_needs_elsewhere_is_seen(text: str) -> None:
-    assert "\\" in visible(text, prose=True)
+    assert "\\" in escape_invisible(text, prose=True)
 
 
 @pytest.mark.parametrize("mark", ["\u0301", "\u20dd", "\u0e48"])
 def test_few_marks_stack_on_a_character(mark: str) -> None:
     for prose in (True, False):
-        shown = visible("Z" + mark * 30 + "x" + mark, prose=prose)
+        shown = escape_invisible("Z" + mark * 30 + "x" + mark, prose=prose)
         assert shown.count(mark) == MAX_MARKS + 1
-    assert visible(mark * 3, prose=True, before="Z" + mark * 3).count(mark) == 1
-    assert visible(f"{mark}\u200b" * 10, prose=True).count(mark) == MAX_MARKS
+    assert escape_invisible(mark * 3, prose=True, before="Z" + mark * 3).count(mark) == 1
+    assert escape_invisible(f"{mark}\u200b" * 10, prose=True).count(mark) == MAX_MARKS
 
 
 def test_a_name_stays_on_one_line() -> None:
-    assert visible("a\nb\tc\r\u2028d\u00a0e") == "a\\nb\\tc\\r\\u2028d\\xa0e"
-    assert visible("a\r\nb\rc\r", prose=True) == "a\nb\\rc"
-    assert visible("x" * 9, limit=5) == "xxxxx… (4 more characters)"
+    assert escape_invisible("a\nb\tc\r\u2028d\u00a0e") == "a\\nb\\tc\\r\\u2028d\\xa0e"
+    assert escape_invisible("a\r\nb\rc\r", prose=True) == "a\nb\\rc"
+    assert escape_invisible("x" * 9, limit=5) == "xxxxx… (4 more characters)"
 
 
 @given(st.text())
 def test_nothing_in_a_name_is_invisible(text: str) -> None:
-    shown = visible(text)
+    shown = escape_invisible(text)
     assert shown.isprintable()
     assert not any(unicodedata.category(c)[0] in "CZ" for c in shown.replace(" ", ""))
-    assert visible(shown) == shown
+    assert escape_invisible(shown) == shown
 
 
 @given(st.text())
 def test_prose_loses_nothing_that_is_seen(text: str) -> None:
-    shown = visible(text, prose=True)
+    shown = escape_invisible(text, prose=True)
     assert not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c not in "\n\t" for c in shown)
-    assert visible(shown, prose=True) == shown
+    assert escape_invisible(shown, prose=True) == shown
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

@@ -85,8 +85,8 @@ CASES: dict[str, Callable[[Path], Any]] = {
 }
 OPEN = {
     "CoreAgent.stream": "the run says it",
-    "DockerEnv": "as SandboxEnv; needs a container",
-    "RunResult.so_far": "fields of the result",
+    "ContainerEnv": "as SandboxEnv; needs a container",
+    "RunResult.from_messages": "fields of the result",
     "TelemetryHelpers.start_llm_span": "attributes of any name",
     "TelemetryHelpers.start_tool_span": "attributes of any name",
     "ToolContext.metadata": "facts of any name",

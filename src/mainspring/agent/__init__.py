@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.agent.agent import Agent as Agent
     from mainspring.agent.agent import create_agent as create_agent
 
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
         "agent": "Agent create_agent",

@@ -10,45 +10,46 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from msgspec.structs import asdict, replace
 
-from mainspring.agent.assist import Assistance
-from mainspring.agent.lifecycle import Entered, Entrance
+from mainspring.agent.assist import AssistPlug
+from mainspring.agent.lifecycle import PreparedRun, SessionLifecycle
 from mainspring.agent.options import (
     AgentOptions,
     RunOptions,
     StreamOptions,
-    check_agent,
-    check_behavior,
-    check_run,
-    tools_of,
+    normalize_tools,
+    validate_agent_options,
+    validate_behavior,
+    validate_run_options,
 )
 from mainspring.agent.plugs import (
-    AgentHost,
     DisclosureOption,
+    SubagentFactory,
     SubagentsOption,
-    TokenNotices,
-    as_plug,
+    TokenRefreshPlug,
     bind_sampling,
     close_servers,
-    disclosing,
-    holder_of,
+    disclosure_plugs,
+    find_skill_activator,
+    find_tool_search,
     mcp_plugs,
-    own_search,
     skills_plugs,
+    subagents_plug,
 )
 from mainspring.agent.policies import RunPolicies
 from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, ConfigError
 from mainspring.extensions.extension import Extension
 from mainspring.extensions.plug import Extensions
-from mainspring.lazy import later
-from mainspring.loop import AgentRun, Behavior, CoreAgent, Plug, Prompt, RunResult, Steps
+from mainspring.lazy import lazy_function
+from mainspring.loop import CoreAgent, Plugin, Prompt, RunHandle, RunResult, Steps
+from mainspring.loop import RunOptions as Behavior
 from mainspring.loop.hooks import ContextCompacted, Hooks
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
-from mainspring.models.langchain.detect import as_model
+from mainspring.models.langchain.detect import adapt_model
 from mainspring.policies.budgets import Ledger
-from mainspring.policies.compaction import Compaction, CompactionReport, compact_now
-from mainspring.subagents import Child, Inherited, Subagents
+from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
+from mainspring.subagents import ParentContext, SubagentRun, Subagents
 from mainspring.tools import LazyTool, Tool
 
 if TYPE_CHECKING:  # whoever passes one has imported it
@@ -61,8 +62,8 @@ if TYPE_CHECKING:  # whoever passes one has imported it
     from mainspring.policies.structured import StructuredOutput
     from mainspring.sessions import Session
 else:
-    CallbacksPlug = later("mainspring.callbacks", "CallbacksPlug")
-    StructuredOutput = later("mainspring.policies.structured", "StructuredOutput")
+    CallbacksPlug = lazy_function("mainspring.callbacks", "CallbacksPlug")
+    StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
 
 
 class Agent(CoreAgent):
@@ -131,57 +132,63 @@ class Agent(CoreAgent):
         subagents: SubagentsOption | None = None,
         extensions: Extensions | Iterable[Extension] | None = None,
         callbacks: AgentCallbacks | None = None,
-        plugs: Iterable[Plug] = (),
+        plugs: Iterable[Plugin] = (),
         hooks: Hooks | None = None,
         messages: str | Iterable[AgentMessage] = (),
         steps: Steps | None = None,
         ledger: Ledger | None = None,
         **options: Unpack[AgentOptions],
     ) -> None:
-        model, provider = as_model(model), as_model(provider)
-        check_agent(
-            _NAMES, options, model=model, provider=provider, name=name, system=system, tools=tools, execution=execution,
+        model, provider = adapt_model(model), adapt_model(provider)
+        validate_agent_options(
+            _NAMED_OPTIONS, options, model=model, provider=provider, name=name, system=system, tools=tools, execution=execution,
             subagents=subagents, extensions=extensions, callbacks=callbacks, plugs=plugs, hooks=hooks, messages=messages,
             steps=steps, ledger=ledger,
         )  # fmt: skip
-        check_behavior(behavior)
-        installed: list[Plug] = []
+        validate_behavior(behavior)
+        installed: list[Plugin] = []
         if permissions is not None:
-            installed.append(_plug(permissions, "permissions=Permissions(...)"))
+            installed.append(_check_plug(permissions, "permissions=Permissions(...)"))
         if session is not None:
             installed.append(
-                _plug(session.plug() if hasattr(session, "plug") else cast("Any", session), "session=Session.create()")
+                _check_plug(
+                    session.plug() if hasattr(session, "plug") else cast("Any", session), "session=Session.create()"
+                )
             )
         if memory is not None:
-            installed.append(_plug(memory, "memory=Memory(...)"))
+            installed.append(_check_plug(memory, "memory=Memory(...)"))
         installed += skills_plugs(skills)
-        installed += [_plug(plug, "plugs=[...], of objects with install(agent) and for_child()") for plug in plugs]
+        installed += [
+            _check_plug(plug, "plugs=[...], of objects with install(agent) and for_child()") for plug in plugs
+        ]
         installed += mcp_plugs(mcp_servers, mcp_connector)
-        installed += disclosing(tool_disclosure, installed)
-        spawning = as_plug(subagents)
+        installed += disclosure_plugs(tool_disclosure, installed)
+        spawning = subagents_plug(subagents)
         if spawning is not None:
             installed.append(spawning)
         if extensions is not None:
             installed.append(extensions if isinstance(extensions, Extensions) else Extensions(extensions))
-        if not any(isinstance(p, Assistance) for p in installed):
-            installed.append(Assistance())
-        installed.append(TokenNotices())
+        if not any(isinstance(p, AssistPlug) for p in installed):
+            installed.append(AssistPlug())
+        installed.append(TokenRefreshPlug())
         if callbacks is not None:
             installed.append(CallbacksPlug(callbacks))
         self._subagents = next((p for p in installed if isinstance(p, Subagents)), None)
         if self._subagents is not None:
-            self._subagents.bind(AgentHost(self, Agent, self._inherited, lambda: self._policies.over_limit()))
+            self._subagents.bind(
+                SubagentFactory(self, Agent, self._child_defaults, lambda: self._policies.over_limit())
+            )
         self._asked: ModelProvider | None = None
         self.extensions = next((p for p in installed if isinstance(p, Extensions)), None)
-        self._entrance = Entrance(self, self.extensions)
+        self._lifecycle = SessionLifecycle(self, self.extensions)
         super().__init__(
-            _model(model, provider),
+            _resolve_model(model, provider),
             env=LocalEnv(execution or ".")
             if execution is None or isinstance(execution, str | os.PathLike)
             else execution,
             name=name,
             system=system,
-            tools=tools_of(tools),
+            tools=normalize_tools(tools),
             behavior=behavior,
             plugs=installed,
             hooks=hooks,
@@ -195,11 +202,11 @@ class Agent(CoreAgent):
     @property
     def running(self) -> bool:
         """Whether a run is going on, or about to begin."""
-        return super().running or self._entrance.busy
+        return super().running or self._lifecycle.busy
 
     def abort(self, reason: str = "aborted") -> None:
         """Stop the run; it raises AgentAbortedError. Without a run nothing happens. Safe from any thread."""
-        self._entrance.abort(reason)
+        self._lifecycle.abort(reason)
         super().abort(reason)
 
     async def shutdown(self, reason: str = "exit") -> None:
@@ -207,7 +214,7 @@ class Agent(CoreAgent):
         process ends by itself this happens anyway; a program that goes on calls it when it lets go of the agent.
         """
         try:
-            await self._entrance.shutdown(reason)
+            await self._lifecycle.shutdown(reason)
         finally:
             await close_servers(self)
 
@@ -217,7 +224,7 @@ class Agent(CoreAgent):
         return self._policies.ledger
 
     @property
-    def children(self) -> tuple[Child, ...]:
+    def children(self) -> tuple[SubagentRun, ...]:
         """The sub-agents that run or wait for their turn; each can be stopped by its ``abort()``."""
         return self._subagents.children if self._subagents is not None else ()
 
@@ -229,7 +236,7 @@ class Agent(CoreAgent):
             ConfigError: If there is no such skill, it cannot be read, or too many are active.
             AgentError: If the agent has no skills.
         """
-        await holder_of(self.plugs).activate(name)
+        await find_skill_activator(self.plugs).set_active(name)
 
     async def deactivate_skill(self, name: str) -> bool:
         """Make a skill inactive; says whether it was active.
@@ -237,16 +244,16 @@ class Agent(CoreAgent):
         Raises:
             AgentError: If the agent has no skills.
         """
-        return await holder_of(self.plugs).deactivate(name)
+        return await find_skill_activator(self.plugs).deactivate(name)
 
-    def withdraw(self, id: str = "") -> tuple[AgentMessage, ...]:
+    def cancel_steering(self, id: str = "") -> tuple[AgentMessage, ...]:
         """Take back what `steer` was given and no run has seen yet; with ``id`` only the message of that id."""
         waiting = self._steering.clear()
         taken = tuple([message for message in waiting if id in ("", message.id)])
         self._steering.put(*[message for message in waiting if id not in ("", message.id)])
         return taken
 
-    async def compact(self, instructions: str = "", options: Compaction | None = None) -> CompactionReport | None:
+    async def compact(self, instructions: str = "", options: Compaction | None = None) -> CompactionResult | None:
         """Sum up the older part of the conversation now, between runs. A session keeps all of it.
 
         Args:
@@ -263,7 +270,7 @@ class Agent(CoreAgent):
             raise AgentBusyError("this agent is running; its conversation can be summed up when the run is over")
         before = self.messages
         options = options or self.behavior.resolved().compaction
-        made = await compact_now(before, self.model, options, instructions=instructions)
+        made = await compact_history(before, self.model, options, instructions=instructions)
         if made is None:
             return None
         self.context.messages[:] = made[0]
@@ -274,9 +281,9 @@ class Agent(CoreAgent):
         """Run to the end; see `CoreAgent.run`. Options, each for this run only, are those of `RunOptions`."""
         return await super().run(prompt, **options)
 
-    def stream(self, prompt: Prompt = "", **options: Unpack[StreamOptions]) -> AgentRun:
+    def stream(self, prompt: Prompt = "", **options: Unpack[StreamOptions]) -> RunHandle:
         """Run, and get the events meanwhile; see `CoreAgent.stream`. Options are those of `StreamOptions`."""
-        check_run(options)  # at once, and not only when somebody waits for the result
+        validate_run_options(options)  # at once, and not only when somebody waits for the result
         return super().stream(prompt, **options)
 
     def run_sync(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
@@ -303,21 +310,25 @@ class Agent(CoreAgent):
         tools: Iterable[Tool | LazyTool | Callable[..., Any]] | None = None,
         **options: Any,
     ) -> RunResult:
-        model = as_model(model)
-        check_run({"model": model, "tools": tools, **options})
-        check_behavior(self.behavior)  # which may have been set since
-        check_behavior(behavior)
+        model = adapt_model(model)
+        validate_run_options({"model": model, "tools": tools, **options})
+        validate_behavior(self.behavior)  # which may have been set since
+        validate_behavior(behavior)
         if thinking is not None:
-            check_behavior(Behavior(thinking=thinking))
+            validate_behavior(Behavior(thinking=thinking))
             behavior = Behavior(thinking=thinking).over(behavior or Behavior())
-        asked = self.model if model is None else _model(model)
-        given = None if tools is None else [await t.load() if isinstance(t, LazyTool) else t for t in tools_of(tools)]
+        asked = self.model if model is None else _resolve_model(model)
+        given = (
+            None
+            if tools is None
+            else [await t.load() if isinstance(t, LazyTool) else t for t in normalize_tools(tools)]
+        )
         if super().running:
             return await super()._run(prompt)  # raises, and leaves the policies of the run that goes on alone
-        for check in self.before_run:
+        for check in self.run_checks:
             check()
-        if self._entrance.needed:
-            entered = await self._enter(prompt, options)
+        if self._lifecycle.needed:
+            entered = await self._prepare_run(prompt, options)
             if entered.result is not None:
                 return entered.result
             prompt, options = entered.prompt, entered.options
@@ -335,23 +346,23 @@ class Agent(CoreAgent):
                 result = await super()._run(prompt, model=asked, behavior=behavior, tools=given, **options)
             except AgentError as error:
                 if error.outcome is not None:
-                    error.outcome = self._result = self._finished(error.outcome, structured)
+                    error.outcome = self._result = self._finalize_result(error.outcome, structured)
                 raise
-            return self._finished(result, structured)
+            return self._finalize_result(result, structured)
 
-    async def _enter(self, prompt: Prompt, options: dict[str, Any]) -> Entered:
-        if self._entrance.busy:
+    async def _prepare_run(self, prompt: Prompt, options: dict[str, Any]) -> PreparedRun:
+        if self._lifecycle.busy:
             raise AgentBusyError("this agent is looking at a prompt already; another agent runs beside it")
         self._result = None
         try:
-            entered = await self._entrance.enter(prompt, options)
+            entered = await self._lifecycle.enter(prompt, options)
         except AgentAbortedError:
             self._result = RunResult(status="aborted")
             raise
         self._result = entered.result
         return entered
 
-    def _finished(self, result: RunResult, structured: StructuredOutput | None) -> RunResult:
+    def _finalize_result(self, result: RunResult, structured: StructuredOutput | None) -> RunResult:
         """The result with what policies and sub-agents have to say in it."""
         if structured is not None:
             result = structured.result(result)
@@ -359,10 +370,10 @@ class Agent(CoreAgent):
             result = replace(result, stats=replace(result.stats, children=self._subagents.stats))
         return result
 
-    def _inherited(self) -> Inherited:
+    def _child_defaults(self) -> ParentContext:
         """What a sub-agent that is started now gets, unless it is restricted."""
-        tools, own = self._current.tools, own_search(self.plugs)
-        return Inherited(
+        tools, own = self._current.tools, find_tool_search(self.plugs)
+        return ParentContext(
             model=self._asked or self.model,
             system=self._current.system,
             tools=[t for name in tools.active if (t := tools.get(name)) is not None and t is not own],
@@ -380,16 +391,16 @@ class Agent(CoreAgent):
 create_agent = Agent
 """The same as `Agent`."""
 
-_NAMES = ("model", *(Agent.__init__.__kwdefaults__ or ()))
+_NAMED_OPTIONS = ("model", *(Agent.__init__.__kwdefaults__ or ()))
 
 
-def _plug(value: Any, wanted: str) -> Plug:
-    if isinstance(value, type) or not isinstance(value, Plug):
+def _check_plug(value: Any, wanted: str) -> Plugin:
+    if isinstance(value, type) or not isinstance(value, Plugin):
         raise ConfigError(f"{value!r:.80} is no plug; an agent takes {wanted}")
     return value
 
 
-def _model(model: ModelProvider | str | None, provider: ModelProvider | str | None = None) -> ModelProvider:
+def _resolve_model(model: ModelProvider | str | None, provider: ModelProvider | str | None = None) -> ModelProvider:
     if provider is not None and not isinstance(provider, str):
         if model is not None:
             raise ConfigError("give either model or a ModelProvider as provider, not both")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, AgentError, ModelError
-from mainspring.loop import Plug
+from mainspring.loop import Plugin
 from mainspring.loop.hooks import SessionStart, ToolTransform
 from mainspring.messages import Message
 from mainspring.models import ModelRequest
 from mainspring.tools import ToolErrorCode, ToolResult
-from mainspring.tools.response import AssistRequest, assist_request
+from mainspring.tools.response import AssistRequest, extract_assist_request
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -25,10 +25,12 @@ Verdict = bool | str | AssistRequest
 AssistPolicy = Literal["fulfil", "reject"] | Callable[[AssistRequest, str], Verdict | Awaitable[Verdict]]
 """What to do with a request: always ask the model, never, or what a function of the request and the tool's name says."""
 
-SYSTEM = "You help a tool of an agent with one step of its work. Answer with the result alone, without introduction."
+SYSTEM_PROMPT = (
+    "You help a tool of an agent with one step of its work. Answer with the result alone, without introduction."
+)
 
 
-class Assistance(Plug):
+class AssistPlug(Plugin):
     """Fulfils, changes or rejects what tools ask of a model.
 
     The request is made beside the conversation (`side_call`, under the purpose ``assist``), so it counts in the run's usage and limits.
@@ -49,37 +51,37 @@ class Assistance(Plug):
         """Look at the results of an agent's tools."""
         self._agent = agent
         agent.on(SessionStart, self._begin)
-        agent.on(ToolTransform, self._transform, order=-10)  # before those who shorten or store results
+        agent.on(ToolTransform, self._on_result, order=-10)  # before those who shorten or store results
 
-    def for_child(self) -> Plug:
+    def for_child(self) -> Plugin:
         """The same for a sub-agent, counted apart."""
-        return Assistance(self.policy, limit=self.limit)
+        return AssistPlug(self.policy, limit=self.limit)
 
     def _begin(self, hook: SessionStart) -> None:
         self._count = 0
 
-    def _transform(self, hook: ToolTransform) -> Awaitable[None] | None:
+    def _on_result(self, hook: ToolTransform) -> Awaitable[None] | None:
         """Nearly every result is none of these, and then there is nothing to wait for."""
         tool = self._agent.tools.get(hook.name)
         own = tool is not None and tool.source != "builtin" and not tool.source.startswith("mcp:")
-        request = assist_request(hook.result, trust_text=own)
-        return None if request is None else self._help(hook, request)
+        request = extract_assist_request(hook.result, trust_text=own)
+        return None if request is None else self._answer_request(hook, request)
 
-    async def _help(self, hook: ToolTransform, request: AssistRequest) -> None:
+    async def _answer_request(self, hook: ToolTransform, request: AssistRequest) -> None:
         allowed = await self._allowed(request, hook.name)
         if isinstance(allowed, str):
-            hook.result = _unhelped(hook.result, request, allowed)
+            hook.result = _with_refusal(hook.result, request, allowed)
             return
         self._count += 1
-        question = ModelRequest((Message.user(allowed.prompt),), system=SYSTEM)
+        question = ModelRequest((Message.user(allowed.prompt),), system=SYSTEM_PROMPT)
         try:
             answer = await hook.side_call("assist", question)
         except AgentAbortedError:
-            hook.result = _unhelped(hook.result, request, "the run was stopped")
+            hook.result = _with_refusal(hook.result, request, "the run was stopped")
         except (ModelError, AgentError) as error:
-            hook.result = _unhelped(hook.result, request, str(error))
+            hook.result = _with_refusal(hook.result, request, str(error))
         else:
-            hook.result = _helped(hook.result, allowed, answer.text)
+            hook.result = _with_model_answer(hook.result, allowed, answer.text)
 
     async def _allowed(self, request: AssistRequest, tool: str) -> AssistRequest | str:
         """What to ask, or why not."""
@@ -97,12 +99,12 @@ class Assistance(Plug):
         return verdict
 
 
-def _helped(result: ToolResult, request: AssistRequest, answer: str) -> ToolResult:
+def _with_model_answer(result: ToolResult, request: AssistRequest, answer: str) -> ToolResult:
     facts = {k: v for k, v in result.metadata.items() if k != "error"}
     facts["assist"] = {"prompt": request.prompt, "message": request.message}
     return replace(result, output=answer, is_error=False, code=None, metadata=facts)
 
 
-def _unhelped(result: ToolResult, request: AssistRequest, why: str) -> ToolResult:
+def _with_refusal(result: ToolResult, request: AssistRequest, why: str) -> ToolResult:
     text = f"{request.message or 'The tool needs the help of a model.'} No model helped: {why}."
     return replace(result, output=text, is_error=True, code=ToolErrorCode.LLM_ASSIST_REQUIRED)

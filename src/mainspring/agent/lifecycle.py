@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.cancellation import CancelToken, Interrupt
+from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.loop import RunResult
-from mainspring.loop.hooks import AgentBefore, Hook, InputHook, SessionOpen, SessionShutdown
-from mainspring.loop.hooks.session import OpenReason
-from mainspring.messages import AgentMessage, Message, TextBlock, as_messages
+from mainspring.loop.hooks import BeforeRun, Hook, PromptSubmitted, SessionClosed, SessionOpen
+from mainspring.loop.hooks.session import SessionOpenReason
+from mainspring.messages import AgentMessage, Message, TextBlock, to_messages
 
 if TYPE_CHECKING:
     from mainspring.extensions import Extensions
     from mainspring.loop import CoreAgent, LoopContext, Prompt
 
-_HOOKS: tuple[type[Hook], ...] = (SessionOpen, InputHook, AgentBefore, SessionShutdown)
-_LAST_SECONDS = 5.0
+_HOOKS: tuple[type[Hook], ...] = (SessionOpen, PromptSubmitted, BeforeRun, SessionClosed)
+_EXIT_TIMEOUT_SECONDS = 5.0
 """Seconds that handlers get when the process ends without having closed the conversation."""
 
 
-class Entered(Struct, frozen=True):
+class PreparedRun(Struct, frozen=True):
     """What comes in.
 
     Attributes:
@@ -41,7 +41,7 @@ class Entered(Struct, frozen=True):
     result: RunResult | None = None
 
 
-class Entrance:
+class SessionLifecycle:
     """Fires the hooks around the runs of an agent. Without a handler of one of them it does nothing.
 
     Args:
@@ -72,7 +72,7 @@ class Entrance:
         bus, extensions = self._agent.bus, self._extensions
         return (extensions is not None and extensions.waiting) or any(map(bus.has, _HOOKS))
 
-    async def enter(self, prompt: Prompt, options: dict[str, Any]) -> Entered:
+    async def enter(self, prompt: Prompt, options: dict[str, Any]) -> PreparedRun:
         """Open the conversation if it is not open, and ask about the prompt.
 
         Raises:
@@ -82,21 +82,21 @@ class Entrance:
         self._signal = signal = options.get("signal") or CancelToken()
         options = {**options, "signal": signal}
         try:
-            async with Interrupt(signal):
+            async with cancel_scope(signal):
                 if self._extensions is not None and self._extensions.waiting:
                     await agent.warmup()
                 await self._opened()
-                messages = as_messages(prompt)
+                messages = to_messages(prompt)
                 asked, ended = await self._asked(messages)
                 if ended is not None:
-                    return Entered(prompt, options, ended)
+                    return PreparedRun(prompt, options, ended)
                 added = await self._before(_text(asked), options)
             if added and not asked and agent.context.pending is not None:
                 agent.steer(added[0])  # calls wait for their results; whatever is said comes behind them
                 for message in added[1:]:
                     agent.steer(message)
                 added = []
-            return Entered([*asked, *added] if added or asked is not messages else prompt, options)
+            return PreparedRun([*asked, *added] if added or asked is not messages else prompt, options)
         finally:
             self._signal = None
 
@@ -104,39 +104,39 @@ class Entrance:
         agent = self._agent
         if self._open is agent.context:
             return
-        reason: OpenReason = "resume" if agent.context.messages else "startup"
+        reason: SessionOpenReason = "resume" if agent.context.messages else "startup"
         if self._open is not None:
-            await self._fire(SessionShutdown(agent.session_id, "reset"))
+            await self._fire(SessionClosed(agent.session_id, "reset"))
             reason = "reset"
         self._open = agent.context
         await self._fire(SessionOpen(agent.session_id, reason))
         if not self._at_exit:
             self._at_exit = True
-            leave = partial(_leave, weakref.ref(self))
+            leave = partial(_shutdown_at_exit, weakref.ref(self))
             atexit.register(leave)
             weakref.finalize(self, atexit.unregister, leave).atexit = False  # many agents come and go in one process
 
     async def _asked(self, messages: list[AgentMessage]) -> tuple[list[AgentMessage], RunResult | None]:
         """The messages as handlers of `input` want them, or how it ended."""
         text = _text(messages)
-        if not text or not self._agent.bus.has(InputHook):
+        if not text or not self._agent.bus.has(PromptSubmitted):
             return messages, None
-        hook = InputHook(text)
+        hook = PromptSubmitted(text)
         await self._agent.bus.emit(hook)
         if hook.block:
             reason = f"Blocked: {hook.block}" if isinstance(hook.block, str) else "Blocked: this prompt is not allowed"
             return messages, RunResult(status="denied", text=reason, output=reason)
         if hook.handled:
             return messages, RunResult(status="completed", text=hook.reply, output=hook.reply)
-        return (messages if hook.text == text else _with_text(messages, hook.text)), None
+        return (messages if hook.text == text else _replace_user_text(messages, hook.text)), None
 
     async def _before(self, prompt: str, options: dict[str, Any]) -> list[AgentMessage]:
         """Ask handlers of `agent:before`; what they add."""
         agent = self._agent
-        if not agent.bus.has(AgentBefore):
+        if not agent.bus.has(BeforeRun):
             return []
         own = options.get("system")
-        hook = AgentBefore(prompt, agent.context.system if own is None else own)
+        hook = BeforeRun(prompt, agent.context.system if own is None else own)
         given = hook.system
         await agent.bus.emit(hook)
         if hook.system != given:
@@ -147,22 +147,22 @@ class Entrance:
         """Tell that the conversation is over, if it was opened; a second time tells nothing."""
         if self._open is not None:
             self._open = None
-            await self._fire(SessionShutdown(self._agent.session_id, reason))
+            await self._fire(SessionClosed(self._agent.session_id, reason))
 
     async def _fire(self, hook: Hook) -> None:
         if self._agent.bus.has(type(hook)):
             await self._agent.bus.emit(hook)
 
 
-def _leave(entrance: weakref.ref[Entrance]) -> None:
+def _shutdown_at_exit(entrance: weakref.ref[SessionLifecycle]) -> None:
     """The process ends: tell it to a conversation that nobody closed."""
     left = entrance()
     if left is not None:
         with suppress(TimeoutError):
-            asyncio.run(asyncio.wait_for(left.shutdown("exit"), _LAST_SECONDS))
+            asyncio.run(asyncio.wait_for(left.shutdown("exit"), _EXIT_TIMEOUT_SECONDS))
 
 
-def _speaking(messages: list[AgentMessage]) -> int | None:
+def _last_user_message_index(messages: list[AgentMessage]) -> int | None:
     """The place of the last message in which the user says something."""
     for i in range(len(messages) - 1, -1, -1):
         message = messages[i]
@@ -173,14 +173,14 @@ def _speaking(messages: list[AgentMessage]) -> int | None:
 
 def _text(messages: list[AgentMessage]) -> str:
     """What the user says."""
-    at = _speaking(messages)
+    at = _last_user_message_index(messages)
     message = messages[at] if at is not None else None
     return message.text if isinstance(message, Message) else ""
 
 
-def _with_text(messages: list[AgentMessage], text: str) -> list[AgentMessage]:
+def _replace_user_text(messages: list[AgentMessage], text: str) -> list[AgentMessage]:
     """The same messages, in which the user says something else; images stay."""
-    at = _speaking(messages)
+    at = _last_user_message_index(messages)
     message = messages[at] if at is not None else None
     assert isinstance(message, Message)
     others = [b for b in message.content if not isinstance(b, TextBlock)]

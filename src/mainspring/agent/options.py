@@ -12,8 +12,9 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
-from mainspring.errors import ConfigError, refuse_unknown
-from mainspring.loop import Behavior, Settled
+from mainspring.errors import ConfigError, check_option_names
+from mainspring.loop import ResolvedRunOptions
+from mainspring.loop import RunOptions as Behavior
 from mainspring.models import RetryConfig, ThinkingLevel
 from mainspring.policies.budgets import Budget, Ledger, ToolBudget
 from mainspring.policies.compaction import Compaction
@@ -22,11 +23,11 @@ from mainspring.tools import LazyTool, Tool, tool
 if TYPE_CHECKING:
     from mainspring.cancellation import CancelToken
     from mainspring.loop import Hooks
-    from mainspring.loop.state import Convert, Transform
-    from mainspring.mcp import Mcp, McpServerConfig
+    from mainspring.loop.state import ContextTransformer, MessageConverter
+    from mainspring.mcp import McpPlug, McpServerConfig
     from mainspring.models import ModelProvider
 
-    McpServersOption = Mcp | McpServerConfig | Mapping[str, Any] | Iterable[McpServerConfig | Mapping[str, Any]]
+    McpServersOption = McpPlug | McpServerConfig | Mapping[str, Any] | Iterable[McpServerConfig | Mapping[str, Any]]
 
 
 class AgentOptions(TypedDict, total=False):
@@ -42,8 +43,8 @@ class AgentOptions(TypedDict, total=False):
 
     tool_aliases: Mapping[str, str] | None
     eager: bool
-    convert: Convert
-    transform: Transform | None
+    convert: MessageConverter
+    transform: ContextTransformer | None
     extra: Mapping[str, Any] | None
 
 
@@ -79,7 +80,7 @@ class RunOptions(StreamOptions, total=False):
     raise_errors: bool
 
 
-def check_agent(names: Iterable[str], options: AgentOptions, **given: Any) -> None:
+def validate_agent_options(names: Iterable[str], options: AgentOptions, **given: Any) -> None:
     """Check what an agent is given.
 
     Args:
@@ -92,11 +93,11 @@ def check_agent(names: Iterable[str], options: AgentOptions, **given: Any) -> No
         ConfigError: If a value cannot be what it is.
     """
     if options:
-        refuse_unknown("Agent", options, (*names, *AgentOptions.__optional_keys__))
+        check_option_names("Agent", options, (*names, *AgentOptions.__optional_keys__))
     _check("Agent", {**given, **options})
 
 
-def check_run(options: Mapping[str, Any]) -> None:
+def validate_run_options(options: Mapping[str, Any]) -> None:
     """The same for a run.
 
     Raises:
@@ -104,11 +105,11 @@ def check_run(options: Mapping[str, Any]) -> None:
         ConfigError: If a value cannot be what it is.
     """
     if options:
-        refuse_unknown("a run", options, RunOptions.__optional_keys__)
+        check_option_names("a run", options, RunOptions.__optional_keys__)
         _check("a run", options)
 
 
-def tools_of(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> list[Tool | LazyTool]:
+def normalize_tools(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> list[Tool | LazyTool]:
     """Tools, and functions made into tools.
 
     Raises:
@@ -131,7 +132,7 @@ def tools_of(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> list[Tool
 
 def _check(owner: str, given: Mapping[str, Any]) -> None:
     for name, value in given.items():
-        fits, wanted = _KINDS.get(name, _ANYTHING)
+        fits, wanted = _VALIDATORS.get(name, _ANY_VALUE)
         if not fits(value):
             raise ConfigError(f"{name} of {owner} is {value!r:.80}; it can be {wanted}")
 
@@ -144,11 +145,11 @@ def _is_optional_list(value: Any) -> bool:
     return value is None or _is_list(value)
 
 
-def _is_text(value: Any) -> bool:
+def _is_str(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_map(value: Any) -> bool:
+def _is_mapping(value: Any) -> bool:
     return value is None or isinstance(value, Mapping)
 
 
@@ -156,48 +157,54 @@ def _is_function(value: Any) -> bool:
     return value is None or callable(value)
 
 
-def _has(*names: str) -> Callable[[Any], bool]:
+def _has_attributes(*names: str) -> Callable[[Any], bool]:
     """For what may be anybody's own class: whether it is none, or has what is used of it."""
     return lambda value: value is None or (not isinstance(value, type) and all(hasattr(value, n) for n in names))
 
 
-_ANYTHING: tuple[Callable[[Any], bool], str] = (lambda value: True, "")
-_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "model": (lambda v: isinstance(v, str) or _has("stream", "provider")(v), "'provider:model', or a ModelProvider"),
+_ANY_VALUE: tuple[Callable[[Any], bool], str] = (lambda value: True, "")
+_VALIDATORS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "model": (
+        lambda v: isinstance(v, str) or _has_attributes("stream", "provider")(v),
+        "'provider:model', or a ModelProvider",
+    ),
     "provider": (
-        lambda v: isinstance(v, str) or _has("stream", "provider")(v),
+        lambda v: isinstance(v, str) or _has_attributes("stream", "provider")(v),
         "a provider's name, or a ModelProvider",
     ),
-    "name": (_is_text, "a text"),
+    "name": (_is_str, "a text"),
     "system": (lambda v: v is None or isinstance(v, str), "a text"),
     "tools": (_is_optional_list, "a list of tools and functions, as in tools=[read_file]"),
     "execution": (
-        lambda v: isinstance(v, str | os.PathLike) or _has("cwd", "realpath")(v),
+        lambda v: isinstance(v, str | os.PathLike) or _has_attributes("cwd", "realpath")(v),
         "a folder, or an ExecutionEnv such as LocalEnv(...)",
     ),
     "subagents": (
-        lambda v: v is None or isinstance(v, bool) or _is_list(v) or _has("install")(v),
+        lambda v: v is None or isinstance(v, bool) or _is_list(v) or _has_attributes("install")(v),
         "True, a list of AgentDefinition(...), or Subagents(...)",
     ),
-    "extensions": (lambda v: _is_optional_list(v) or _has("install")(v), "a list of functions, or Extensions(...)"),
-    "callbacks": (_has("on_agent_start", "on_permission_request"), "AgentCallbacks(...)"),
+    "extensions": (
+        lambda v: _is_optional_list(v) or _has_attributes("install")(v),
+        "a list of functions, or Extensions(...)",
+    ),
+    "callbacks": (_has_attributes("on_agent_start", "on_permission_request"), "AgentCallbacks(...)"),
     "plugs": (_is_list, "a list of plugs"),
-    "hooks": (_is_map, "a mapping, as in hooks={ToolGate: check}"),
+    "hooks": (_is_mapping, "a mapping, as in hooks={ToolGate: check}"),
     "messages": (lambda v: isinstance(v, str) or _is_list(v), "a text, or a list of messages"),
-    "steps": (_has("model", "tool", "sleep"), "Steps, as a Tape and durable engines have them"),
+    "steps": (_has_attributes("model", "tool", "sleep"), "Steps, as a Tape and durable engines have them"),
     "ledger": (lambda v: v is None or isinstance(v, Ledger), "the ledger of another agent"),
-    "tool_aliases": (_is_map, "a mapping of a tool's name to another"),
+    "tool_aliases": (_is_mapping, "a mapping of a tool's name to another"),
     "eager": (lambda v: isinstance(v, bool), "True or False"),
     "convert": (callable, "a function"),
     "transform": (_is_function, "a function"),
-    "extra": (_is_map, "a mapping"),
-    "signal": (_has("cancel", "on_cancel"), "a CancelToken"),
+    "extra": (_is_mapping, "a mapping"),
+    "signal": (_has_attributes("cancel", "on_cancel"), "a CancelToken"),
     "raise_errors": (lambda v: isinstance(v, bool), "True or False"),
 }
 """By option, whether a value can be one, and what one is. An option that is not here is checked where it is taken up."""
 
 
-_COUNTS = {
+_INTEGER_MINIMUMS = {
     "max_turns": 0,
     "max_total_tokens": 0,
     "max_output_tokens": 1,
@@ -214,7 +221,7 @@ _COUNTS = {
 """Whole numbers, each with the least that it can be."""
 
 
-_AMOUNTS = {
+_NUMBER_RANGES = {
     "max_seconds": (0, None),
     "max_cost": (0, None),
     "temperature": (0, 2),
@@ -236,7 +243,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 _STRUCT_TYPES: dict[str, type] = {"retry": RetryConfig, "session_budget": Budget, "compaction": Compaction}
 
 
-_PARTS: dict[type, dict[str, tuple[float, float | None]]] = {
+_NESTED_RANGES: dict[type, dict[str, tuple[float, float | None]]] = {
     RetryConfig: {
         "max_retries": (0, None),
         "base_delay_ms": (0, None),
@@ -251,10 +258,10 @@ _PARTS: dict[type, dict[str, tuple[float, float | None]]] = {
 """Numbers within the values of options, each with the least and the most that it can be; ``None`` is none, where it may be left out."""
 
 
-_DEFAULTS = Settled()
+_DEFAULTS = ResolvedRunOptions()
 
 
-def check_behavior(behavior: Behavior | None) -> None:
+def validate_behavior(behavior: Behavior | None) -> None:
     """Check what is set of these options.
 
     Raises:
@@ -265,22 +272,24 @@ def check_behavior(behavior: Behavior | None) -> None:
     if type(behavior) is not Behavior:
         raise ConfigError(f"behavior is a Behavior(...), not {type(behavior).__name__}")
     settled = behavior.resolved()
-    problems = [problem for name in Behavior.__struct_fields__ if (problem := _problem(name, getattr(settled, name)))]
+    problems = [
+        problem for name in Behavior.__struct_fields__ if (problem := _find_problem(name, getattr(settled, name)))
+    ]
     if problems:
         raise ConfigError(f"behavior: {'; '.join(problems)}")
 
 
-def _problem(name: str, value: Any) -> str:
+def _find_problem(name: str, value: Any) -> str:
     """What is wrong with the value of an option; empty if nothing is."""
     default = getattr(_DEFAULTS, name)
     if value is default or (value is None and (default is None or name in ("retry", "max_output_tokens", "warn_at"))):
         return ""
-    if name in _COUNTS:
-        least = _COUNTS[name]
+    if name in _INTEGER_MINIMUMS:
+        least = _INTEGER_MINIMUMS[name]
         good = isinstance(value, int) and not isinstance(value, bool) and value >= least
         wanted = f"a whole number from {least} on"
-    elif name in _AMOUNTS:
-        low, high = _AMOUNTS[name]
+    elif name in _NUMBER_RANGES:
+        low, high = _NUMBER_RANGES[name]
         good = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= (high or float("inf"))
         wanted = f"a number from {low} to {high}" if high else f"a number from {low} on"
     elif name in _CHOICES:
@@ -290,16 +299,16 @@ def _problem(name: str, value: Any) -> str:
         good = isinstance(value, _STRUCT_TYPES[name])
         wanted = f"a {_STRUCT_TYPES[name].__name__}"
     else:
-        good, wanted = _shape(name, value)
-    return _within(name, value) if good else f"{name} is {value!r:.80}; it can be {wanted}"
+        good, wanted = _check_shape(name, value)
+    return _find_nested_problem(name, value) if good else f"{name} is {value!r:.80}; it can be {wanted}"
 
 
-def _within(name: str, value: Any) -> str:
+def _find_nested_problem(name: str, value: Any) -> str:
     """What is wrong within the value of an option that is made of others."""
     if name == "tool_budgets":
-        return next((p for tool, each in value.items() if (p := _within(f"{name}[{tool!r}]", each))), "")
+        return next((p for tool, each in value.items() if (p := _find_nested_problem(f"{name}[{tool!r}]", each))), "")
     kind = cast("type[Any]", type(value))
-    for part, (low, high) in _PARTS.get(kind, {}).items():
+    for part, (low, high) in _NESTED_RANGES.get(kind, {}).items():
         given = getattr(value, part)
         if given is None and (kind is Budget or part == "threshold"):
             continue
@@ -312,16 +321,16 @@ def _within(name: str, value: Any) -> str:
     return ""
 
 
-def _shape(name: str, value: Any) -> tuple[bool, str]:
+def _check_shape(name: str, value: Any) -> tuple[bool, str]:
     """Whether the value of an option with a shape of its own has it, and which that is."""
     match name:
         case "tool_budgets":
             wanted = "a number of calls, or a ToolBudget, for each tool by its name"
-            return _by_name(
+            return _is_mapping_of(
                 value, lambda each: isinstance(each, ToolBudget) or (type(each) is int and each >= 0)
             ), wanted
         case "dedup_tools":
-            return _by_name(value, callable), "a function for each tool by its name"
+            return _is_mapping_of(value, callable), "a function for each tool by its name"
         case "persist_dir":
             return isinstance(value, str | os.PathLike), "the path of a folder"
         case "persist_exclude_tools":
@@ -334,7 +343,7 @@ def _shape(name: str, value: Any) -> tuple[bool, str]:
             return True, ""
 
 
-def _by_name(value: Any, fits: Callable[[Any], bool]) -> bool:
+def _is_mapping_of(value: Any, fits: Callable[[Any], bool]) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(key, str) and fits(each) for key, each in cast("Mapping[Any, Any]", value).items()
     )

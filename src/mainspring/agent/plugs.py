@@ -20,29 +20,29 @@ import mainspring.skills as package
 from mainspring import mcp
 from mainspring.errors import AgentError, ConfigError
 from mainspring.events import RunStatus
-from mainspring.loop import CoreAgent, Plug
+from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import OAuthRefresh, SessionEnd, SessionStart
-from mainspring.mcp.tool_search import ToolSearch
-from mainspring.messages import AgentMessage, Message, TextBlock, ToolSpec
+from mainspring.mcp.tool_search import ToolSearchPlug
+from mainspring.messages import AgentMessage, Message, TextBlock, ToolDefinition
 from mainspring.models import ModelRequest
-from mainspring.models.auth.oauth import Refreshed, listen
-from mainspring.policies.disclosure import Disclosure, DisclosureMode
-from mainspring.subagents import AgentDefinition, ChildRequest, Inherited, NestingSteps, Subagents
+from mainspring.models.auth.oauth import TokenRefreshed, on_token_refresh
+from mainspring.policies.disclosure import Disclosure, LoadMode
+from mainspring.subagents import AgentDefinition, NestedSteps, ParentContext, SubagentRequest, Subagents
 from mainspring.tools import Tool
 
 if TYPE_CHECKING:
     from mainspring.agent.agent import Agent
-    from mainspring.mcp import Mcp, McpConnector, Sampled, Sampling
-    from mainspring.skills import Skill, Skills, SkillsConfig
+    from mainspring.mcp import McpConnector, McpPlug, SamplingRequest, SamplingResult
+    from mainspring.skills import Skill, SkillsConfig, SkillsPlug
 
-    SkillsOption = Skills | SkillsConfig | str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Skill]
+    SkillsOption = SkillsPlug | SkillsConfig | str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Skill]
 
 
 @runtime_checkable
-class HasSkills(Protocol):
+class SkillActivator(Protocol):
     """A plug by which skills become active."""
 
-    async def activate(self, name: str) -> None:
+    async def set_active(self, name: str) -> None:
         """Make one active."""
         ...
 
@@ -52,7 +52,7 @@ class HasSkills(Protocol):
 
 
 @runtime_checkable
-class Keeps(Protocol):
+class PreservesMessages(Protocol):
     """A plug that says which messages no summary may take the place of."""
 
     def keeps(self, message: AgentMessage, /) -> bool:
@@ -60,7 +60,7 @@ class Keeps(Protocol):
         ...
 
 
-def skills_plugs(option: SkillsOption | None) -> list[Plug]:
+def skills_plugs(option: SkillsOption | None) -> list[Plugin]:
     """The plug that an option stands for; none for none.
 
     Raises:
@@ -68,10 +68,10 @@ def skills_plugs(option: SkillsOption | None) -> list[Plug]:
     """
     if option is None:
         return []
-    if isinstance(option, package.Skills):
+    if isinstance(option, package.SkillsPlug):
         return [option]
     if isinstance(option, package.SkillsConfig):
-        return [package.Skills(option)]
+        return [package.SkillsPlug(option)]
     if isinstance(option, str | os.PathLike):
         option = [option]
     given: list[Any] = list(option) if isinstance(cast("object", option), Iterable) else [option]
@@ -79,10 +79,10 @@ def skills_plugs(option: SkillsOption | None) -> list[Plug]:
     inline = tuple([each for each in given if isinstance(each, package.Skill)])
     if len(folders) + len(inline) != len(given):
         raise ConfigError("skills=... takes Skills(...), SkillsConfig(...), or a list of folders and Skill(...)")
-    return [package.Skills(package.SkillsConfig(user=folders, inline=inline)), _Folders(folders)]
+    return [package.SkillsPlug(package.SkillsConfig(user=folders, inline=inline)), _FolderCheckPlug(folders)]
 
 
-class _Folders(Plug):
+class _FolderCheckPlug(Plugin):
     """Looks whether the folders are there, when the first run gets ready: that takes a disk, which making an agent does not."""
 
     def __init__(self, folders: tuple[str, ...]) -> None:
@@ -103,23 +103,23 @@ class _Folders(Plug):
                 )
 
 
-def holder_of(plugs: Iterable[Plug]) -> HasSkills:
+def find_skill_activator(plugs: Iterable[Plugin]) -> SkillActivator:
     """The plug that has the skills.
 
     Raises:
         AgentError: If there is none.
     """
-    found = next((p for p in plugs if isinstance(p, HasSkills)), None)
+    found = next((p for p in plugs if isinstance(p, SkillActivator)), None)
     if found is None:
         raise AgentError("this agent has no skills; give it some: Agent(..., skills=...)")
     return found
 
 
-def kept_by(
+def combine_preserve_checks(
     plugs: Iterable[object], keep: Callable[[AgentMessage], bool] | None
 ) -> Callable[[AgentMessage], bool] | None:
     """What stays of a conversation that is summed up: what plugs keep, and what ``keep`` says."""
-    asked: list[Callable[[AgentMessage], bool]] = [p.keeps for p in plugs if isinstance(p, Keeps)]
+    asked: list[Callable[[AgentMessage], bool]] = [p.keeps for p in plugs if isinstance(p, PreservesMessages)]
     if not asked:
         return keep
     if keep is not None:
@@ -131,7 +131,7 @@ SubagentsOption = Subagents | Iterable[AgentDefinition] | bool
 """The plug itself; kinds of sub-agents for one with its defaults; or whether there are any."""
 
 
-class AgentHost:
+class SubagentFactory:
     """Makes sub-agents for an agent.
 
     Args:
@@ -145,7 +145,7 @@ class AgentHost:
         self,
         parent: Agent,
         make: type[Agent],
-        inherited: Callable[[], Inherited],
+        inherited: Callable[[], ParentContext],
         over_limit: Callable[[], RunStatus | None],
     ) -> None:
         self.parent = parent
@@ -153,7 +153,7 @@ class AgentHost:
         self.inherited = inherited
         self.over_limit = over_limit
 
-    def make_child(self, request: ChildRequest) -> Agent:
+    def create_subagent(self, request: SubagentRequest) -> Agent:
         """A sub-agent in the same environment, under the same names of tools, on the same bill."""
         parent = self.parent
         return self._make(
@@ -167,11 +167,11 @@ class AgentHost:
             ledger=parent.ledger,
             extra={k: v for k, v in parent.extra.items() if k != "spawn"},
             tool_aliases=parent.tool_aliases,
-            steps=parent.steps.for_child() if isinstance(parent.steps, NestingSteps) else None,
+            steps=parent.steps.for_child() if isinstance(parent.steps, NestedSteps) else None,
         )
 
 
-def as_plug(option: SubagentsOption | None) -> Subagents | None:
+def subagents_plug(option: SubagentsOption | None) -> Subagents | None:
     """The plug that an option stands for."""
     if option is None or isinstance(option, Subagents):
         return option
@@ -180,11 +180,11 @@ def as_plug(option: SubagentsOption | None) -> Subagents | None:
     return Subagents(option)
 
 
-PURPOSE = "mcp:sampling"
+SAMPLING_PURPOSE = "mcp:sampling"
 """Under which a server's questions to the model are counted."""
 
 
-def mcp_plugs(servers: Any, connector: McpConnector | None) -> list[Plug]:
+def mcp_plugs(servers: Any, connector: McpConnector | None) -> list[Plugin]:
     """The plug of an option; none where there are no servers.
 
     Raises:
@@ -194,53 +194,53 @@ def mcp_plugs(servers: Any, connector: McpConnector | None) -> list[Plug]:
         if connector is not None:
             raise ConfigError("mcp_connector is of no use without mcp_servers=[...]")
         return []
-    if isinstance(servers, mcp.Mcp):
+    if isinstance(servers, mcp.McpPlug):
         if connector is not None:
             raise ConfigError("give the connector to the Mcp itself: Mcp([...], connector=...)")
         return [servers]
-    return [mcp.Mcp(servers, connector=connector)]
+    return [mcp.McpPlug(servers, connector=connector)]
 
 
 def bind_sampling(agent: CoreAgent) -> None:
     """Let the servers of an agent ask its model, where the user agrees."""
-    for plug in mcp_of(agent.plugs):
-        plug.bind_sampler(lambda asked: _sample(agent, asked))
+    for plug in find_mcp_plugs(agent.plugs):
+        plug.set_sampler(lambda asked: _answer_sampling_request(agent, asked))
 
 
 async def close_servers(agent: CoreAgent) -> None:
     """End the servers of an agent; they are started again where they are needed again."""
-    for plug in mcp_of(agent.plugs):
+    for plug in find_mcp_plugs(agent.plugs):
         await plug.aclose()
 
 
-def mcp_of(plugs: Iterable[Plug]) -> list[Mcp]:
+def find_mcp_plugs(plugs: Iterable[Plugin]) -> list[McpPlug]:
     """The servers among plugs. Where there are none, the plug is not even imported."""
-    return [p for p in plugs if type(p).__module__ == "mainspring.mcp.plug" and isinstance(p, mcp.Mcp)]
+    return [p for p in plugs if type(p).__module__ == "mainspring.mcp.plug" and isinstance(p, mcp.McpPlug)]
 
 
-async def _sample(agent: CoreAgent, asked: Sampling) -> Sampled:
+async def _answer_sampling_request(agent: CoreAgent, asked: SamplingRequest) -> SamplingResult:
     request = ModelRequest(
         messages=tuple(
-            [Message(m.role, tuple([TextBlock(_said(block)) for block in m.content])) for m in asked.messages]
+            [Message(m.role, tuple([TextBlock(_block_text(block)) for block in m.content])) for m in asked.messages]
         ),
         system=asked.system,
         max_output_tokens=asked.max_tokens or None,
         temperature=asked.temperature,
     )
-    answer = await agent.side_call(PURPOSE, request)
+    answer = await agent.side_call(SAMPLING_PURPOSE, request)
     stopped = "maxTokens" if answer.stop_reason == "max_tokens" else "endTurn"
-    return mcp.Sampled(answer.text, answer.model or agent.model.model, stopped)
+    return mcp.SamplingResult(answer.text, answer.model or agent.model.model, stopped)
 
 
-def _said(block: dict[str, Any]) -> str:
+def _block_text(block: dict[str, Any]) -> str:
     return str(block.get("text", f"[{block.get('type')}]"))
 
 
-DisclosureOption = Disclosure | DisclosureMode
+DisclosureOption = Disclosure | LoadMode
 """The plug itself, or what holds for servers that do not say it themselves."""
 
 
-def disclosing(option: DisclosureOption | None, plugs: Sequence[Plug]) -> list[Plug]:
+def disclosure_plugs(option: DisclosureOption | None, plugs: Sequence[Plugin]) -> list[Plugin]:
     """The plugs to add to these. What a server's configuration says holds for it, unless the option names it too.
 
     Raises:
@@ -252,27 +252,27 @@ def disclosing(option: DisclosureOption | None, plugs: Sequence[Plug]) -> list[P
     if option is not None and not isinstance(option, Disclosure):
         option = Disclosure(option)
     chosen = given or option or Disclosure()
-    said: dict[str, DisclosureMode] = {
-        s.name: s.config.disclosure for p in mcp_of(plugs) for s in p.servers if s.config.disclosure
+    said: dict[str, LoadMode] = {
+        s.name: s.config.disclosure for p in find_mcp_plugs(plugs) for s in p.servers if s.config.disclosure
     }
     chosen.servers = {**said, **chosen.servers}
-    added: list[Plug] = [] if given is not None else [chosen]
-    return added if any(isinstance(p, ToolSearch) for p in plugs) else [*added, ToolSearch()]
+    added: list[Plugin] = [] if given is not None else [chosen]
+    return added if any(isinstance(p, ToolSearchPlug) for p in plugs) else [*added, ToolSearchPlug()]
 
 
-def own_search(plugs: Sequence[Plug]) -> Tool | None:
+def find_tool_search(plugs: Sequence[Plugin]) -> Tool | None:
     """The search tool that is for the agent of these plugs alone; a sub-agent gets another."""
-    return next((p.tool for p in plugs if isinstance(p, ToolSearch)), None)
+    return next((p.tool for p in plugs if isinstance(p, ToolSearchPlug)), None)
 
 
-def offered_tools(agent: CoreAgent) -> Sequence[ToolSpec]:
+def offered_tool_specs(agent: CoreAgent) -> Sequence[ToolDefinition]:
     """What the next request would offer: the agent's tools without those that are locked."""
     specs = agent.context.tools.specs
     disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
     return specs if disclosure is None else disclosure.offered(specs)
 
 
-class TokenNotices:
+class TokenRefreshPlug:
     """A plug that fires `oauth:refresh`.
 
     Models are shared between agents, so a model cannot know whom to tell: each run listens to what its own requests do.
@@ -288,13 +288,13 @@ class TokenNotices:
         def start(hook: SessionStart) -> None:
             side_call = hook.side_call
 
-            async def told(refreshed: Refreshed) -> None:
+            async def told(refreshed: TokenRefreshed) -> None:
                 if bus.has(OAuthRefresh):
                     news = OAuthRefresh(refreshed.provider, refreshed.account, refreshed.expires, refreshed.reason)
                     news.side_call = side_call
                     await bus.emit(news)
 
-            self._stop = listen(told)
+            self._stop = on_token_refresh(told)
 
         def end(hook: SessionEnd) -> None:
             if self._stop is not None:

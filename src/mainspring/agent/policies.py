@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mainspring.agent.plugs import kept_by, offered_tools
+from mainspring.agent.plugs import combine_preserve_checks, offered_tool_specs
 from mainspring.errors import ConfigWarning
 from mainspring.events import RunStatus
-from mainspring.lazy import later
+from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import (
-    AgentDone,
+    BeforeToolRun,
     ContextTransform,
     ModelErrorHook,
+    PermissionCheck,
+    RunDone,
     SessionStart,
-    ToolAfter,
+    ToolCallsReceived,
+    ToolFinished,
     ToolGate,
-    ToolIntent,
-    ToolPermit,
     ToolResultsAfter,
-    ToolStart,
     ToolTransform,
     TurnAfter,
     TurnBefore,
@@ -40,7 +40,7 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 from mainspring.policies.budgets import Budget, Ledger, SpendingLimits, ToolBudgets, ToolOutputBudget
 from mainspring.policies.compaction import (
     AutoCompact,
@@ -49,37 +49,37 @@ from mainspring.policies.compaction import (
     OverflowRecovery,
     SummaryCompactor,
     TailCompactor,
-    TailStubs,
+    ToolResultClearing,
 )
-from mainspring.policies.reads import DedupReads, ElideStaleReads, ReadBeforeEdit, ReadState
-from mainspring.policies.repeated_calls import RepeatHint
-from mainspring.policies.request_settings import leave_cache_alone
+from mainspring.policies.reads import ClearStaleReads, FileReadState, ReadBeforeEdit, UnchangedReads
+from mainspring.policies.repeated_calls import RepeatedCallsWarning
+from mainspring.policies.request_settings import disable_prompt_cache
 from mainspring.tools import LazyTool, Tool
-from mainspring.tools.builtin import BUILTIN_NAMES
+from mainspring.tools.builtin import ALL_TOOL_NAMES
 
 if TYPE_CHECKING:
-    from mainspring.loop import CoreAgent, Settled
+    from mainspring.loop import CoreAgent, ResolvedRunOptions
     from mainspring.loop.hooks import Hooks
-    from mainspring.policies.large_results.persist import PersistResults
-    from mainspring.policies.repeated_calls import DedupTools
-    from mainspring.policies.request_settings import DecayThinking
+    from mainspring.policies.large_results.persist import PersistLargeResults
+    from mainspring.policies.repeated_calls import CachedToolCalls
+    from mainspring.policies.request_settings import ThinkingDecayPolicy
     from mainspring.tools import ToolRegistry
 else:
-    DedupTools = later("mainspring.policies.repeated_calls", "DedupTools")
-    DecayThinking = later("mainspring.policies.request_settings", "DecayThinking")
-    PersistResults = later("mainspring.policies.large_results.persist", "PersistResults")
+    CachedToolCalls = lazy_function("mainspring.policies.repeated_calls", "CachedToolCalls")
+    ThinkingDecayPolicy = lazy_function("mainspring.policies.request_settings", "ThinkingDecayPolicy")
+    PersistLargeResults = lazy_function("mainspring.policies.large_results.persist", "PersistLargeResults")
 
 
 # The order on the bus. An application's handlers have 0 unless they say otherwise, a session has 100.
-FIRST = -300  # a history that is summed up is what all others see
-RAW = -1000  # sees what a tool gave before anybody changes it
-SHORTEN = -200  # tail, then stale reads: before any other transform of the context
-SETTLE = -100  # thinking and cache: before an application's own `turn:before`
+ORDER_COMPACTION = -300  # a history that is summed up is what all others see
+ORDER_RAW_RESULTS = -1000  # sees what a tool gave before anybody changes it
+ORDER_SHORTEN_CONTEXT = -200  # tail, then stale reads: before any other transform of the context
+ORDER_REQUEST_DEFAULTS = -100  # thinking and cache: before an application's own `turn:before`
 ALLOWED_TOOLS, TOOL_BUDGETS, TOOL_DEDUP, DISCLOSURE = 10, 20, 30, 40  # the gates behind those of the application
-GUARD = 50  # before a session notes that a tool was started
-READS = 80  # behind an application's transforms of results
-PERSIST = 90  # what is kept is what all others made of it
-SPENDING = 95  # others may still have spent something
+ORDER_GUARDS = 50  # before a session notes that a tool was started
+ORDER_READ_TRACKING = 80  # behind an application's transforms of results
+ORDER_PERSIST = 90  # what is kept is what all others made of it
+ORDER_SPENDING = 95  # others may still have spent something
 
 
 class RunPolicies:
@@ -95,10 +95,10 @@ class RunPolicies:
         self._above = above
         self._told: set[str] = set()
         self._session = Ledger(above)
-        self._session.add_history(agent.messages)
+        self._session.add_past_usage(agent.messages)
         self._run: Ledger | None = None
-        self._limits: SpendingLimits | None = None
-        self._conversation = _Conversation(agent)
+        self._request_timeouts: SpendingLimits | None = None
+        self._conversation = _ConversationPolicies(agent)
 
     @property
     def ledger(self) -> Ledger:
@@ -107,10 +107,12 @@ class RunPolicies:
 
     def over_limit(self) -> RunStatus | None:
         """The limit of the run that goes on that has been reached, what its sub-agents spent included."""
-        return self._limits.reached() if self._limits is not None else None
+        return self._request_timeouts.reached_limit() if self._request_timeouts is not None else None
 
     @contextmanager
-    def during(self, options: Settled, tools: Iterable[Tool | LazyTool], model: ModelProvider) -> Generator[None]:
+    def during(
+        self, options: ResolvedRunOptions, tools: Iterable[Tool | LazyTool], model: ModelProvider
+    ) -> Generator[None]:
         """Have the policies on the bus while this is open.
 
         Args:
@@ -120,13 +122,13 @@ class RunPolicies:
         """
         self._run = Ledger(self._session)
         if self._conversation.messages is not self._agent.context.messages:
-            self._conversation = _Conversation(self._agent)
+            self._conversation = _ConversationPolicies(self._agent)
         handlers = [
             *self._names(options),
-            *self._spending(options, self._run),
-            *_gates(options, self._agent),
-            *_requests(options, self._conversation, model),
-            *_results(options, self._conversation, tools, model),
+            *self._spending_limit_handlers(options, self._run),
+            *_tool_gate_handlers(options, self._agent),
+            *_request_handlers(options, self._conversation, model),
+            *_tool_result_handlers(options, self._conversation, tools, model),
         ]
         removers = [self._agent.bus.add(hooks, order=order) for order, hooks in handlers]
         try:
@@ -134,9 +136,9 @@ class RunPolicies:
         finally:
             for remove in removers:
                 remove()
-            self._run = self._limits = None
+            self._run = self._request_timeouts = None
 
-    def _names(self, options: Settled) -> Iterator[tuple[int, Hooks]]:
+    def _names(self, options: ResolvedRunOptions) -> Iterator[tuple[int, Hooks]]:
         """Whether limits name tools that there are: of a misspelt one nobody would notice that it is not limited."""
         named = {
             "tool_budgets": options.tool_budgets,
@@ -147,9 +149,9 @@ class RunPolicies:
         if self._above is None and any(
             named.values()
         ):  # a sub-agent has limits of its parent, and not all of its tools
-            yield GUARD, {SessionStart: lambda _: tell_unknown(named, self._agent.tools, self._told)}
+            yield ORDER_GUARDS, {SessionStart: lambda _: warn_unknown_tools(named, self._agent.tools, self._told)}
 
-    def _spending(self, options: Settled, ledger: Ledger) -> Iterator[tuple[int, Hooks]]:
+    def _spending_limit_handlers(self, options: ResolvedRunOptions, ledger: Ledger) -> Iterator[tuple[int, Hooks]]:
         run = Budget(
             max_cost=options.max_cost,
             max_total_tokens=options.max_total_tokens,
@@ -157,104 +159,116 @@ class RunPolicies:
             max_seconds=options.max_seconds,
         )
         session = options.session_budget or Budget()
-        self._limits = limits = SpendingLimits(
+        self._request_timeouts = limits = SpendingLimits(
             run, session, ledger, self._agent.bus, self._agent.steps.elapsed, warn_at=options.warn_at
         )
-        yield SPENDING, {UsageUpdate: limits.usage, AgentDone: limits.done}
+        yield ORDER_SPENDING, {UsageUpdate: limits.usage, RunDone: limits.done}
         if run != Budget() or session != Budget():
-            yield SPENDING, {TurnBefore: limits.before}
+            yield ORDER_SPENDING, {TurnBefore: limits.before}
 
 
-class _Conversation:
+class _ConversationPolicies:
     """What policies know of a conversation beyond a run."""
 
     def __init__(self, agent: CoreAgent) -> None:
         self.messages = agent.context.messages
         self.env = agent.env
-        self.reads = ReadState(agent.env.cwd)
+        self.reads = FileReadState(agent.env.cwd)
         self._agent = agent
         self._auto: AutoCompact | None = None
         self._kept: tuple[Compaction, Compaction] | None = None
-        self._stale: ElideStaleReads | None = None
-        self._tail: tuple[tuple[int, int], TailStubs] | None = None
+        self._stale: ClearStaleReads | None = None
+        self._tail: tuple[tuple[int, int], ToolResultClearing] | None = None
 
     def history(self) -> list[AgentMessage]:
         """The history; grows with the conversation."""
         return self.messages
 
-    def stale(self) -> ElideStaleReads:
+    def stale_reads_policy(self) -> ClearStaleReads:
         """The one policy of that kind; what it left out stays out."""
-        self._stale = self._stale or ElideStaleReads(self.history, self.env.cwd)
+        self._stale = self._stale or ClearStaleReads(self.history, self.env.cwd)
         return self._stale
 
     def auto(self, options: Compaction) -> AutoCompact:
         """The same, for these options; what it measured stays known. What plugs keep stays as it is."""
         if self._kept is None or self._kept[0] != options:
-            self._kept = (options, replace(options, keep=kept_by(self._agent.plugs, options.keep)))
+            self._kept = (options, replace(options, keep=combine_preserve_checks(self._agent.plugs, options.keep)))
         options = self._kept[1]
         if self._auto is None or self._auto.compactor.options != options:
             agent = self._agent
-            self._auto = AutoCompact(SummaryCompactor(options), lambda: (agent.context.system, offered_tools(agent)))
+            self._auto = AutoCompact(
+                SummaryCompactor(options), lambda: (agent.context.system, offered_tool_specs(agent))
+            )
         return self._auto
 
-    def tail(self, threshold: int, keep_turns: int) -> TailStubs:
+    def tail(self, threshold: int, keep_turns: int) -> ToolResultClearing:
         """The same, for these options."""
         if self._tail is None or self._tail[0] != (threshold, keep_turns):
-            stubs = TailStubs(self.history, threshold=threshold, keep_turns=keep_turns)
+            stubs = ToolResultClearing(self.history, threshold=threshold, keep_turns=keep_turns)
             self._tail = ((threshold, keep_turns), stubs)
         return self._tail[1]
 
 
-def _gates(options: Settled, agent: CoreAgent) -> Iterator[tuple[int, Hooks]]:
+def _tool_gate_handlers(options: ResolvedRunOptions, agent: CoreAgent) -> Iterator[tuple[int, Hooks]]:
     """Budgets of tools, and repeated calls."""
     if options.tool_budgets:
         calls = ToolBudgets(options.tool_budgets, agent.bus)
         yield TOOL_BUDGETS, {TurnAfter: calls.turn, ToolGate: calls.gate, ToolResultsAfter: calls.results}
     if options.tool_output_budget is not None:
         output = ToolOutputBudget(options.tool_output_budget, agent.bus)
-        yield TOOL_BUDGETS, {TurnAfter: output.turn, ToolAfter: output.after, ToolResultsAfter: output.results}
+        yield TOOL_BUDGETS, {TurnAfter: output.turn, ToolFinished: output.after, ToolResultsAfter: output.results}
     if options.repeat_hint is not None:
-        yield TOOL_BUDGETS, {ToolResultsAfter: RepeatHint(options.repeat_hint).results}
+        yield TOOL_BUDGETS, {ToolResultsAfter: RepeatedCallsWarning(options.repeat_hint).results}
     if options.dedup_tools:
-        dedup = DedupTools(options.dedup_tools)
-        yield TOOL_DEDUP, {ToolIntent: dedup.intent, ToolGate: dedup.gate}
-        yield RAW, {ToolTransform: dedup.keep}
+        dedup = CachedToolCalls(options.dedup_tools)
+        yield TOOL_DEDUP, {ToolCallsReceived: dedup.intent, ToolGate: dedup.gate}
+        yield ORDER_RAW_RESULTS, {ToolTransform: dedup.keep}
 
 
-def _requests(options: Settled, conversation: _Conversation, model: ModelProvider) -> Iterator[tuple[int, Hooks]]:
+def _request_handlers(
+    options: ResolvedRunOptions, conversation: _ConversationPolicies, model: ModelProvider
+) -> Iterator[tuple[int, Hooks]]:
     """What requests hold, and what happens when one is too long."""
     if options.compact_strategy == "tail":
         tail = conversation.tail(options.compact_threshold, options.compact_keep_turns)
-        yield SHORTEN, {ContextTransform: _unless(lambda: _host_clears(model), tail.transform)}
+        yield (
+            ORDER_SHORTEN_CONTEXT,
+            {ContextTransform: _skip_when(lambda: _provider_manages_context(model), tail.transform)},
+        )
     if options.elide_stale_reads:
-        yield SHORTEN, {ContextTransform: conversation.stale().transform}
-    yield from _window(options, conversation, model)
+        yield ORDER_SHORTEN_CONTEXT, {ContextTransform: conversation.stale_reads_policy().transform}
+    yield from _context_window_handlers(options, conversation, model)
     if options.thinking_decay is not None:
-        yield SETTLE, {TurnBefore: DecayThinking(options.thinking_decay).before}
+        yield ORDER_REQUEST_DEFAULTS, {TurnBefore: ThinkingDecayPolicy(options.thinking_decay).before}
     if not options.cache:
-        yield SETTLE, {TurnBefore: leave_cache_alone}
+        yield ORDER_REQUEST_DEFAULTS, {TurnBefore: disable_prompt_cache}
 
 
-def _window(options: Settled, conversation: _Conversation, model: ModelProvider) -> Iterator[tuple[int, Hooks]]:
+def _context_window_handlers(
+    options: ResolvedRunOptions, conversation: _ConversationPolicies, model: ModelProvider
+) -> Iterator[tuple[int, Hooks]]:
     """Keeping the conversation within the model's window, and what happens where it does not fit all the same."""
     overflow = options.on_overflow
     compactor: Compactor | None = None
-    if options.compaction is not None and not _host_clears(model):
+    if options.compaction is not None and not _provider_manages_context(model):
         auto = conversation.auto(options.compaction)
         compactor = auto.compactor
-        yield FIRST, {ContextTransform: partial(auto.transform, model=model), ModelErrorHook: auto.told}
-        yield GUARD + 1, {ModelErrorHook: auto.failed}
+        yield ORDER_COMPACTION, {ContextTransform: partial(auto.transform, model=model), ModelErrorHook: auto.told}
+        yield ORDER_GUARDS + 1, {ModelErrorHook: auto.failed}
     if not isinstance(overflow, str):
         compactor = overflow
     elif overflow == "compact":
         compactor = compactor or TailCompactor()
     else:
         return
-    yield GUARD, {ModelErrorHook: OverflowRecovery(compactor).failed}
+    yield ORDER_GUARDS, {ModelErrorHook: OverflowRecovery(compactor).failed}
 
 
-def _results(
-    options: Settled, conversation: _Conversation, tools: Iterable[Tool | LazyTool], model: ModelProvider
+def _tool_result_handlers(
+    options: ResolvedRunOptions,
+    conversation: _ConversationPolicies,
+    tools: Iterable[Tool | LazyTool],
+    model: ModelProvider,
 ) -> Iterator[tuple[int, Hooks]]:
     """What becomes of results, and what must have been read."""
     history, env = conversation.history, conversation.env
@@ -262,24 +276,27 @@ def _results(
     names_files = any(isinstance(t, LazyTool) or t.path_params for t in tools)
     if options.require_read_before_edit:
         guard = ReadBeforeEdit(conversation.reads, history, env)
-        yield FIRST, {ToolPermit: guard.permit}  # before a person is asked about a call that would not run
-        yield GUARD, {ToolStart: guard.start, ToolTransform: guard.transform}
-    if options.dedup_reads and names_files and not _host_clears(model):
-        dedup = DedupReads(conversation.reads, history, env.cwd)
-        yield READS, {TurnBefore: dedup.before, ToolTransform: dedup.transform}
+        yield (
+            ORDER_COMPACTION,
+            {PermissionCheck: guard.permit},
+        )  # before a person is asked about a call that would not run
+        yield ORDER_GUARDS, {BeforeToolRun: guard.start, ToolTransform: guard.transform}
+    if options.dedup_reads and names_files and not _provider_manages_context(model):
+        dedup = UnchangedReads(conversation.reads, history, env.cwd)
+        yield ORDER_READ_TRACKING, {TurnBefore: dedup.before, ToolTransform: dedup.transform}
     if options.persist_dir and options.persist_threshold is not None:
         folder = os.path.join(env.cwd, os.path.expanduser(options.persist_dir))
-        persist = PersistResults(folder, options.persist_threshold, options.persist_exclude_tools)
-        yield PERSIST, {ToolTransform: persist.transform}
+        persist = PersistLargeResults(folder, options.persist_threshold, options.persist_exclude_tools)
+        yield ORDER_PERSIST, {ToolTransform: persist.transform}
 
 
-def _host_clears(model: ModelProvider) -> bool:
+def _provider_manages_context(model: ModelProvider) -> bool:
     """Whether the host itself leaves out old results of tools; it knows its cache, and the real number of tokens."""
     profile = getattr(model, "profile", None)
-    return isinstance(profile, Profile) and profile.messages.context_management is not None
+    return isinstance(profile, ModelProfile) and profile.messages.context_management is not None
 
 
-def _unless(
+def _skip_when(
     condition: Callable[[], bool], handler: Callable[[ContextTransform], None]
 ) -> Callable[[ContextTransform], None]:
     def ask(hook: ContextTransform) -> None:
@@ -289,7 +306,7 @@ def _unless(
     return ask
 
 
-def tell_unknown(named: Mapping[str, Iterable[str]], tools: ToolRegistry, told: set[str]) -> None:
+def warn_unknown_tools(named: Mapping[str, Iterable[str]], tools: ToolRegistry, told: set[str]) -> None:
     """Warn of names that no tool has, once each. Those of tools of MCP servers are passed over: they may not be known yet.
 
     Args:
@@ -297,7 +314,7 @@ def tell_unknown(named: Mapping[str, Iterable[str]], tools: ToolRegistry, told: 
         tools: What there is, beside the built-in ones, which another agent with the same options may have.
         told: What was told already; grows.
     """
-    known = sorted({*BUILTIN_NAMES, *(t.name for t in tools)})
+    known = sorted({*ALL_TOOL_NAMES, *(t.name for t in tools)})
     for option, names in named.items():
         for name in names:
             text = f"{option} names {name!r}, and there is no such tool"

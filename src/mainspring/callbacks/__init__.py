@@ -2,19 +2,19 @@
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.callbacks.plug import CallbacksPlug as CallbacksPlug
     from mainspring.callbacks.to_events import callbacks_to_events as callbacks_to_events
     from mainspring.callbacks.types import AgentCallbacks as AgentCallbacks
     from mainspring.callbacks.types import ErrorReport as ErrorReport
-    from mainspring.callbacks.types import PermissionAnswer as PermissionAnswer
+    from mainspring.callbacks.types import PermissionResult as PermissionResult
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "types": "AgentCallbacks ErrorReport PermissionAnswer",
+        "types": "AgentCallbacks ErrorReport PermissionResult",
         "plug": "CallbacksPlug",
         "to_events": "callbacks_to_events",
     },

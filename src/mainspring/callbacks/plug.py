@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from mainspring.callbacks.types import AgentCallbacks, ErrorReport
 from mainspring.events import (
     AgentEnd,
-    AgentEvent,
     AgentStart,
+    Event,
     EventStream,
     MessageEnd,
     MessageStart,
@@ -21,26 +21,26 @@ from mainspring.events import (
     ToolExecutionStart,
     TurnStart,
 )
-from mainspring.events.span import RandomBytes, SpanContext, SpanSource
-from mainspring.loop import Plug
+from mainspring.events.span import RandomSource, SpanContext, SpanSource
+from mainspring.loop import Plugin
 from mainspring.loop.hooks import ModelErrorHook, ToolTransform, TurnBefore
 from mainspring.messages import Message, ToolResultBlock, Usage
 from mainspring.permissions import Permissions
 from mainspring.tools import ToolResult
-from mainspring.tools.response import as_error_code, to_tool_response
+from mainspring.tools.response import to_error_code, to_tool_response
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 logger = logging.getLogger("mainspring")
 
-WAITING = "Thinking"
+SPINNER_TEXT = "Thinking"
 """What a person is told to wait for."""
 
-_LAST = 1000  # behind everybody who changes what is told here
+_ORDER_LAST = 1000  # behind everybody who changes what is told here
 
 
-class CallbacksPlug(Plug):
+class CallbacksPlug(Plugin):
     """Tells callbacks what an agent does. A user of the hook bus like any other.
 
     Args:
@@ -50,13 +50,13 @@ class CallbacksPlug(Plug):
     """
 
     def __init__(
-        self, callbacks: AgentCallbacks, *, random: RandomBytes = os.urandom, parent: SpanContext | None = None
+        self, callbacks: AgentCallbacks, *, random: RandomSource = os.urandom, parent: SpanContext | None = None
     ) -> None:
         self.callbacks = callbacks
         self._random = random
         self._parent = parent
         self._agent: CoreAgent | None = None
-        self._run: _Heard | None = None
+        self._run: _CallbackRun | None = None
 
     def install(self, agent: CoreAgent) -> None:
         """Listen to what the given callbacks need; without any nothing is registered."""
@@ -71,24 +71,24 @@ class CallbacksPlug(Plug):
         self._agent = agent
         agent.bus.observe(self._event)
         if told.on_llm_start is not None:
-            agent.on(TurnBefore, self._request, order=_LAST)
+            agent.on(TurnBefore, self._request, order=_ORDER_LAST)
         if told.on_tool_end is not None:
-            agent.on(ToolTransform, self._result, order=_LAST)
+            agent.on(ToolTransform, self._on_tool_result, order=_ORDER_LAST)
         if told.on_error is not None:
-            agent.on(ModelErrorHook, self._failed, order=_LAST)
+            agent.on(ModelErrorHook, self._on_model_error, order=_ORDER_LAST)
 
-    def for_child(self) -> Plug | None:
+    def for_child(self) -> Plugin | None:
         """Nothing: what sub-agents do is heard through the `child:*` hooks of their parent."""
         return None
 
-    def _event(self, event: AgentEvent) -> None:
+    def _event(self, event: Event) -> None:
         if isinstance(event, AgentStart):
             plugs = self._agent.plugs if self._agent is not None else ()
             spans = next((p for p in plugs if isinstance(p, SpanSource)), None)
             span = spans.span_of(event) if spans is not None else None
             if span is None:
                 span = self._parent.child(self._random) if self._parent else SpanContext.root(self._random)
-            self._run = _Heard(self.callbacks, span, self._random, spans)
+            self._run = _CallbackRun(self.callbacks, span, self._random, spans)
         if self._run is not None:
             self._run.event(event)
 
@@ -96,20 +96,20 @@ class CallbacksPlug(Plug):
         if self._run is not None:
             self._run.request = hook.request.messages
 
-    def _result(self, hook: ToolTransform) -> None:
+    def _on_tool_result(self, hook: ToolTransform) -> None:
         if self._run is not None:
             self._run.results[hook.call_id] = hook.result
 
-    def _failed(self, hook: ModelErrorHook) -> None:
+    def _on_model_error(self, hook: ModelErrorHook) -> None:
         if self._run is not None:
             self._run.failed(hook.error)
 
 
-class _Heard:
+class _CallbackRun:
     """What has been heard of one run."""
 
     def __init__(
-        self, told: AgentCallbacks, span: SpanContext, random: RandomBytes, spans: SpanSource | None = None
+        self, told: AgentCallbacks, span: SpanContext, random: RandomSource, spans: SpanSource | None = None
     ) -> None:
         self.told = told
         self.span = span
@@ -124,7 +124,7 @@ class _Heard:
         self._started = False
         self._reported: BaseException | None = None
 
-    def event(self, event: AgentEvent) -> None:
+    def event(self, event: Event) -> None:
         """Tell what an event means to whom it concerns."""
         match event:
             case TextDelta():
@@ -149,30 +149,30 @@ class _Heard:
             case _:
                 pass
         if self.told.on_trace is not None and not event.type.endswith("_delta"):
-            _call(self.told.on_trace, self.span, event.type, event)
+            _call_safely(self.told.on_trace, self.span, event.type, event)
 
     def failed(self, error: BaseException) -> None:
         """Tell of a failure, each only once."""
         if self._reported is None or self._reported not in (error, getattr(error, "cause", None)):
             self._reported = error
-            _call(self.told.on_error, self._llm or self.span, ErrorReport.of(error))
+            _call_safely(self.told.on_error, self._llm or self.span, ErrorReport.of(error))
 
     def _begin(self) -> None:
         if not self._started:
             self._started = True
-            _call(self.told.on_agent_start, self.span, "\n".join(self._query))
-            _call(self.told.on_spinner_start, WAITING)
+            _call_safely(self.told.on_agent_start, self.span, "\n".join(self._query))
+            _call_safely(self.told.on_spinner_start, SPINNER_TEXT)
 
-    def _span(self, event: AgentEvent) -> SpanContext:
+    def _span(self, event: Event) -> SpanContext:
         """The span that begins with an event: a real one, or one of our own within the run's."""
         real = self._spans.span_of(event) if self._spans is not None else None
         return real or self.span.child(self._random)
 
-    def _message_start(self, event: AgentEvent, message: Message) -> None:
+    def _message_start(self, event: Event, message: Message) -> None:
         if message.role == "assistant":
             self._llm = self._span(event)
             model = f"{message.provider}:{message.model}"
-            _call(self.told.on_llm_start, self._llm, model, self.request)
+            _call_safely(self.told.on_llm_start, self._llm, model, self.request)
         elif not self._started and message.text:
             self._query.append(message.text)
 
@@ -181,15 +181,15 @@ class _Heard:
             self._end_answer()
             llm, self._llm = self._llm or self.span, None
             if message.error is None:
-                _call(self.told.on_llm_end, llm, message.text, message.usage or Usage())
+                _call_safely(self.told.on_llm_end, llm, message.text, message.usage or Usage())
 
     def _text(self, text: str) -> None:
-        _call(self.told.on_llm_stream, self._llm or self.span, text)
+        _call_safely(self.told.on_llm_stream, self._llm or self.span, text)
         if self.told.on_answer_stream is None:
             return
         if self._answer is None:
             self._answer = EventStream()
-            _call(self.told.on_answer_stream, _pieces(self._answer))
+            _call_safely(self.told.on_answer_stream, _pieces(self._answer))
         self._answer.push(text)
 
     def _end_answer(self) -> None:
@@ -200,14 +200,14 @@ class _Heard:
     def _tool_start(self, event: ToolExecutionStart) -> None:
         self._begin()
         self._tools[event.call.id] = span = self._span(event)
-        _call(self.told.on_tool_start, span, event.call.name, event.call.input)
+        _call_safely(self.told.on_tool_start, span, event.call.name, event.call.input)
 
     def _tool_end(self, event: ToolExecutionEnd) -> None:
         span = self._tools.pop(event.call.id, None)
         if span is None:  # a call that was never taken up
             return
-        result = self.results.pop(event.call.id, None) or _as_result(event.result, event.title)
-        _call(self.told.on_tool_end, span, event.call.name, to_tool_response(result), result)
+        result = self.results.pop(event.call.id, None) or _synthetic_result(event.result, event.title)
+        _call_safely(self.told.on_tool_end, span, event.call.name, to_tool_response(result), result)
         if event.result.is_error:
             self._debug(f"{event.call.name} failed", call_id=event.call.id, result=event.result.text)
 
@@ -219,15 +219,15 @@ class _Heard:
         answers = (m for m in reversed(event.messages) if isinstance(m, Message) and m.role == "assistant")
         last = next(answers, None)
         self._debug(f"the run is over: {event.status}", status=event.status)
-        _call(self.told.on_spinner_stop)
-        _call(self.told.on_agent_end, self.span, last.text if last else "")
+        _call_safely(self.told.on_spinner_stop)
+        _call_safely(self.told.on_agent_end, self.span, last.text if last else "")
 
     def _debug(self, message: str, **facts: Any) -> None:
         if self.told.on_debug is not None:
-            _call(self.told.on_debug, self.span, message, facts)
+            _call_safely(self.told.on_debug, self.span, message, facts)
 
 
-def _as_result(block: ToolResultBlock, title: str) -> ToolResult:
+def _synthetic_result(block: ToolResultBlock, title: str) -> ToolResult:
     """The result of a call that never ran, or was refused."""
     details = dict(block.details or {})
     code = details.pop("code", None)
@@ -236,7 +236,7 @@ def _as_result(block: ToolResultBlock, title: str) -> ToolResult:
         title=title,
         metadata=details,
         is_error=block.is_error,
-        code=as_error_code(code) if code or block.is_error else None,
+        code=to_error_code(code) if code or block.is_error else None,
     )
 
 
@@ -245,7 +245,7 @@ async def _pieces(stream: EventStream[str, None]) -> AsyncGenerator[str, None]:
         yield piece
 
 
-def _call(callback: Callable[..., object] | None, *arguments: Any) -> None:
+def _call_safely(callback: Callable[..., object] | None, *arguments: Any) -> None:
     """Call it, if there is one; what it raises is logged, since a display must not end a run."""
     if callback is None:
         return

@@ -9,8 +9,8 @@ from mainspring.callbacks.types import AgentCallbacks, ErrorReport
 from mainspring.errors import AgentAbortedError
 from mainspring.events import (
     AgentEnd,
-    AgentEvent,
     AgentStart,
+    Event,
     MessageEnd,
     MessageStart,
     RunStatus,
@@ -22,18 +22,18 @@ from mainspring.events import (
 )
 from mainspring.events.span import SpanContext
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock, Usage
-from mainspring.models.message_builder import Draft
+from mainspring.models.message_builder import MessageBuilder
 from mainspring.tools import ToolResult
 from mainspring.tools.response import ToolResponse
 
 
-def callbacks_to_events(observer: Callable[[AgentEvent], object]) -> AgentCallbacks:
+def callbacks_to_events(observer: Callable[[Event], object]) -> AgentCallbacks:
     """Callbacks that hand what they are told to ``observer``, as the events that a run of an agent would give.
 
     A run's id is the trace's id, and a call's id that of its span. What only a person can answer (``on_permission_request``) has no
     event, and is left out.
     """
-    made = _Events(observer)
+    made = _EventBuilder(observer)
     return AgentCallbacks(
         on_agent_start=made.agent_start,
         on_agent_end=made.agent_end,
@@ -46,21 +46,21 @@ def callbacks_to_events(observer: Callable[[AgentEvent], object]) -> AgentCallba
     )
 
 
-class _Events:
+class _EventBuilder:
     """Events of one run at a time."""
 
-    def __init__(self, tell: Callable[[AgentEvent], object]) -> None:
+    def __init__(self, tell: Callable[[Event], object]) -> None:
         self.tell = tell
         self._reset()
 
     def _reset(self) -> None:
         self._messages: list[Message] = []
-        self._draft: Draft | None = None
+        self._draft: MessageBuilder | None = None
         self._block: int | None = None
         self._turn = 0
         self._answer: Message | None = None
         self._calls: dict[str, ToolUseBlock] = {}
-        self._results: list[ToolResultBlock] = []
+        self._on_tool_results: list[ToolResultBlock] = []
         self._error: BaseException | None = None
 
     def agent_start(self, span: SpanContext, query: str) -> None:
@@ -73,7 +73,7 @@ class _Events:
         self._end_turn()
         self._turn += 1
         provider, _, name = model.rpartition(":")
-        self._draft = draft = Draft(provider, name)
+        self._draft = draft = MessageBuilder(provider, name)
         self.tell(TurnStart(self._turn, span.span_id))
         self.tell(MessageStart(Message("assistant", provider=provider, model=name)))
         self.tell(draft.start())
@@ -111,7 +111,7 @@ class _Events:
     def tool_end(self, span: SpanContext, name: str, response: ToolResponse, result: ToolResult) -> None:
         call = self._calls.pop(span.span_id, None) or ToolUseBlock(span.span_id, name)
         block = ToolResultBlock(call.id, name, result.output, not response.success, result.metadata or None)
-        self._results.append(block)
+        self._on_tool_results.append(block)
         self.tell(ToolExecutionEnd(call, block, result.title))
 
     def error(self, span: SpanContext, report: ErrorReport) -> None:
@@ -131,7 +131,7 @@ class _Events:
         answer, self._answer = self._answer, None
         if answer is None:
             return
-        results, self._results = tuple(self._results), []
+        results, self._on_tool_results = tuple(self._on_tool_results), []
         if results:
             self._add(Message("user", results))
         self.tell(TurnEnd(self._turn, answer, results))

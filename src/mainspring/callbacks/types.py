@@ -16,7 +16,7 @@ from mainspring.redaction import redact
 from mainspring.tools import ToolResult
 from mainspring.tools.response import ToolResponse
 
-PermissionAnswer = bool | Awaitable[bool]
+PermissionResult = bool | Awaitable[bool]
 """Yes or no, now or later."""
 
 
@@ -104,7 +104,7 @@ class AgentCallbacks(Struct, frozen=True, kw_only=True, eq=False):
     on_error: Callable[[SpanContext, ErrorReport], object] | None = None
     on_debug: Callable[[SpanContext, str, dict[str, Any]], object] | None = None
     on_trace: Callable[[SpanContext, str, Any], object] | None = None
-    on_permission_request: Callable[[PermissionRequest], PermissionAnswer] | None = None
+    on_permission_request: Callable[[PermissionRequest], PermissionResult] | None = None
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from mainspring.durable.engine import Engine, Letter, Place, RunInfo, RunLog, RunState, Worker
+from mainspring.durable.engine import Engine, RunInfo, RunLog, RunMessage, RunState, StepSlot, Worker
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem, WaitingCall
 from mainspring.durable.memory import MemoryEngine
 from mainspring.durable.steps import DurableSteps
-from mainspring.durable.worker import DurableAgents, DurableRun, DurableRuns, Factory
+from mainspring.durable.worker import DurableClient, DurableRun, DurableWorker, Factory
 
 __all__ = [
-    "DurableAgents",
+    "DurableClient",
     "DurableRun",
-    "DurableRuns",
     "DurableSteps",
+    "DurableWorker",
     "Engine",
     "Factory",
     "Feed",
     "FeedEvent",
     "FeedItem",
-    "Letter",
     "MemoryEngine",
-    "Place",
     "RunInfo",
     "RunLog",
+    "RunMessage",
     "RunState",
+    "StepSlot",
     "WaitingCall",
     "Worker",
 ]

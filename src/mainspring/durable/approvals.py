@@ -35,12 +35,12 @@ class Answer(Struct, frozen=True, kw_only=True):
     """Whether it is none, but the end of a run that waits for one."""
 
 
-def topic_of(agent: str) -> str:
+def approval_topic(agent: str) -> str:
     """Under which topic answers go to a sub-agent, or to the run itself."""
     return f"{ANSWER} {agent}" if agent else ANSWER
 
 
-class Waiter(Protocol):
+class MailboxReader(Protocol):
     """Where letters arrive: the steps of a run or of a sub-agent."""
 
     async def wait(self, topic: str) -> bytes:
@@ -48,7 +48,7 @@ class Waiter(Protocol):
         ...
 
 
-class Questions:
+class PendingApprovals:
     """What a run and its sub-agents ask at a time: published for those who look, told to those who follow.
 
     Args:
@@ -73,7 +73,7 @@ class Questions:
             self._tell(asked)
 
 
-class Asker:
+class ApprovalLoop:
     """Takes a run to its end: as often as it pauses, it asks, waits for the answers and goes on.
 
     Args:
@@ -85,7 +85,12 @@ class Asker:
     """
 
     def __init__(
-        self, agent: CoreAgent, questions: Questions, steps: Waiter, name: str = "", signal: CancelToken | None = None
+        self,
+        agent: CoreAgent,
+        questions: PendingApprovals,
+        steps: MailboxReader,
+        name: str = "",
+        signal: CancelToken | None = None,
     ) -> None:
         self._agent = agent
         self._questions = questions
@@ -94,7 +99,7 @@ class Asker:
         self._signal = signal
         self._number = 0
 
-    async def to_the_end(self, run: Callable[[], Awaitable[RunResult]]) -> RunResult:
+    async def run_to_completion(self, run: Callable[[], Awaitable[RunResult]]) -> RunResult:
         """The result of the whole run.
 
         Args:
@@ -113,12 +118,12 @@ class Asker:
                 given = Approve(answer.input) if answer.allow else Deny(answer.reason, answer.stop)
                 self._agent.answer({asked[answer.call_id]: given})
                 await self._ask()
-            result = _joined(result, await run())
+            result = _merge_results(result, await run())
         return result
 
     async def _next(self) -> Answer:
         """The next answer; none but the end of the waiting where the sub-agent is stopped."""
-        waiting = asyncio.ensure_future(self._steps.wait(topic_of(self._name)))
+        waiting = asyncio.ensure_future(self._steps.wait(approval_topic(self._name)))
         if self._signal is None:
             return decode(await waiting, Answer)
         stopped = asyncio.ensure_future(self._signal.wait())
@@ -138,7 +143,7 @@ class Asker:
         agent = self._agent
         agent.answer({call.id: Deny(reason, stop=True) for call in self._calls()})
         await self._ask()
-        result = _joined(result, await agent.run(raise_errors=False))
+        result = _merge_results(result, await agent.run(raise_errors=False))
         return replace(result, status="aborted", error=result.error or AgentAbortedError(reason))
 
     async def _ask(self) -> None:
@@ -158,7 +163,7 @@ class Asker:
         return f"{self._name}/{call_id}" if self._name else call_id
 
 
-def _joined(first: RunResult, second: RunResult) -> RunResult:
+def _merge_results(first: RunResult, second: RunResult) -> RunResult:
     """A run that was paused and went on is one run."""
     one, two = first.stats, second.stats
     counts = Counter(one.tool_counts) + Counter(two.tool_counts)

@@ -12,11 +12,11 @@ from mainspring.redaction import redact
 T = TypeVar("T")
 
 
-class LostRunError(Exception):
+class LeaseLostError(Exception):
     """The run is another attempt's by now: nothing was written."""
 
 
-class OtherCodeError(DurableError):
+class NonDeterminismError(DurableError):
     """The code that plays a run again does something else than the code that began it."""
 
     def __init__(self, then: str, now: str) -> None:
@@ -87,9 +87,9 @@ class Attempt:
         with self:
             try:
                 return await write()
-            except LostRunError:
+            except LeaseLostError:
                 self.stop()
-            except OtherCodeError as error:
+            except NonDeterminismError as error:
                 self.failure = redact(str(error))
                 self.stop()
             except Exception:

@@ -17,7 +17,7 @@ from mainspring.tools import Tool, ToolContext, ToolResult
 SOURCE = "client"
 """Where such tools come from; sub-agents do not get them, since nobody would answer."""
 
-_HANDED = "This call was handed to the application. Its answer comes with the next message."
+_HANDED_OVER_TEXT = "This call was handed to the application. Its answer comes with the next message."
 _MARK = "client"
 
 
@@ -35,7 +35,7 @@ class ClientTool(Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any]
 
 
-class Brought(Struct, frozen=True, kw_only=True):
+class ClientContext(Struct, frozen=True, kw_only=True):
     """What a client brings.
 
     Attributes:
@@ -47,7 +47,7 @@ class Brought(Struct, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
 
 
-def handed_over(result: ToolResultBlock) -> Literal["waits", "answered"] | None:
+def client_call_state(result: ToolResultBlock) -> Literal["waits", "answered"] | None:
     """Whether a call was the client's to answer, and whether it has."""
     details = cast("object", result.details)
     return cast("dict[str, Any]", details).get(_MARK) if isinstance(details, dict) else None
@@ -58,7 +58,7 @@ def answer_topic(call_id: str) -> str:
     return f"client {call_id}"
 
 
-def bring(agent: CoreAgent, brought: Brought, log: RunLog) -> None:
+def install_client_tools(agent: CoreAgent, brought: ClientContext, log: RunLog) -> None:
     """Give an agent what the client brings."""
     agent.extra = {**agent.extra, "client": brought.extra}
     taken = {tool.name for tool in agent.tools} | set(agent.tool_aliases.values())
@@ -78,7 +78,7 @@ def _tool(tool: ClientTool, log: RunLog) -> Tool:
                 read.add(letter.number)
                 given = decode(letter.body, ToolResultBlock)
                 return ToolResult(output=given.content, is_error=given.is_error, metadata={_MARK: "answered"})
-        return ToolResult(output=_HANDED, metadata={_MARK: "waits"})
+        return ToolResult(output=_HANDED_OVER_TEXT, metadata={_MARK: "waits"})
 
     return Tool(
         name=tool.name,
@@ -92,7 +92,7 @@ def _tool(tool: ClientTool, log: RunLog) -> Tool:
 
 
 def _stop_where_handed_over(agent: CoreAgent, hook: TurnBefore) -> None:
-    if any(handed_over(result) == "waits" for result in _last_results(agent.messages)):
+    if any(client_call_state(result) == "waits" for result in _last_results(agent.messages)):
         hook.stop = "completed"
 
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem
 from mainspring.errors import DurableError
 
-Work = Callable[[], Awaitable[bytes]]
+StepFunction = Callable[[], Awaitable[bytes]]
 """What a step does; its bytes are kept."""
 
 
@@ -29,11 +29,11 @@ RunState = Literal["waiting", "running", "done", "failed", "cancelled"]
 """``waiting`` is for a worker. A run that is paused for an answer is ``running``."""
 
 
-OVER: tuple[RunState, ...] = ("done", "failed", "cancelled")
+FINAL_STATES: tuple[RunState, ...] = ("done", "failed", "cancelled")
 """The states of runs that are over."""
 
 
-class Letter(Struct, frozen=True):
+class RunMessage(Struct, frozen=True):
     """Something sent to a run. ``number`` grows with each letter to that run."""
 
     number: int
@@ -73,7 +73,7 @@ class Worker(Struct, frozen=True):
     agents: tuple[str, ...]
 
 
-def why_it_waits(agent: str, version: str, alive: Sequence[Worker]) -> str:
+def waiting_reason(agent: str, version: str, alive: Sequence[Worker]) -> str:
     """Why none of these workers can take up a run; empty if one can."""
     know = [w for w in alive if agent in w.agents]
     if any(w.version == version for w in know):
@@ -85,25 +85,25 @@ def why_it_waits(agent: str, version: str, alive: Sequence[Worker]) -> str:
     return f"no worker that knows the agent {agent!r} is alive; known: {agents}"
 
 
-def not_over(run: RunInfo) -> DurableError:
+def run_not_finished_error(run: RunInfo) -> DurableError:
     """Why a run is not deleted."""
     return DurableError(f"the run {run.id} is {run.state}, and only runs that are over are deleted; cancel it first")
 
 
-def check_over(states: Sequence[RunState]) -> None:
+def require_final_states(states: Sequence[RunState]) -> None:
     """Refuse to delete runs that are not over.
 
     Raises:
         DurableError: If one of the states is none of `OVER`.
     """
-    going = [state for state in states if state not in OVER]
+    going = [state for state in states if state not in FINAL_STATES]
     if going:
         raise DurableError(
-            f"runs that are {going[0]} are never deleted; of those that are over there are {', '.join(OVER)}"
+            f"runs that are {going[0]} are never deleted; of those that are over there are {', '.join(FINAL_STATES)}"
         )
 
 
-def check_retry(run: RunInfo) -> None:
+def require_retryable(run: RunInfo) -> None:
     """Refuse to have a run go on that does or came to its end.
 
     Raises:
@@ -111,11 +111,11 @@ def check_retry(run: RunInfo) -> None:
     """
     if run.state == "done":
         raise DurableError(f"the run {run.id} is done, whatever its result says; start another one with its messages")
-    if run.state not in OVER:
+    if run.state not in FINAL_STATES:
         raise DurableError(f"the run {run.id} is {run.state}; only one that failed or was cancelled is tried again")
 
 
-class Place(Protocol):
+class StepSlot(Protocol):
     """A place in the log of a run. Places are drawn in the same order whenever the run is played again."""
 
     @property
@@ -128,14 +128,14 @@ class Place(Protocol):
         """Whether a later place was finished by an earlier attempt: what is empty here stays empty."""
         ...
 
-    async def run(self, name: str, work: Work) -> bytes:
+    async def run(self, name: str, work: StepFunction) -> bytes:
         """What the step gave: from the log where it is recorded, else by doing the work and keeping its outcome.
 
         The work must not raise but to be cancelled; it is then not kept, and the step can be run again by a later attempt.
         """
         ...
 
-    async def wait(self, name: str, work: Work) -> bytes:
+    async def wait(self, name: str, work: StepFunction) -> bytes:
         """As `run`, for work that does nothing but wait: it is broken off where the process is to end."""
         ...
 
@@ -157,11 +157,11 @@ class RunLog(Protocol):
         """1 for the first time, more where the run was taken up again."""
         ...
 
-    def place(self) -> Place:
+    def place(self) -> StepSlot:
         """Draw the next place."""
         ...
 
-    async def letters(self, after: int) -> Sequence[Letter]:
+    async def letters(self, after: int) -> Sequence[RunMessage]:
         """The letters to this run with a higher number, in their order."""
         ...
 
@@ -182,7 +182,7 @@ class RunLog(Protocol):
         ...
 
 
-Main = Callable[[RunLog, str, bytes], Awaitable[bytes]]
+RunFunction = Callable[[RunLog, str, bytes], Awaitable[bytes]]
 """The code of all runs: log, name of the agent, input; gives the outcome."""
 
 
@@ -194,7 +194,7 @@ class Engine(Protocol):
         """What runs tell their followers."""
         ...
 
-    async def work(self, main: Main, agents: Sequence[str], *, concurrency: int = 8) -> None:
+    async def work(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
         """Be a worker from now on, until `aclose`: take up runs that wait, and those of workers that died.
 
         Args:
@@ -265,7 +265,9 @@ class Engine(Protocol):
         """
         ...
 
-    async def prune(self, older_than: float, states: Sequence[RunState] = OVER, *, dry_run: bool = False) -> int:
+    async def prune(
+        self, older_than: float, states: Sequence[RunState] = FINAL_STATES, *, dry_run: bool = False
+    ) -> int:
         """Forget all runs that ended more than ``older_than`` seconds ago, as `delete` does; says how many.
 
         Each goes as a whole. Where it is broken off, some are gone, and another call goes on.
@@ -293,7 +295,7 @@ _log = logging.getLogger(__name__)
 _HOUR = 3600.0
 
 
-async def tidy(engine: Engine, keep: float, *, every: float = _HOUR) -> None:
+async def prune_periodically(engine: Engine, keep: float, *, every: float = _HOUR) -> None:
     """Delete runs that ended more than ``keep`` seconds ago: at once, and then every so many seconds until it is cancelled.
 
     Any number of workers may do so on one database. Where the database fails, the next time comes.

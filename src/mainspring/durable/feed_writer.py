@@ -23,7 +23,7 @@ from mainspring.durable.feed import (
     TurnBegan,
 )
 from mainspring.events import (
-    AgentEvent,
+    Event,
     MessageEnd,
     MessageUpdate,
     ModelRetry,
@@ -36,11 +36,11 @@ from mainspring.events import (
 )
 from mainspring.redaction import redact
 
-_FULL = 200
+_FLUSH_SIZE = 200
 """Events that are written before their moment is over."""
 
 
-def _key(event: FeedEvent) -> str:
+def _dedup_key(event: FeedEvent) -> str:
     """What is told as often in each attempt; empty for what may be told again."""
     match event:
         case TurnBegan(turn=turn):
@@ -59,7 +59,7 @@ def _key(event: FeedEvent) -> str:
             return ""
 
 
-class Telling:
+class FeedWriter:
     """Writes what a run tells to its feed; `begin` first, `close` last, `write` beside it.
 
     Args:
@@ -87,18 +87,18 @@ class Telling:
         after = 0
         while self._log.attempt > 1 and (items := await self._log.told(after)):
             after = items[-1].number
-            self._told.update(_key(item.event) for item in items)
+            self._told.update(_dedup_key(item.event) for item in items)
         self.tell(Attempt(self._log.attempt, agent))
 
-    def __call__(self, event: AgentEvent) -> None:
+    def __call__(self, event: Event) -> None:
         """Told by the agent."""
-        told = self._solid(event)
+        told = self._durable_event(event)
         if told is None and not self._replaying():
-            told = _passing(event.event if isinstance(event, MessageUpdate) else event)
+            told = _transient_event(event.event if isinstance(event, MessageUpdate) else event)
         if told is not None:
             self.tell(told)
 
-    def _solid(self, event: AgentEvent) -> FeedEvent | None:
+    def _durable_event(self, event: Event) -> FeedEvent | None:
         match event:
             case TurnStart():
                 self._turns += 1
@@ -115,7 +115,7 @@ class Telling:
 
     def tell(self, event: FeedEvent) -> None:
         """Write an event soon, unless it was told before."""
-        key = _key(event)
+        key = _dedup_key(event)
         self._seen[key] += 1
         if key and self._seen[key] <= self._told[key]:
             return
@@ -128,7 +128,7 @@ class Telling:
             case _:
                 self._events.append(event)
         self._some.set()
-        if len(self._events) >= _FULL or isinstance(event, Asked | RunEnded):
+        if len(self._events) >= _FLUSH_SIZE or isinstance(event, Asked | RunEnded):
             self._full.set()
 
     async def write(self) -> None:
@@ -151,7 +151,7 @@ class Telling:
         self._full.set()
 
 
-def _passing(event: AgentEvent) -> FeedEvent | None:
+def _transient_event(event: Event) -> FeedEvent | None:
     match event:
         case TextDelta(text=text):
             return Text(text)

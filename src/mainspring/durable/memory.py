@@ -8,27 +8,27 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from mainspring.durable.attempt import Attempt, OtherCodeError
+from mainspring.durable.attempt import Attempt, NonDeterminismError
 from mainspring.durable.engine import (
-    OVER,
-    Letter,
-    Main,
+    FINAL_STATES,
+    RunFunction,
     RunInfo,
     RunLog,
+    RunMessage,
     RunState,
-    Work,
+    StepFunction,
     Worker,
-    check_over,
-    check_retry,
-    not_over,
-    why_it_waits,
+    require_final_states,
+    require_retryable,
+    run_not_finished_error,
+    waiting_reason,
 )
 from mainspring.durable.feed import FeedEvent, FeedItem, MemoryFeed
 from mainspring.errors import DurableError
 from mainspring.redaction import redact
 
 
-class _Kept:
+class _RunRecord:
     """What is known of one run, by all attempts."""
 
     def __init__(self, run_id: str, agent: str, input: bytes, version: str, parent: str = "") -> None:
@@ -41,7 +41,7 @@ class _Kept:
         self.ended = 0.0
         self.state: RunState = "waiting"
         self.steps: dict[int, tuple[str, bytes]] = {}
-        self.letters: list[Letter] = []
+        self.letters: list[RunMessage] = []
         self.keys: set[str] = set()
         self.published: dict[str, bytes] = {}
         self.result = b""
@@ -58,7 +58,7 @@ class _Kept:
 class _Log:
     """One attempt at a run."""
 
-    def __init__(self, kept: _Kept, engine: MemoryEngine, of: Attempt) -> None:
+    def __init__(self, kept: _RunRecord, engine: MemoryEngine, of: Attempt) -> None:
         self.kept = kept
         self.engine = engine
         self.of = of
@@ -77,7 +77,7 @@ class _Log:
         self.drawn += 1
         return _Place(self, self.drawn)
 
-    async def letters(self, after: int) -> Sequence[Letter]:
+    async def letters(self, after: int) -> Sequence[RunMessage]:
         return [letter for letter in self.kept.letters if letter.number > after]
 
     async def new_letter(self, after: int) -> None:
@@ -102,12 +102,12 @@ class _Place:
         self.recorded = number in log.kept.steps
         self.behind = number < log.last
 
-    async def run(self, name: str, work: Work) -> bytes:
+    async def run(self, name: str, work: StepFunction) -> bytes:
         async def write() -> bytes:
             if self.recorded:
                 then, value = self._log.kept.steps[self._number]
                 if then != name:
-                    raise OtherCodeError(then, name)
+                    raise NonDeterminismError(then, name)
                 return value
             value = await work()
             self._log.kept.steps[self._number] = name, value
@@ -115,7 +115,7 @@ class _Place:
 
         return await self._log.of.keep(write)
 
-    async def wait(self, name: str, work: Work) -> bytes:
+    async def wait(self, name: str, work: StepFunction) -> bytes:
         value = b"" if self.recorded else await work()
         return await self.run(name, lambda: _give(value))
 
@@ -147,20 +147,20 @@ class MemoryEngine:
         self.feed = MemoryFeed()
         self._keep = keep
         self._over: dict[str, None] = {}
-        self._runs: dict[str, _Kept] = {}
-        self._main: Main | None = None
+        self._runs: dict[str, _RunRecord] = {}
+        self._main: RunFunction | None = None
         self._agents: frozenset[str] = frozenset()
         self._places = asyncio.Semaphore(1)
-        self._tasks: dict[_Kept, asyncio.Task[None]] = {}  # not by name: one that was deleted is free
+        self._tasks: dict[_RunRecord, asyncio.Task[None]] = {}  # not by name: one that was deleted is free
         self._attempts: set[Attempt] = set()
 
-    async def work(self, main: Main, agents: Sequence[str], *, concurrency: int = 8) -> None:
+    async def work(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
         self._main, self._agents = main, frozenset(agents)
         self._places = asyncio.Semaphore(concurrency)
         for kept in list(self._runs.values()):
             self._begin(kept)
 
-    def _begin(self, kept: _Kept) -> None:
+    def _begin(self, kept: _RunRecord) -> None:
         mine = kept.agent in self._agents and kept.version == self.version and not kept.parent
         if self._main is None or not mine or kept in self._tasks or kept.state not in ("waiting", "running"):
             return
@@ -168,7 +168,7 @@ class MemoryEngine:
         self._tasks[kept] = task
         task.add_done_callback(lambda _: self._tasks.pop(kept, None))
 
-    async def _attempt(self, main: Main, kept: _Kept) -> None:
+    async def _attempt(self, main: RunFunction, kept: _RunRecord) -> None:
         async with self._places:
             task = asyncio.current_task()
             if kept.state not in ("waiting", "running") or task is None:
@@ -190,24 +190,24 @@ class MemoryEngine:
                 self._attempts.discard(attempt)
         self._end(kept)
 
-    def _end(self, kept: _Kept) -> None:
+    def _end(self, kept: _RunRecord) -> None:
         kept.ended = time.time()
         kept.tell()
         self._over[kept.id] = None
         if self._keep is not None and len(self._over) > self._keep:
-            self._forget(next(iter(self._over)))
+            self._delete_run(next(iter(self._over)))
 
-    def _forget(self, run_id: str) -> None:
+    def _delete_run(self, run_id: str) -> None:
         for child in [k.id for k in self._runs.values() if k.parent == run_id]:
-            self._forget(child)
+            self._delete_run(child)
         del self._runs[run_id]
         self._over.pop(run_id, None)
         self.feed.forget(run_id)
 
-    def child(self, run_id: str, agent: str, parent: _Kept) -> _Kept:
+    def child(self, run_id: str, agent: str, parent: _RunRecord) -> _RunRecord:
         """What is known of the run of a sub-agent."""
         if run_id not in self._runs:
-            self._runs[run_id] = _Kept(run_id, agent, b"", parent.version, parent.id)
+            self._runs[run_id] = _RunRecord(run_id, agent, b"", parent.version, parent.id)
         return self._runs[run_id]
 
     async def drain(self, seconds: float) -> None:
@@ -223,7 +223,7 @@ class MemoryEngine:
     async def start(self, run_id: str, agent: str, input: bytes) -> bool:
         if run_id in self._runs:
             return False
-        kept = self._runs[run_id] = _Kept(run_id, agent, input, self.version)
+        kept = self._runs[run_id] = _RunRecord(run_id, agent, input, self.version)
         self._begin(kept)
         return True
 
@@ -232,7 +232,7 @@ class MemoryEngine:
         if key and key in kept.keys:
             return False
         kept.keys.add(key)
-        kept.letters.append(Letter(len(kept.letters) + 1, topic, body))
+        kept.letters.append(RunMessage(len(kept.letters) + 1, topic, body))
         kept.tell()
         return True
 
@@ -240,7 +240,7 @@ class MemoryEngine:
         kept = self._runs.get(run_id)
         return self._info(kept) if kept else None
 
-    def _info(self, kept: _Kept) -> RunInfo:
+    def _info(self, kept: _RunRecord) -> RunInfo:
         return RunInfo(
             id=kept.id,
             agent=kept.agent,
@@ -249,7 +249,7 @@ class MemoryEngine:
             created=kept.created,
             worker="memory" if kept.state == "running" else "",
             parent=kept.parent,
-            error=why_it_waits(kept.agent, kept.version, self._alive()) if kept.state == "waiting" else kept.error,
+            error=waiting_reason(kept.agent, kept.version, self._alive()) if kept.state == "waiting" else kept.error,
         )
 
     def _alive(self) -> Sequence[Worker]:
@@ -287,7 +287,7 @@ class MemoryEngine:
 
     async def retry(self, run_id: str) -> None:
         kept = self._known(run_id)
-        check_retry(self._info(kept))
+        require_retryable(self._info(kept))
         kept.state, kept.error, kept.ended = "waiting", "", 0.0
         del self._over[run_id]
         task = self._tasks.get(kept)
@@ -297,16 +297,18 @@ class MemoryEngine:
 
     async def delete(self, run_id: str) -> None:
         kept = self._known(run_id)
-        if kept.state not in OVER:
-            raise not_over(self._info(kept))
-        self._forget(run_id)
+        if kept.state not in FINAL_STATES:
+            raise run_not_finished_error(self._info(kept))
+        self._delete_run(run_id)
 
-    async def prune(self, older_than: float, states: Sequence[RunState] = OVER, *, dry_run: bool = False) -> int:
-        check_over(states)
+    async def prune(
+        self, older_than: float, states: Sequence[RunState] = FINAL_STATES, *, dry_run: bool = False
+    ) -> int:
+        require_final_states(states)
         before = time.time() - older_than
         old = [k.id for k in map(self._runs.__getitem__, self._over) if k.state in states and k.ended <= before]
         for run_id in () if dry_run else old:
-            self._forget(run_id)
+            self._delete_run(run_id)
         return len(old)
 
     async def workers(self) -> Sequence[Worker]:
@@ -320,7 +322,7 @@ class MemoryEngine:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _known(self, run_id: str) -> _Kept:
+    def _known(self, run_id: str) -> _RunRecord:
         kept = self._runs.get(run_id)
         if kept is None:
             raise DurableError(f"there is no run {run_id}")

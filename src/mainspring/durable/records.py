@@ -22,7 +22,7 @@ from mainspring.messages import AgentMessage, Message, StopReason
 from mainspring.messages.codec import strip_surrogates
 from mainspring.redaction import redact
 from mainspring.tools import ToolResult
-from mainspring.tools.execute import failure_again
+from mainspring.tools.execute import rebuild_exception
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Failure(Struct, frozen=True):
     fields: dict[str, Any] | None = None
 
 
-class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a step gave.
 
     Attributes:
@@ -59,7 +59,7 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     taken: int = 0
 
 
-class KeptResult(Struct, frozen=True, kw_only=True):
+class StoredResult(Struct, frozen=True, kw_only=True):
     """A `RunResult` that can be kept."""
 
     status: RunStatus
@@ -73,7 +73,7 @@ class KeptResult(Struct, frozen=True, kw_only=True):
     failure: Failure | None
 
     @classmethod
-    def of(cls, result: RunResult) -> KeptResult:
+    def of(cls, result: RunResult) -> StoredResult:
         """The same, without its exception."""
         fields = {f: getattr(result, f) for f in cls.__struct_fields__ if f != "failure"}
         error = result.error
@@ -110,7 +110,7 @@ def decode(data: bytes, kind: type[T]) -> T:
 _FIELDS = ("reason", "retryable", "retry_after", "status", "provider", "model", "request_id")
 
 
-def failure_of(error: BaseException) -> Failure:
+def to_stored_error(error: BaseException) -> Failure:
     """An exception as it is kept."""
     if isinstance(error, ModelError):
         fields = {name: getattr(error, name) for name in _FIELDS}
@@ -118,13 +118,13 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(type(error).__name__, redact(str(error)))
 
 
-def error_of(failure: Failure, partial: AgentMessage | None = None) -> Exception:
+def from_stored_error(failure: Failure, partial: AgentMessage | None = None) -> Exception:
     """An exception that says and is called the same: the known class, or one that only looks like it."""
     if failure.fields is not None:
         fields = dict(failure.fields)
         code = ErrorCode(fields.pop("code"))
         return model_error(failure.text, code=code, partial=partial if isinstance(partial, Message) else None, **fields)
-    return failure_again(failure.type, failure.text)
+    return rebuild_exception(failure.type, failure.text)
 
 
 def _agent_error(failure: Failure) -> AgentError:

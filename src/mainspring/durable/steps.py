@@ -14,15 +14,15 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.cancellation import sleep as sleep_live
-from mainspring.durable.approvals import Asker, Questions
-from mainspring.durable.engine import Letter, Place, RunLog
-from mainspring.durable.records import KeptResult, Outcome, decode, encode, error_of, failure_of
+from mainspring.durable.approvals import ApprovalLoop, PendingApprovals
+from mainspring.durable.engine import RunLog, RunMessage, StepSlot
+from mainspring.durable.records import StepRecord, StoredResult, decode, encode, from_stored_error, to_stored_error
 from mainspring.errors import ModelError
 from mainspring.events import Done, StreamEvent, StreamStart
 from mainspring.loop import CoreAgent, LiveSteps, RunResult
-from mainspring.loop.steps import Getter
+from mainspring.loop.steps import QueueReader
 from mainspring.messages import AgentMessage, Message, ToolUseBlock, utc_now
-from mainspring.messages.call_ids import with_sound_ids
+from mainspring.messages.call_ids import ensure_unique_call_ids
 from mainspring.models import ModelProvider, ModelRequest
 from mainspring.tools import ToolErrorCode, ToolResult
 from mainspring.tools.execute import error_result
@@ -33,7 +33,7 @@ UNKNOWN_OUTCOME = (
 )
 
 _in_tool: ContextVar[bool] = ContextVar("in_tool", default=False)
-_spawning: ContextVar[Place | None] = ContextVar("spawning", default=None)
+_spawning: ContextVar[StepSlot | None] = ContextVar("spawning", default=None)
 
 
 class DurableSteps(LiveSteps):
@@ -67,7 +67,7 @@ class DurableSteps(LiveSteps):
         self._log = log
         self._nested = nested
         self._agent: CoreAgent | None = None
-        self._places: dict[str, tuple[Place, Place]] = {}
+        self._places: dict[str, tuple[StepSlot, StepSlot]] = {}
         self._read: dict[str, int] = {}
         self._count = 0
         self._base = 0.0
@@ -75,7 +75,7 @@ class DurableSteps(LiveSteps):
         self._at: datetime | None = None
         self.live = asyncio.Event()
         """Set once this attempt does something that no earlier one finished."""
-        self.questions: Questions | None = None
+        self.questions: PendingApprovals | None = None
         """Where the run and its sub-agents ask for answers."""
 
     def bind(self, agent: CoreAgent) -> None:
@@ -108,7 +108,7 @@ class DurableSteps(LiveSteps):
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    async def _keep(self, place: Place, name: str, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    async def _record(self, place: StepSlot, name: str, work: Callable[[], Awaitable[StepRecord]]) -> StepRecord:
         """The outcome of a step, and the clock set to it."""
         recorded = place.recorded
         if not recorded:
@@ -117,24 +117,24 @@ class DurableSteps(LiveSteps):
         async def do() -> bytes:
             return encode(replace(await work(), at=utc_now(), elapsed=self.elapsed()))
 
-        kept = decode(await place.run(name, do), Outcome)
+        kept = decode(await place.run(name, do), StepRecord)
         if recorded:
             self._at, self._base, self._since = kept.at, kept.elapsed, time.monotonic()
         else:
             self._at = None
         return kept
 
-    def _outcome(self, **fields: Any) -> Outcome:
-        return Outcome(at=utc_now(), elapsed=0.0, **fields)
+    def _outcome(self, **fields: Any) -> StepRecord:
+        return StepRecord(at=utc_now(), elapsed=0.0, **fields)
 
     async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
         if self._log is None or _in_tool.get():
             return await super().sleep(seconds, signal)
 
-        async def begin() -> Outcome:
+        async def begin() -> StepRecord:
             return self._outcome()
 
-        began = await self._keep(self._log.place(), "sleep", begin)
+        began = await self._record(self._log.place(), "sleep", begin)
         return await sleep_live(max(0.0, seconds - (utc_now() - began.at).total_seconds()), signal)
 
     async def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -146,32 +146,32 @@ class DurableSteps(LiveSteps):
         told: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
         raised: Exception | None = None
 
-        async def ask() -> Outcome:
+        async def ask() -> StepRecord:
             nonlocal raised
             try:
                 async with aclosing(cast("Any", provider.stream(request))) as events:
                     async for event in events:
                         if type(event) is Done:
-                            return self._outcome(message=with_sound_ids(event.message, self.new_id))
+                            return self._outcome(message=ensure_unique_call_ids(event.message, self.new_id))
                         told.put_nowait(event)
             except Exception as error:
                 raised = error
                 partial = error.partial if isinstance(error, ModelError) else None
-                return self._outcome(message=partial, failure=failure_of(error))
+                return self._outcome(message=partial, failure=to_stored_error(error))
             return self._outcome()
 
         place = self._log.place()
         recorded = place.recorded
-        asking = asyncio.ensure_future(self._keep(place, f"model {provider.provider}:{provider.model}", ask))
+        asking = asyncio.ensure_future(self._record(place, f"model {provider.provider}:{provider.model}", ask))
         asking.add_done_callback(lambda _: told.put_nowait(None))
         try:
             while (event := await told.get()) is not None:
                 yield event
             kept = await asking
         finally:
-            await _wound_up(asking)
+            await _finish_task(asking)
         if kept.failure is not None:
-            raise raised or error_of(kept.failure, kept.message)
+            raise raised or from_stored_error(kept.failure, kept.message)
         if isinstance(kept.message, Message):
             for call in kept.message.tool_uses:
                 self._places[call.id] = (self._log.place(), self._log.place())
@@ -189,43 +189,43 @@ class DurableSteps(LiveSteps):
                 return await run()
             finally:
                 _spawning.reset(token)
-        if not self._may_run_twice(call.name) and not done.recorded and await self._was_begun(begun, call.name):
+        if not self._is_idempotent(call.name) and not done.recorded and await self._was_started(begun, call.name):
             unknown = error_result(UNKNOWN_OUTCOME, ToolErrorCode.UNKNOWN)
             return cast(
                 "ToolResult",
-                (await self._keep(done, f"tool {call.name}", _given(self._outcome(result=unknown)))).result,
+                (await self._record(done, f"tool {call.name}", _const(self._outcome(result=unknown)))).result,
             )
         raised: Exception | None = None
 
-        async def do() -> Outcome:
+        async def do() -> StepRecord:
             nonlocal raised
             token = _in_tool.set(True)
             try:
                 return self._outcome(result=await run())
             except Exception as error:
                 raised = error
-                return self._outcome(failure=failure_of(error))
+                return self._outcome(failure=to_stored_error(error))
             finally:
                 _in_tool.reset(token)
 
-        kept = await self._keep(done, f"tool {call.name}", do)
+        kept = await self._record(done, f"tool {call.name}", do)
         if kept.failure is not None:
-            raise raised or error_of(kept.failure)
+            raise raised or from_stored_error(kept.failure)
         return cast("ToolResult", kept.result)
 
-    async def _was_begun(self, place: Place, name: str) -> bool:
+    async def _was_started(self, place: StepSlot, name: str) -> bool:
         """Whether an earlier attempt began this call; if not, it is begun now."""
         fresh = False
 
-        async def begin() -> Outcome:
+        async def begin() -> StepRecord:
             nonlocal fresh
             fresh = True
             return self._outcome()
 
-        await self._keep(place, f"begin {name}", begin)
+        await self._record(place, f"begin {name}", begin)
         return not fresh
 
-    def _may_run_twice(self, name: str) -> bool:
+    def _is_idempotent(self, name: str) -> bool:
         agent = self._agent
         if agent is None:
             return False
@@ -233,12 +233,12 @@ class DurableSteps(LiveSteps):
         tool = agent.tools.get(own)
         return bool(tool is not None and getattr(tool, "idempotent", False))
 
-    async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
+    async def receive(self, topic: str, getter: QueueReader) -> Sequence[AgentMessage]:
         if self._log is None:
             return await super().receive(topic, getter)
         place = self._log.place()
         if place.recorded:
-            kept = await self._keep(place, topic, _given(self._outcome()))
+            kept = await self._record(place, topic, _const(self._outcome()))
         elif place.behind:
             return ()
         else:
@@ -248,7 +248,7 @@ class DurableSteps(LiveSteps):
                 return here
             sent = tuple([decode(letter.body, _MESSAGE) for letter in letters])
             taken = letters[-1].number if letters else 0
-            kept = await self._keep(place, topic, _given(self._outcome(messages=here + sent, taken=taken)))
+            kept = await self._record(place, topic, _const(self._outcome(messages=here + sent, taken=taken)))
         self._read[topic] = max(self._read.get(topic, 0), kept.taken)
         return kept.messages
 
@@ -268,7 +268,7 @@ class DurableSteps(LiveSteps):
                 after = found[-1].number if found else after
             return encode(letters[0])
 
-        letter = decode(await place.wait(f"wait for {topic}", look), Letter)
+        letter = decode(await place.wait(f"wait for {topic}", look), RunMessage)
         self._read[topic] = letter.number
         return letter.body
 
@@ -302,31 +302,33 @@ class DurableSteps(LiveSteps):
             try:
                 questions = steps.questions
                 if questions is None:
-                    return encode(KeptResult.of(await run()))
+                    return encode(StoredResult.of(await run()))
                 known = log.run_id.removeprefix(f"{questions.log.run_id}.")
-                return encode(KeptResult.of(await Asker(agent, questions, steps, known, signal).to_the_end(run)))
+                return encode(
+                    StoredResult.of(await ApprovalLoop(agent, questions, steps, known, signal).run_to_completion(run))
+                )
             finally:
                 _spawning.reset(token)
 
         kept = await place.child(f"{self._log.run_id}.{name}", name, work)
-        return decode(kept, KeptResult).result()
+        return decode(kept, StoredResult).result()
 
 
 _MESSAGE: Any = AgentMessage
 
 
-async def _letters(log: RunLog, topic: str, after: int) -> list[Letter]:
+async def _letters(log: RunLog, topic: str, after: int) -> list[RunMessage]:
     return [letter for letter in await log.letters(after) if letter.topic == topic]
 
 
-def _given(outcome: Outcome) -> Callable[[], Awaitable[Outcome]]:
-    async def give() -> Outcome:
+def _const(outcome: StepRecord) -> Callable[[], Awaitable[StepRecord]]:
+    async def give() -> StepRecord:
         return outcome
 
     return give
 
 
-async def _wound_up(task: asyncio.Future[Any]) -> None:
+async def _finish_task(task: asyncio.Future[Any]) -> None:
     """End a step that nobody waits for any more."""
     if not task.done():
         task.cancel()

@@ -13,17 +13,17 @@ from typing import Any, Literal, Self, TypeAlias, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.durable.approvals import ANSWER, Answer, Asker, Questions, topic_of
-from mainspring.durable.client_tools import Brought, bring
-from mainspring.durable.engine import OVER, Engine, RunInfo, RunLog, RunState
+from mainspring.durable.approvals import ANSWER, Answer, ApprovalLoop, PendingApprovals, approval_topic
+from mainspring.durable.client_tools import ClientContext, install_client_tools
+from mainspring.durable.engine import FINAL_STATES, Engine, RunInfo, RunLog, RunState
 from mainspring.durable.feed import Asked, FeedItem, RunEnded, WaitingCall
-from mainspring.durable.feed_writer import Telling
-from mainspring.durable.records import KeptResult, decode, encode
+from mainspring.durable.feed_writer import FeedWriter
+from mainspring.durable.records import StoredResult, decode, encode
 from mainspring.durable.steps import DurableSteps
 from mainspring.errors import DurableError
-from mainspring.events import AgentEvent
+from mainspring.events import Event
 from mainspring.loop import CoreAgent, RunResult
-from mainspring.messages import AgentMessage, Message, TextBlock, as_messages
+from mainspring.messages import AgentMessage, Message, TextBlock, to_messages
 
 Factory: TypeAlias = Callable[[DurableSteps], CoreAgent | AbstractAsyncContextManager[CoreAgent]]
 """Makes an agent with the given steps: ``lambda steps: Agent("openai:gpt-5-mini", tools=[...], steps=steps)``; or gives an async
@@ -32,19 +32,19 @@ context manager that has the agent until the attempt is over.
 It is called anew for every attempt at a run, and must make the same agent each time.
 """
 
-OnEvent: TypeAlias = Callable[[str, AgentEvent], None]
+OnEvent: TypeAlias = Callable[[str, Event], None]
 """Told of the events of runs as they happen: run id, event. What an earlier attempt told is not told again."""
 
 
-_AT_ONCE = 64  # events that a follower holds: one that reads slowly holds them for long
+_READ_BATCH = 64  # events that a follower holds: one that reads slowly holds them for long
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class RunInput(Struct, frozen=True, kw_only=True):
     """What a run is to do."""
 
     prompt: tuple[AgentMessage, ...]
     history: tuple[AgentMessage, ...] = ()
-    brought: Brought | None = None
+    brought: ClientContext | None = None
 
 
 class DurableRun:
@@ -70,19 +70,19 @@ class DurableRun:
             raise DurableError(f"there is no run {self.id}")
         if found.state == "done":
             with suppress(DurableError):  # deleted meanwhile, or of another version
-                failure = decode(await self._engine.result(self.id), KeptResult).failure
+                failure = decode(await self._engine.result(self.id), StoredResult).failure
                 found = replace(found, error=f"{failure.type}: {failure.text}" if failure else "")
         return found
 
     async def steer(self, text: str) -> None:
         """Let a message join at the next step."""
-        await self._say("steer", text)
+        await self._send_message("steer", text)
 
     async def follow_up(self, text: str) -> None:
         """Let a message join where the run would end."""
-        await self._say("follow_up", text)
+        await self._send_message("follow_up", text)
 
-    async def _say(self, topic: Literal["steer", "follow_up"], text: str) -> None:
+    async def _send_message(self, topic: Literal["steer", "follow_up"], text: str) -> None:
         await self._engine.send(self.id, topic, encode(Message.user(text)))
 
     async def pending(self) -> tuple[WaitingCall, ...]:
@@ -106,7 +106,7 @@ class DurableRun:
         call = waiting[call_id]
         answer = Answer(number=call.number, call_id=call_id, **fields)
         key = f"answer {call.number} {call_id}"
-        return await self._engine.send(self.id, topic_of(call.agent), encode(answer), key=key)
+        return await self._engine.send(self.id, approval_topic(call.agent), encode(answer), key=key)
 
     async def follow(self, after: int = 0) -> AsyncGenerator[FeedItem, None]:
         """What the run tells, from the beginning or after a number that was read before, until it is over.
@@ -116,7 +116,7 @@ class DurableRun:
         """
         feed, over = self._engine.feed, False
         while True:
-            items = await feed.read(self.id, after, _AT_ONCE)
+            items = await feed.read(self.id, after, _READ_BATCH)
             for item in items:
                 after = item.number
                 yield item
@@ -124,9 +124,9 @@ class DurableRun:
                 continue
             if over:
                 return
-            over = await self._told_or_over(after)
+            over = await self._wait_for_event_or_end(after)
 
-    async def _told_or_over(self, after: int) -> bool:
+    async def _wait_for_event_or_end(self, after: int) -> bool:
         """Wait for an event; true if there may be none because the run is over."""
         waiting = asyncio.ensure_future(self._engine.feed.wait(self.id, after))
         ending = asyncio.ensure_future(self._engine.ended(self.id))
@@ -173,10 +173,10 @@ class DurableRun:
             info = await self.info()
             why = f": {info.error}. A DurableAgents does runs only inside `async with`" if info.error else ""
             raise TimeoutError(f"the run {self.id} is not over after {timeout} s, it is {info.state}{why}") from None
-        return decode(kept, KeptResult).result()
+        return decode(kept, StoredResult).result()
 
 
-class DurableRuns:
+class DurableClient:
     """Starts runs and finds them again. Needs no agents: those are the workers'.
 
     Args:
@@ -193,7 +193,7 @@ class DurableRuns:
         *,
         run_id: str = "",
         history: Sequence[AgentMessage] = (),
-        brought: Brought | None = None,
+        brought: ClientContext | None = None,
     ) -> DurableRun:
         """Have an agent run by some worker.
 
@@ -207,13 +207,13 @@ class DurableRuns:
         Raises:
             DurableError: If there is nothing to run, or a run of this name does something else.
         """
-        messages = tuple(as_messages(prompt))
+        messages = tuple(to_messages(prompt))
         if any(isinstance(m, Message) and not m.text.strip() and _is_text(m) for m in messages):
             raise DurableError("the prompt is empty")
         if not messages and not history and brought is None:
             raise DurableError("there is nothing to run: give a prompt, or a history to go on from")
         run_id = run_id or f"run-{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"
-        order = encode(Order(prompt=messages, history=tuple(history), brought=brought))
+        order = encode(RunInput(prompt=messages, history=tuple(history), brought=brought))
         await self.engine.start(run_id, agent, order)
         known = await self.engine.info(run_id)
         if known is not None and known.agent != agent:
@@ -238,7 +238,9 @@ class DurableRuns:
         """
         await self.engine.delete(run_id)
 
-    async def prune(self, older_than: float, states: Sequence[RunState] = OVER, *, dry_run: bool = False) -> int:
+    async def prune(
+        self, older_than: float, states: Sequence[RunState] = FINAL_STATES, *, dry_run: bool = False
+    ) -> int:
         """Forget all runs of these states that ended more than so many seconds ago, with all that is kept of them; says how many.
 
         Raises:
@@ -247,7 +249,7 @@ class DurableRuns:
         return await self.engine.prune(older_than, states, dry_run=dry_run)
 
 
-class DurableAgents(DurableRuns):
+class DurableWorker(DurableClient):
     """Agents whose runs are done here: a worker. ``async with DurableAgents(engine, {"name": make}) as agents: ...``.
 
     Args:
@@ -296,7 +298,7 @@ class DurableAgents(DurableRuns):
         *,
         run_id: str = "",
         history: Sequence[AgentMessage] = (),
-        brought: Brought | None = None,
+        brought: ClientContext | None = None,
     ) -> DurableRun:
         """As `DurableRuns.start`; a name that nobody here knows is refused."""
         self._factory(agent)
@@ -315,7 +317,7 @@ class DurableAgents(DurableRuns):
             if self._feed_every is None:
                 result = await self._run(log, steps, name, input, None)
             else:
-                telling = Telling(log, self._feed_every, lambda: steps.replaying)
+                telling = FeedWriter(log, self._feed_every, lambda: steps.replaying)
                 await telling.begin(name)
                 async with asyncio.TaskGroup() as group:
                     group.create_task(telling.write())
@@ -323,15 +325,15 @@ class DurableAgents(DurableRuns):
             if isinstance(result, Exception):
                 raise result
         except Exception as error:
-            raise _cause(error) from None
-        return encode(KeptResult.of(result))
+            raise _first_cause(error) from None
+        return encode(StoredResult.of(result))
 
-    async def _tell_end(self, running: Coroutine[Any, Any, RunResult], telling: Telling) -> RunResult | Exception:
+    async def _tell_end(self, running: Coroutine[Any, Any, RunResult], telling: FeedWriter) -> RunResult | Exception:
         """The outcome, told; a failure is given rather than raised, so that it is written before all ends."""
         try:
             result = await running
         except Exception as error:
-            cause = _cause(error)
+            cause = _first_cause(error)
             telling.tell(RunEnded("error", "", f"{type(cause).__name__}: {cause}"))
             return cause
         else:
@@ -341,9 +343,9 @@ class DurableAgents(DurableRuns):
             telling.close()
 
     async def _run(
-        self, log: RunLog, steps: DurableSteps, name: str, input: bytes, telling: Telling | None
+        self, log: RunLog, steps: DurableSteps, name: str, input: bytes, telling: FeedWriter | None
     ) -> RunResult:
-        order = decode(input, Order)
+        order = decode(input, RunInput)
         async with self._made(name, steps) as agent:
             return await self._play(log, steps, agent, order, telling)
 
@@ -359,26 +361,26 @@ class DurableAgents(DurableRuns):
             yield agent
 
     async def _play(
-        self, log: RunLog, steps: DurableSteps, agent: CoreAgent, order: Order, telling: Telling | None
+        self, log: RunLog, steps: DurableSteps, agent: CoreAgent, order: RunInput, telling: FeedWriter | None
     ) -> RunResult:
         steps.bind(agent)
         if order.brought is not None:
-            bring(agent, order.brought, log)
+            install_client_tools(agent, order.brought, log)
         if order.history:
             agent.context.messages.extend(order.history)
         if self._on_event is not None:
-            agent.subscribe(_Observing(self._on_event, log.run_id, steps))
+            agent.subscribe(_LiveEventListener(self._on_event, log.run_id, steps))
         if telling is not None:
             agent.subscribe(telling)
-        questions = steps.questions = Questions(log, telling.tell if telling is not None else None)
+        questions = steps.questions = PendingApprovals(log, telling.tell if telling is not None else None)
 
         def run() -> Awaitable[RunResult]:
             return agent.run(() if agent.pending is not None else list(order.prompt), raise_errors=False)
 
         async with asyncio.TaskGroup() as group:
-            stopping = group.create_task(_stop_when_told(log, steps, agent))
+            stopping = group.create_task(_watch_for_abort(log, steps, agent))
             try:
-                return await Asker(agent, questions, steps).to_the_end(run)
+                return await ApprovalLoop(agent, questions, steps).run_to_completion(run)
             finally:
                 stopping.cancel()
 
@@ -387,15 +389,15 @@ def _is_text(message: Message) -> bool:
     return all(isinstance(block, TextBlock) for block in message.content)
 
 
-def _cause(error: Exception) -> Exception:
+def _first_cause(error: Exception) -> Exception:
     """What failed, where a group of tasks is told to have."""
     if isinstance(error, ExceptionGroup):
         group = cast("ExceptionGroup[Exception]", error)
-        return _cause(group.exceptions[0])
+        return _first_cause(group.exceptions[0])
     return error
 
 
-class _Observing:
+class _LiveEventListener:
     """Tells of events, but not of those that an earlier attempt told."""
 
     def __init__(self, on_event: OnEvent, run_id: str, steps: DurableSteps) -> None:
@@ -403,12 +405,12 @@ class _Observing:
         self._run_id = run_id
         self._steps = steps
 
-    def __call__(self, event: AgentEvent) -> None:
+    def __call__(self, event: Event) -> None:
         if not self._steps.replaying:
             self._on_event(self._run_id, event)
 
 
-async def _stop_when_told(log: RunLog, steps: DurableSteps, agent: CoreAgent) -> None:
+async def _watch_for_abort(log: RunLog, steps: DurableSteps, agent: CoreAgent) -> None:
     """Abort the agent once a letter says so; what an earlier attempt did before is played again first."""
     read = 0
     await steps.live.wait()

@@ -2,48 +2,48 @@
 
 from mainspring.env.beneath import RealPath
 from mainspring.env.confined import ConfinedEnv
-from mainspring.env.editor import Buffers, EditorEnv
-from mainspring.env.editor_terminal import Terminals
-from mainspring.env.jobs import Job, Jobs
+from mainspring.env.editor import EditorBuffers, EditorEnv
+from mainspring.env.editor_terminal import TerminalProvider
+from mainspring.env.jobs import Job, JobManager
 from mainspring.env.local import LocalEnv
 from mainspring.env.memory import MemoryEnv
 from mainspring.env.paths import explain
 from mainspring.env.protocol import (
-    Connection,
+    CapturedOutput,
     DirEntry,
     ExecutionEnv,
     FileKind,
     FileStat,
-    Output,
+    HttpResponse,
     OutputLimits,
+    ProcessConnection,
     ProcessResult,
-    Stream,
-    Walk,
-    WalkEntry,
-    WebAnswer,
+    StreamName,
+    WalkedPath,
+    WalkResult,
 )
 
 __all__ = [
-    "Buffers",
+    "CapturedOutput",
     "ConfinedEnv",
-    "Connection",
     "DirEntry",
+    "EditorBuffers",
     "EditorEnv",
     "ExecutionEnv",
     "FileKind",
     "FileStat",
+    "HttpResponse",
     "Job",
-    "Jobs",
+    "JobManager",
     "LocalEnv",
     "MemoryEnv",
-    "Output",
     "OutputLimits",
+    "ProcessConnection",
     "ProcessResult",
     "RealPath",
-    "Stream",
-    "Terminals",
-    "Walk",
-    "WalkEntry",
-    "WebAnswer",
+    "StreamName",
+    "TerminalProvider",
+    "WalkResult",
+    "WalkedPath",
     "explain",
 ]

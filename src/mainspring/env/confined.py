@@ -10,26 +10,26 @@ from typing import Any, NoReturn, TypeVar
 
 from mainspring.cancellation import CancelToken
 from mainspring.env.beneath import RealPath, resolve
-from mainspring.env.jobs import Jobs
+from mainspring.env.jobs import JobManager
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import (
-    DEFAULT_LIMITS,
-    Connection,
+    DEFAULT_OUTPUT_LIMITS,
     DirEntry,
     ExecutionEnv,
     FileStat,
+    HttpResponse,
     OnFiles,
     OutputLimits,
+    ProcessConnection,
     ProcessResult,
-    Stream,
-    Walk,
-    WebAnswer,
+    StreamName,
+    WalkResult,
 )
 
 T = TypeVar("T")
 
-_SEARCH = ("rg",)
+_ALLOWED_PROGRAMS = ("rg",)
 """Programs that only read, and only below the folder where they are started."""
 
 
@@ -59,7 +59,7 @@ class ConfinedEnv:
         return self._env.cwd
 
     @property
-    def jobs(self) -> Jobs:
+    def jobs(self) -> JobManager:
         """See `ExecutionEnv`; there are none."""
         return self._env.jobs
 
@@ -92,7 +92,7 @@ class ConfinedEnv:
         include_ignored: bool = False,
         limit: int = 200_000,
         signal: CancelToken | None = None,
-    ) -> Walk:
+    ) -> WalkResult:
         """See `ExecutionEnv.walk`."""
         real = await self._inside(path)
         return await self._env.walk(real, depth=depth, include_ignored=include_ignored, limit=limit, signal=signal)
@@ -104,12 +104,12 @@ class ConfinedEnv:
     async def remove(self, path: str) -> None:
         """See `ExecutionEnv.remove`."""
         self._check_writable(path)
-        await self._env.remove(await self._name_inside(path))
+        await self._env.remove(await self._resolve_entry_inside(path))
 
     async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
         """See `ExecutionEnv.rename`."""
         self._check_writable(source)
-        old, new = await self._name_inside(source), await self._name_inside(target)
+        old, new = await self._resolve_entry_inside(source), await self._resolve_entry_inside(target)
         await self._env.rename(old, new, parents=parents)
 
     async def on_files(self, work: Callable[[LocalFiles], T]) -> T | None:
@@ -128,12 +128,12 @@ class ConfinedEnv:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         stdin: bytes | None = None,
-        on_output: Callable[[Stream, bytes], object] | None = None,
+        on_output: Callable[[StreamName, bytes], object] | None = None,
         signal: CancelToken | None = None,
-        limits: OutputLimits = DEFAULT_LIMITS,
+        limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
     ) -> ProcessResult:
         """See `ExecutionEnv.run`; only ripgrep may run."""
-        if isinstance(command, str) or not await self._is_search(command[0]):
+        if isinstance(command, str) or not await self._is_allowed_program(command[0]):
             self._refuse_programs()
         return await self._env.run(
             command,
@@ -148,11 +148,11 @@ class ConfinedEnv:
 
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
-    ) -> Connection:
+    ) -> ProcessConnection:
         """See `ExecutionEnv.connect`; refused."""
         self._refuse_programs()
 
-    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """See `ExecutionEnv.fetch`."""
         return await self._env.fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
@@ -164,8 +164,8 @@ class ConfinedEnv:
         """See `ExecutionEnv.aclose`."""
         await self._env.aclose()
 
-    async def _is_search(self, program: str) -> bool:
-        return any([await self._env.find_program(name) == program for name in _SEARCH])
+    async def _is_allowed_program(self, program: str) -> bool:
+        return any([await self._env.find_program(name) == program for name in _ALLOWED_PROGRAMS])
 
     async def _inside(self, path: str) -> RealPath:
         """The real path, if it lies in the workspace."""
@@ -178,7 +178,7 @@ class ConfinedEnv:
             )
         return real
 
-    async def _name_inside(self, path: str) -> RealPath:
+    async def _resolve_entry_inside(self, path: str) -> RealPath:
         """The path of a name itself, whose folder lies in the workspace."""
         folder, name = posixpath.split(path.rstrip("/"))
         return await self._inside(RealPath(folder) if isinstance(path, RealPath) else folder or ".") / name

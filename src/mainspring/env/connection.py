@@ -9,13 +9,13 @@ from asyncio.subprocess import SubprocessStreamProtocol
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from mainspring.env.process_tree import MARK, end_family, kill_family
+from mainspring.env.process_tree import RUN_ID_VARIABLE, kill_tree, terminate_tree
 
 _GRACE = 1.0
-_MOST_ERRORS = 1 << 14
+_MAX_STDERR_BYTES = 1 << 14
 
 
-class LocalConnection:
+class StdioConnection:
     """A running program of this machine. A `Connection`."""
 
     def __init__(self, transport: asyncio.SubprocessTransport, pipes: SubprocessStreamProtocol, mark: str) -> None:
@@ -23,7 +23,7 @@ class LocalConnection:
         self._process = asyncio.subprocess.Process(transport, pipes, asyncio.get_running_loop())
         self._mark = mark
         self._errors: deque[bytes] = deque(maxlen=16)
-        self._drain = asyncio.ensure_future(self._take_errors())
+        self._drain = asyncio.ensure_future(self._drain_stderr())
 
     @property
     def pid(self) -> int:
@@ -33,7 +33,7 @@ class LocalConnection:
     @property
     def errors(self) -> str:
         """The end of what it wrote to standard error."""
-        return b"".join(self._errors)[-_MOST_ERRORS:].decode("utf-8", "replace")
+        return b"".join(self._errors)[-_MAX_STDERR_BYTES:].decode("utf-8", "replace")
 
     async def read(self, limit: int = 1 << 16) -> bytes:
         """Some of its output; nothing at its end."""
@@ -56,7 +56,7 @@ class LocalConnection:
             self._process.stdin.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), 0.2)
-        await end_family(self._process.pid, self._mark, _GRACE)
+        await terminate_tree(self._process.pid, self._mark, _GRACE)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _GRACE)
         self._drain.cancel()
@@ -64,15 +64,15 @@ class LocalConnection:
 
     def kill(self) -> None:
         """Force it and everything it started to end, at once. Blocks for some milliseconds."""
-        kill_family(self._process.pid, self._mark)
+        kill_tree(self._process.pid, self._mark)
 
-    async def _take_errors(self) -> None:
+    async def _drain_stderr(self) -> None:
         assert self._process.stderr is not None
         while data := await self._process.stderr.read(4096):
             self._errors.append(data)
 
 
-async def connect(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> LocalConnection:
+async def open_connection(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> StdioConnection:
     """Start a program in a session of its own.
 
     Raises:
@@ -84,7 +84,7 @@ async def connect(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) ->
         lambda: SubprocessStreamProtocol(1 << 18, loop),
         *arguments,
         cwd=cwd,
-        env={**env, MARK: mark},
+        env={**env, RUN_ID_VARIABLE: mark},
         start_new_session=True,
     )
-    return LocalConnection(transport, pipes, mark)
+    return StdioConnection(transport, pipes, mark)

@@ -12,34 +12,34 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.env.beneath import resolve
-from mainspring.env.editor_terminal import KEPT, Terminals, see_through
-from mainspring.env.jobs import Jobs
+from mainspring.env.editor_terminal import OUTPUT_BYTE_LIMIT, TerminalProvider, run_to_exit
+from mainspring.env.jobs import JobManager
 from mainspring.env.local import LocalEnv, find_shell
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import (
-    DEFAULT_LIMITS,
-    Connection,
+    DEFAULT_OUTPUT_LIMITS,
     DirEntry,
     FileStat,
-    NamesPaths,
+    HttpResponse,
     OutputLimits,
+    PathNaming,
+    ProcessConnection,
     ProcessResult,
-    Stream,
-    Walk,
-    WebAnswer,
+    StreamName,
+    WalkResult,
 )
 
 T = TypeVar("T")
 
-MOST = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 """Bytes of a file above which the editor is not asked: nobody types in such a file while an agent works on it."""
 
-_LONGEST_SCRIPT = 100_000
+_MAX_ARGUMENT_CHARS = 100_000
 """Characters of a script that still fits into an argument."""
 
 
-class Buffers(Protocol):
+class EditorBuffers(Protocol):
     """The files that an editor has open."""
 
     async def read(self, path: str) -> str | None:
@@ -63,16 +63,16 @@ class EditorEnv:
         terminals: Its terminals, if scripts may run there; nothing holds them there that holds them here.
     """
 
-    def __init__(self, env: LocalEnv, buffers: Buffers, terminals: Terminals | None = None) -> None:
+    def __init__(self, env: LocalEnv, buffers: EditorBuffers, terminals: TerminalProvider | None = None) -> None:
         self._env = env
         self._buffers = buffers
         self._terminals = terminals
         self._unsaved: dict[str, int] = {}
-        self.jobs: Jobs = env.jobs
+        self.jobs: JobManager = env.jobs
         self.guard: Any = env.guard
         self.search_path = env.search_path
         self.scratch: dict[str, Any] = env.scratch
-        self.name_of: Callable[[str], str] = env.name_of if isinstance(env, NamesPaths) else str
+        self.name_of: Callable[[str], str] = env.name_of if isinstance(env, PathNaming) else str
 
     @property
     def cwd(self) -> str:
@@ -92,7 +92,7 @@ class EditorEnv:
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """See `ExecutionEnv.read_bytes`."""
         real = await resolve(self._env, path)
-        if not is_inside(real, self.cwd) or (await self._env.stat(real)).size > MOST:
+        if not is_inside(real, self.cwd) or (await self._env.stat(real)).size > MAX_FILE_BYTES:
             return await self._env.read_bytes(real, offset=offset, limit=limit)
         data = await self._seen(real, await self._env.read_bytes(real))
         return data[offset:] if limit is None else data[offset : offset + limit]
@@ -102,7 +102,7 @@ class EditorEnv:
         self._unsaved.pop(real, None)
         text = _text(disk)
         told = None if text is None else await self._buffers.read(str(real))
-        if text is None or told is None or _same(text, told):
+        if text is None or told is None or _is_same_text(text, told):
             return disk
         if "\r\n" in text and "\r" not in told:  # editors tell lines, not how they end
             told = told.replace("\n", "\r\n")
@@ -114,15 +114,15 @@ class EditorEnv:
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         """See `ExecutionEnv.write_bytes`."""
         real = await resolve(self._env, path)
-        text = None if len(data) > MOST or data.startswith(codecs.BOM_UTF8) else _text(data)
-        if text is None or not is_inside(real, self.cwd) or not await self._is_there(real):
+        text = None if len(data) > MAX_FILE_BYTES or data.startswith(codecs.BOM_UTF8) else _text(data)
+        if text is None or not is_inside(real, self.cwd) or not await self._exists_on_disk(real):
             await self._env.write_bytes(real, data, parents=parents)
             return
         self._unsaved.pop(real, None)
-        if not await self._buffers.write(str(real), text) or not await self._is_there(real):
+        if not await self._buffers.write(str(real), text) or not await self._exists_on_disk(real):
             await self._env.write_bytes(real, data, parents=parents)
 
-    async def _is_there(self, real: str) -> bool:
+    async def _exists_on_disk(self, real: str) -> bool:
         """Whether a file can be read on disk; whoever may not do that gets the error of the disk."""
         try:
             await self._env.read_bytes(real, limit=1)
@@ -142,7 +142,7 @@ class EditorEnv:
         include_ignored: bool = False,
         limit: int = 200_000,
         signal: CancelToken | None = None,
-    ) -> Walk:
+    ) -> WalkResult:
         """See `ExecutionEnv.walk`."""
         return await self._env.walk(path, depth=depth, include_ignored=include_ignored, limit=limit, signal=signal)
 
@@ -180,9 +180,9 @@ class EditorEnv:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         stdin: bytes | None = None,
-        on_output: Callable[[Stream, bytes], object] | None = None,
+        on_output: Callable[[StreamName, bytes], object] | None = None,
         signal: CancelToken | None = None,
-        limits: OutputLimits = DEFAULT_LIMITS,
+        limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
     ) -> ProcessResult:
         """See `ExecutionEnv.run`."""
         return await self._env.run(
@@ -196,7 +196,7 @@ class EditorEnv:
             limits=limits,
         )
 
-    async def run_shown(
+    async def run_in_terminal(
         self,
         script: str,
         *,
@@ -222,19 +222,19 @@ class EditorEnv:
         Raises:
             OSError: If the editor does not tell what became of it.
         """
-        if self._terminals is None or "\0" in script or len(script) > _LONGEST_SCRIPT:
+        if self._terminals is None or "\0" in script or len(script) > _MAX_ARGUMENT_CHARS:
             return None
         shell = await find_shell(self._env.find_program)
         terminal = shell and await self._terminals.open(
             [shell, "-c", script],
             cwd=self.cwd,
-            variables=self._env.changed_variables(env),
-            keep=max(KEPT, limits.tail),
+            variables=self._env.variable_overrides(env),
+            keep=max(OUTPUT_BYTE_LIMIT, limits.tail),
         )
         if not terminal:
             return None
         on_terminal(terminal.id)
-        result = await see_through(terminal, timeout=timeout, signal=signal)
+        result = await run_to_exit(terminal, timeout=timeout, signal=signal)
         data = result.stdout.data
         if limits.spool and len(data) > limits.tail:
             return replace(result, spool=await self._env.spool(data))
@@ -242,11 +242,11 @@ class EditorEnv:
 
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
-    ) -> Connection:
+    ) -> ProcessConnection:
         """See `ExecutionEnv.connect`."""
         return await self._env.connect(command, cwd=cwd, env=env)
 
-    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """See `ExecutionEnv.fetch`."""
         return await self._env.fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
@@ -273,10 +273,10 @@ def _text(data: bytes) -> str | None:
         return None
 
 
-def _same(disk: str, told: str) -> bool:
+def _is_same_text(disk: str, told: str) -> bool:
     """Whether an editor says what is on disk, but for how lines end and whether the last one does."""
-    return _plain(disk) == _plain(told)
+    return _normalize_newlines(disk) == _normalize_newlines(told)
 
 
-def _plain(text: str) -> str:
+def _normalize_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").removeprefix("\ufeff").removesuffix("\n")

@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from mainspring.cancellation import CancelToken
-from mainspring.env.protocol import Output, ProcessResult
+from mainspring.env.protocol import CapturedOutput, ProcessResult
 
-PATIENCE = 5.0
+EDITOR_TIMEOUT = 5.0
 """Seconds that an editor has to tell how something ended, and to let go of it."""
 
-KEPT = 1 << 20
+OUTPUT_BYTE_LIMIT = 1 << 20
 """Bytes of output that an editor is asked to keep."""
 
 
-Exit = tuple[int | None, str | None]
+TerminalExit = tuple[int | None, str | None]
 """How a script ended: with a code, or by a signal; neither is known where the terminal was closed under it."""
 
 
@@ -34,7 +34,7 @@ class Terminal(Protocol):
         """What the editor knows it by."""
         ...
 
-    async def ended(self) -> Exit:
+    async def ended(self) -> TerminalExit:
         """Wait for the end of the script."""
         ...
 
@@ -51,7 +51,7 @@ class Terminal(Protocol):
         ...
 
 
-class Terminals(Protocol):
+class TerminalProvider(Protocol):
     """An editor that has terminals."""
 
     async def open(
@@ -68,7 +68,7 @@ class Terminals(Protocol):
         ...
 
 
-async def see_through(terminal: Terminal, *, timeout: float | None, signal: CancelToken | None) -> ProcessResult:
+async def run_to_exit(terminal: Terminal, *, timeout: float | None, signal: CancelToken | None) -> ProcessResult:
     """Wait for the end of a script, or end it; the terminal is released in any case.
 
     Args:
@@ -84,19 +84,19 @@ async def see_through(terminal: Terminal, *, timeout: float | None, signal: Canc
     try:
         cause = await _wait(ending, timeout, signal)
         if cause != "ended":
-            await asyncio.wait_for(terminal.kill(), PATIENCE)
-            await asyncio.wait((ending,), timeout=PATIENCE)
+            await asyncio.wait_for(terminal.kill(), EDITOR_TIMEOUT)
+            await asyncio.wait((ending,), timeout=EDITOR_TIMEOUT)
         seconds = time.monotonic() - began
-        text, cut = await asyncio.wait_for(terminal.output(), PATIENCE)
+        text, cut = await asyncio.wait_for(terminal.output(), EDITOR_TIMEOUT)
         exit = ending.result() if ending.done() else (None, None)
         return _result(exit, cause, text, cut, seconds)
     finally:
         ending.cancel()
-        await asyncio.wait((ending, asyncio.ensure_future(_let_go(terminal))))
+        await asyncio.wait((ending, asyncio.ensure_future(_end_broken_run(terminal))))
 
 
 async def _wait(
-    ending: asyncio.Future[Exit], timeout: float | None, signal: CancelToken | None
+    ending: asyncio.Future[TerminalExit], timeout: float | None, signal: CancelToken | None
 ) -> Literal["ended", "timed_out", "cancelled"]:
     stopped = asyncio.ensure_future(signal.wait()) if signal is not None else None
     try:
@@ -110,28 +110,28 @@ async def _wait(
     return "cancelled" if signal is not None and signal.cancelled else "timed_out"
 
 
-async def _let_go(terminal: Terminal) -> None:
+async def _end_broken_run(terminal: Terminal) -> None:
     try:
-        await asyncio.wait_for(terminal.release(), PATIENCE)
+        await asyncio.wait_for(terminal.release(), EDITOR_TIMEOUT)
     except OSError:
         pass  # it is gone, or the editor is
 
 
-def _result(exit: Exit, cause: str, text: str, cut: bool, seconds: float) -> ProcessResult:
+def _result(exit: TerminalExit, cause: str, text: str, cut: bool, seconds: float) -> ProcessResult:
     code, signal = exit
     data = text.encode("utf-8", "replace")
     lost = b"[the editor has kept only what follows]\n" if cut else b""
     return ProcessResult(
-        exit_code=_code(code, signal),
+        exit_code=_exit_code(code, signal),
         signal=signal,
-        stdout=Output(tail=lost + data, total=len(lost) + len(data)),
+        stdout=CapturedOutput(tail=lost + data, total=len(lost) + len(data)),
         seconds=seconds,
         timed_out=cause == "timed_out",
         cancelled=cause == "cancelled" or (cause == "ended" and code is None and signal is None),
     )
 
 
-def _code(code: int | None, signal: str | None) -> int:
+def _exit_code(code: int | None, signal: str | None) -> int:
     """The status as a shell tells it."""
     if code is not None:
         return code

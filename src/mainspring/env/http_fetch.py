@@ -19,7 +19,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from mainspring.env.protocol import WebAnswer
+from mainspring.env.protocol import HttpResponse
 from mainspring.lazy import lazy_re
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _is_tunnel(address: IPv6Address) -> bool:
 
 _PORTS = {"http": 80, "https": 443}
 _PIECE = 1 << 16
-_AGENT = "mainspring"
+_USER_AGENT = "mainspring"
 _LOCAL_NAMES = ("localhost", ".local", ".internal", ".lan", ".home.arpa")
 
 
@@ -102,19 +102,19 @@ _NUMBER = lazy_re(r"[0-9]+|0[xX][0-9a-fA-F]*")
 """Ends a host that some systems read as an IPv4 address."""
 
 
-Resolve = Callable[[str, int], Sequence[str]]
+Resolver = Callable[[str, int], Sequence[str]]
 """The addresses of a host, looked up; blocking."""
 
 
-class WebError(OSError):
+class FetchError(OSError):
     """A page cannot be got; the text says why."""
 
 
-class PrivateAddressError(WebError):
+class PrivateAddressError(FetchError):
     """The host has an address that is not of the public internet."""
 
 
-class Web:
+class HttpFetcher:
     """What of the web an environment reaches.
 
     Args:
@@ -122,11 +122,11 @@ class Web:
         resolve: Looks up addresses; the system's way if not given.
     """
 
-    def __init__(self, reachable: Sequence[str] = (), resolve: Resolve | None = None) -> None:
+    def __init__(self, reachable: Sequence[str] = (), resolve: Resolver | None = None) -> None:
         self._reachable = frozenset(host.lower() for host in reachable)
         self._resolve = resolve or _addresses
 
-    async def get(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+    async def get(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Ask for one URL.
 
         Args:
@@ -139,7 +139,7 @@ class Web:
             WebError: If the URL is none, its host is not to be reached, or the answer does not come.
             TimeoutError: If time is up.
         """
-        exchange = _Exchange(self, _checked(url), time.monotonic() + timeout, max_bytes, accept)
+        exchange = _HttpRequest(self, _parse_url(url), time.monotonic() + timeout, max_bytes, accept)
         work = asyncio.ensure_future(asyncio.to_thread(exchange.run))
         try:
             return await asyncio.wait_for(asyncio.shield(work), timeout)
@@ -158,10 +158,10 @@ class Web:
         try:
             found = list(dict.fromkeys(self._resolve(host, port)))
         except (OSError, UnicodeError) as e:
-            raise WebError(f"the host {host} has no address ({e})") from None
+            raise FetchError(f"the host {host} has no address ({e})") from None
         if not found:
-            raise WebError(f"the host {host} has no address")
-        if not self.may_reach(host, port):
+            raise FetchError(f"the host {host} has no address")
+        if not self.is_allowed_host(host, port):
             private = [a for a in found if not is_public(a)]
             if private:
                 raise PrivateAddressError(
@@ -170,23 +170,23 @@ class Web:
                 )
         return found
 
-    def may_reach(self, host: str, port: int) -> bool:
+    def is_allowed_host(self, host: str, port: int) -> bool:
         """Whether a host was named as one that may have a private address."""
         return host in self._reachable or f"{host}:{port}" in self._reachable
 
 
-def _checked(url: str) -> SplitResult:
+def _parse_url(url: str) -> SplitResult:
     try:
         split = urlsplit(url)
         port = split.port
     except ValueError as e:
-        raise WebError(f"it is no URL: {e}") from None
+        raise FetchError(f"it is no URL: {e}") from None
     if split.scheme.lower() not in _PORTS:
-        raise WebError(f"only http and https URLs are fetched, not {split.scheme or 'one without a scheme'}")
+        raise FetchError(f"only http and https URLs are fetched, not {split.scheme or 'one without a scheme'}")
     if split.username is not None or split.password is not None:
-        raise WebError("a user name or password in a URL is not sent")
+        raise FetchError("a user name or password in a URL is not sent")
     if not split.hostname or any(c <= " " or c == "\x7f" for c in url) or port == 0:
-        raise WebError("the URL has no host, or characters that none may have")
+        raise FetchError("the URL has no host, or characters that none may have")
     return split
 
 
@@ -194,10 +194,10 @@ def _addresses(host: str, port: int) -> list[str]:
     return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
-class _Exchange:
+class _HttpRequest:
     """One request, in a thread."""
 
-    def __init__(self, web: Web, url: SplitResult, end: float, max_bytes: int, accept: str) -> None:
+    def __init__(self, web: HttpFetcher, url: SplitResult, end: float, max_bytes: int, accept: str) -> None:
         self._web = web
         self._url = url
         self._end = end
@@ -205,7 +205,7 @@ class _Exchange:
         self._accept = accept
         self._socket: socket.socket | None = None
         self._aborted = False
-        self._host = (url.hostname or "").rstrip(".")
+        self._check_host = (url.hostname or "").rstrip(".")
         self._port = url.port or _PORTS[url.scheme.lower()]
         self._secure = url.scheme.lower() == "https"
 
@@ -216,32 +216,32 @@ class _Exchange:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
-    def run(self) -> WebAnswer:
+    def run(self) -> HttpResponse:
         """The answer; blocking."""
         import http.client
         import ssl
 
         try:
             return self._run()
-        except (WebError, TimeoutError):
+        except (FetchError, TimeoutError):
             raise
         except UnicodeError as e:
-            raise WebError(f"the host is not a valid name: {e}") from None
+            raise FetchError(f"the host is not a valid name: {e}") from None
         except ssl.SSLCertVerificationError as e:
-            raise WebError(f"the certificate of {self._host} cannot be trusted: {e.verify_message}") from None
+            raise FetchError(f"the certificate of {self._check_host} cannot be trusted: {e.verify_message}") from None
         except (OSError, http.client.HTTPException) as e:
-            raise WebError(f"{self._host} did not answer as it should: {str(e) or type(e).__name__}") from None
+            raise FetchError(f"{self._check_host} did not answer as it should: {str(e) or type(e).__name__}") from None
 
-    def _run(self) -> WebAnswer:
+    def _run(self) -> HttpResponse:
         from urllib.request import getproxies, proxy_bypass
 
-        host = self._host if self._host.isascii() else self._host.encode("idna").decode("ascii")
+        host = self._check_host if self._check_host.isascii() else self._check_host.encode("idna").decode("ascii")
         proxy = None if proxy_bypass(f"{host}:{self._port}") else getproxies().get(self._url.scheme.lower())
         target = urlunsplit(("", "", self._url.path or "/", self._url.query, ""))
         target = _quoted(target)
-        headers = {"User-Agent": _AGENT, "Accept": self._accept, "Accept-Encoding": "gzip", "Connection": "close"}
+        headers = {"User-Agent": _USER_AGENT, "Accept": self._accept, "Accept-Encoding": "gzip", "Connection": "close"}
         if proxy:
-            connection, target = self._through(proxy, host, target, headers)
+            connection, target = self._connect_via_proxy(proxy, host, target, headers)
         else:
             connection = self._direct(host)
         try:
@@ -260,10 +260,10 @@ class _Exchange:
             except OSError as e:
                 failed = e
                 continue
-            return self._on(raw, host)
-        raise WebError(f"{host} cannot be reached: {failed}")
+            return self._wrap_socket(raw, host)
+        raise FetchError(f"{host} cannot be reached: {failed}")
 
-    def _on(self, raw: socket.socket, host: str) -> http.client.HTTPConnection:
+    def _wrap_socket(self, raw: socket.socket, host: str) -> http.client.HTTPConnection:
         import http.client
         import ssl
 
@@ -278,7 +278,7 @@ class _Exchange:
         connection.sock = raw
         return connection
 
-    def _through(
+    def _connect_via_proxy(
         self, proxy: str, host: str, target: str, headers: dict[str, str]
     ) -> tuple[http.client.HTTPConnection, str]:
         """By a proxy, which looks up the host itself: what is known to be private is refused all the same."""
@@ -288,7 +288,7 @@ class _Exchange:
             self._web.addresses(host, self._port)
         except PrivateAddressError:
             raise
-        except WebError:
+        except FetchError:
             if ":" in host or host.endswith(_LOCAL_NAMES) or _NUMBER.fullmatch(host.rpartition(".")[2]):
                 raise
         at = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
@@ -311,7 +311,7 @@ class _Exchange:
         headers["Host"] = name if self._port == _PORTS["http"] else f"{name}:{self._port}"
         return connection, f"http://{headers['Host']}{target}"
 
-    def _answer(self, response: http.client.HTTPResponse) -> WebAnswer:
+    def _answer(self, response: http.client.HTTPResponse) -> HttpResponse:
         headers = {name.lower(): value for name, value in response.getheaders()}
         unzip = zlib.decompressobj(31) if headers.get("content-encoding", "").lower() == "gzip" else None
         body = bytearray()
@@ -324,9 +324,9 @@ class _Exchange:
             try:
                 body += unzip.decompress(piece, room) if unzip else piece[:room]
             except zlib.error as e:
-                raise WebError(f"the answer is damaged: {e}") from None
+                raise FetchError(f"the answer is damaged: {e}") from None
         cut = len(body) > self._max
-        return WebAnswer(urlunsplit(self._url), response.status, headers, bytes(body[: self._max]), cut)
+        return HttpResponse(urlunsplit(self._url), response.status, headers, bytes(body[: self._max]), cut)
 
     def _left(self) -> float:
         left = self._end - time.monotonic()

@@ -13,28 +13,28 @@ from typing import Any
 
 from mainspring.env.protocol import FileKind
 
-KINDS = (".rgignore", ".ignore", ".gitignore")
-VCS = frozenset({".git", ".hg", ".svn", ".jj"})
+IGNORE_FILE_NAMES = (".rgignore", ".ignore", ".gitignore")
+VCS_DIRECTORIES = frozenset({".git", ".hg", ".svn", ".jj"})
 """Version control folders: never walked or searched unless they are named."""
 
-Read = Callable[[str], bytes | None]
+FileReader = Callable[[str], bytes | None]
 """Reads a file; ``None`` if there is none or it cannot be read."""
 
 
-class Level:
+class IgnoreRules:
     """The ignore files of one folder, and through ``above`` those of the folders that hold it."""
 
     __slots__ = ("_folder", "_specs", "above")
 
-    def __init__(self, folder: str, above: Level | None, files: dict[str, bytes]) -> None:
+    def __init__(self, folder: str, above: IgnoreRules | None, files: dict[str, bytes]) -> None:
         self._folder = folder.rstrip("/") + "/"
         self.above = above
-        self._specs = {kind: compile_rules(lines_of(data)) for kind, data in files.items()}
+        self._specs = {kind: compile_rules(rule_lines(data)) for kind, data in files.items()}
 
     def ignores(self, path: str, is_folder: bool) -> bool:
         """Whether a rule leaves out ``path``, an absolute path below this folder."""
-        for kind in KINDS:
-            level: Level | None = self
+        for kind in IGNORE_FILE_NAMES:
+            level: IgnoreRules | None = self
             while level is not None:
                 verdict = level.verdict(kind, path, is_folder)
                 if verdict is not None:
@@ -50,51 +50,51 @@ class Level:
         return spec.check_file(path[len(self._folder) :] + ("/" if is_folder else "")).include
 
 
-def load(folder: str, above: Level | None, read: Read) -> Level | None:
+def load_rules(folder: str, above: IgnoreRules | None, read: FileReader) -> IgnoreRules | None:
     """The level of ``folder``; that of the folder above if this one adds nothing."""
-    files = {kind: data for kind in KINDS if (data := read(posixpath.join(folder, kind)))}
-    return Level(folder, above, files) if files else above
+    files = {kind: data for kind in IGNORE_FILE_NAMES if (data := read(posixpath.join(folder, kind)))}
+    return IgnoreRules(folder, above, files) if files else above
 
 
-def load_above(folder: str, read: Read) -> Level | None:
+def load_parent_rules(folder: str, read: FileReader) -> IgnoreRules | None:
     """The levels of all folders that hold ``folder``."""
     level = None
     for parent in _parents(folder):
-        level = load(parent, level, read)
+        level = load_rules(parent, level, read)
     return level
 
 
-def is_ignored(path: str, is_folder: bool, read: Read) -> bool:
+def is_ignored(path: str, is_folder: bool, read: FileReader) -> bool:
     """Whether ``path`` or a folder that holds it is left out by a rule."""
     steps = [*_parents(path), path]
     files: dict[str, dict[str, bytes]] = {}
     for parent in steps[:-1]:
-        files[parent] = {kind: data for kind in KINDS if (data := read(posixpath.join(parent, kind)))}
+        files[parent] = {kind: data for kind in IGNORE_FILE_NAMES if (data := read(posixpath.join(parent, kind)))}
     names = [posixpath.basename(step) for step in steps[1:]]
     if not any(
-        _may_match(line, names) for found in files.values() for data in found.values() for line in lines_of(data)
+        _could_match(line, names) for found in files.values() for data in found.values() for line in rule_lines(data)
     ):
         return False
     level = None
     for parent, child in zip(steps[:-1], steps[1:], strict=True):
-        level = Level(parent, level, files[parent])
+        level = IgnoreRules(parent, level, files[parent])
         if level.ignores(child, is_folder or child != path):
             return True
     return False
 
 
-def skips(name: str, kind: FileKind) -> bool:
+def is_vcs_entry(name: str, kind: FileKind) -> bool:
     """Whether a name is left out because it belongs to version control."""
-    return name in VCS and (kind == "directory" or name == ".git")
+    return name in VCS_DIRECTORIES and (kind == "directory" or name == ".git")
 
 
-def lines_of(data: bytes) -> list[str]:
+def rule_lines(data: bytes) -> list[str]:
     """The rules in an ignore file."""
     text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     return [line for line in text.replace("\r\n", "\n").split("\n") if line.strip() and not line.startswith("#")]
 
 
-def _may_match(rule: str, names: list[str]) -> bool:
+def _could_match(rule: str, names: list[str]) -> bool:
     """Whether a rule could leave out one of these names; errs towards yes, and spares loading the matcher."""
     last = rule.rstrip().rstrip("/").rpartition("/")[2]
     return not rule.startswith("!") and ("\\" in last or any(fnmatchcase(name, last) for name in names))

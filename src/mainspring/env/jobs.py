@@ -8,15 +8,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from mainspring.cancellation import CancelToken
-from mainspring.env.protocol import ProcessResult, Stream
+from mainspring.env.protocol import ProcessResult, StreamName
 
-MOST_RUNNING = 32
+MAX_RUNNING = 32
 """Commands that may run at the same time in one environment."""
-MOST_KEPT = 4 << 20
+MAX_OUTPUT_BYTES = 4 << 20
 """Bytes of output that are kept of each, from its end."""
-_MOST_ENDED = 100
+_MAX_FINISHED = 100
 
-Run = Callable[[CancelToken, Callable[[Stream, bytes], object]], Awaitable[ProcessResult]]
+JobFunction = Callable[[CancelToken, Callable[[StreamName, bytes], object]], Awaitable[ProcessResult]]
 """Runs a command to its end: stopped when the signal is set, its output handed over as it comes."""
 
 
@@ -58,12 +58,12 @@ class Job:
         """How long it runs or ran."""
         return time.monotonic() - self._began if self._seconds is None else self._seconds
 
-    def feed(self, _: Stream, data: bytes) -> None:
+    def feed(self, _: StreamName, data: bytes) -> None:
         """Take output; standard output and standard error in order of arrival."""
         self.total += len(data)
         self._pieces.append(data)
         self._size += len(data)
-        while self._size - len(self._pieces[0]) >= MOST_KEPT:
+        while self._size - len(self._pieces[0]) >= MAX_OUTPUT_BYTES:
             self._size -= len(self._pieces.popleft())
 
     def unseen(self) -> tuple[bytes, int]:
@@ -89,7 +89,7 @@ class Job:
         return not self.running
 
 
-class Jobs:
+class JobManager:
     """The background commands of one environment; they end with it.
 
     Args:
@@ -97,7 +97,7 @@ class Jobs:
     """
 
     def __init__(self, prepare: Callable[[], Awaitable[object]] | None = None) -> None:
-        self._prepare = prepare
+        self._run_warmup = prepare
         self._jobs: dict[str, Job] = {}
         self._count = 0
 
@@ -110,7 +110,7 @@ class Jobs:
         """The job of that id."""
         return self._jobs.get(id)
 
-    def start(self, command: str, run: Run, on_end: Callable[[Job], object] | None = None) -> Job:
+    def start(self, command: str, run: JobFunction, on_end: Callable[[Job], object] | None = None) -> Job:
         """Start a command.
 
         Args:
@@ -121,23 +121,23 @@ class Jobs:
         Raises:
             OSError: If too many run already.
         """
-        if sum(job.running for job in self._jobs.values()) >= MOST_RUNNING:
-            raise OSError(11, f"{MOST_RUNNING} commands run in the background already")
+        if sum(job.running for job in self._jobs.values()) >= MAX_RUNNING:
+            raise OSError(11, f"{MAX_RUNNING} commands run in the background already")
         self._count += 1
         job = Job(f"job{self._count}", command)
         self._jobs[job.id] = job
         job.task = asyncio.ensure_future(self._see_through(job, run, on_end))
-        over = [j.id for j in self._jobs.values() if not j.running][:-_MOST_ENDED]
+        over = [j.id for j in self._jobs.values() if not j.running][:-_MAX_FINISHED]
         for id in over:
             del self._jobs[id]
         return job
 
-    async def _see_through(self, job: Job, run: Run, on_end: Callable[[Job], object] | None) -> None:
+    async def _see_through(self, job: Job, run: JobFunction, on_end: Callable[[Job], object] | None) -> None:
         result: ProcessResult | None = None
         error: OSError | None = None
         try:
-            if self._prepare is not None:
-                await self._prepare()
+            if self._run_warmup is not None:
+                await self._run_warmup()
             result = await run(job.signal, job.feed)
         except OSError as e:
             error = e

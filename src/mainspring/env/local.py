@@ -19,42 +19,42 @@ from msgspec import Struct
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import local_files as disk
-from mainspring.env.connection import LocalConnection, connect
+from mainspring.env.connection import StdioConnection, open_connection
 from mainspring.env.ignore import is_ignored
-from mainspring.env.jobs import Jobs
-from mainspring.env.local_files import LocalFiles, WalkedFiles
+from mainspring.env.jobs import JobManager
+from mainspring.env.local_files import LocalFiles, WalkSource
 from mainspring.env.locks import PathLocks
-from mainspring.env.process import Running, finish, start
-from mainspring.env.process_tree import Watcher
+from mainspring.env.process import RunningProcess, start_process, wait_for_result
+from mainspring.env.process_tree import OrphanReaper
 from mainspring.env.protocol import (
-    DEFAULT_LIMITS,
+    DEFAULT_OUTPUT_LIMITS,
     DirEntry,
     FileStat,
-    Guard,
+    HttpResponse,
     OutputLimits,
+    PathFilter,
     ProcessResult,
-    Stream,
-    Walk,
-    WebAnswer,
+    StreamName,
+    WalkResult,
 )
-from mainspring.env.variables import program_variables
-from mainspring.env.walk import Walker
+from mainspring.env.variables import child_environment
+from mainspring.env.walk import DirectoryWalker
 from mainspring.errors import ConfigError
-from mainspring.lazy import later
+from mainspring.lazy import lazy_function
 from mainspring.programs import find_program
 
 if TYPE_CHECKING:
-    from mainspring.env.http_fetch import Web
+    from mainspring.env.http_fetch import HttpFetcher
 else:
-    Web = later("mainspring.env.http_fetch", "Web")
+    HttpFetcher = lazy_function("mainspring.env.http_fetch", "HttpFetcher")
 
 T = TypeVar("T")
 
 _READ_SCRIPT = 'IFS= read -rd "" s;{};eval "unset -v s;$s"'
 """The script comes in on standard input up to a NUL: no limit of length, and nothing of it in a process listing, so that
 ``pkill -f`` in a script does not find itself."""
-_LONGEST_ARGUMENT = 100_000
-_SOON = 0.5
+_MAX_ARGUMENT_CHARS = 100_000
+_REAPER_DELAY = 0.5
 """Seconds after which a program that still runs is watched over; most are done long before, and watching costs a process."""
 
 
@@ -102,7 +102,7 @@ class LocalEnv:
         Raises:
             ConfigError: If there is no such folder.
         """
-        self._cwd = disk.real_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
+        self._cwd = disk.resolve_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
         # A tool that writes would make it, and nobody would notice the spelling mistake.
         if must_exist and not os.path.isdir(self._cwd):
             raise ConfigError(f"there is no folder {os.fspath(cwd)}; tools work in one that exists: make it first")
@@ -110,19 +110,19 @@ class LocalEnv:
         self._files = LocalFiles(self._cwd, home or os.path.expanduser("~"))
         self._shell = shell
         self.variables = dict(variables or {})
-        self.guard: Guard | None = None
+        self.guard: PathFilter | None = None
         self._hidden = tuple(hidden_variables)
         self.search_path = self.variables.get("PATH", os.environ.get("PATH", os.defpath)) or "."
         self._locks = PathLocks()
         self._mark = secrets.token_hex(8)
-        self._watcher = Watcher(self._mark)
-        self.jobs = Jobs(lambda watcher=self._watcher: asyncio.to_thread(watcher.start))
+        self._watcher = OrphanReaper(self._mark)
+        self.jobs = JobManager(lambda watcher=self._watcher: asyncio.to_thread(watcher.start))
         self.scratch: dict[str, Any] = {}
         self._max_processes = max_processes
         self._reachable = tuple(reachable)
-        self._running: set[Running | LocalConnection] = set()
-        self._spools = _Spools()
-        weakref.finalize(self, _abandon, self._running, self._spools, self._watcher)
+        self._run_agent: set[RunningProcess | StdioConnection] = set()
+        self._spools = _SpoolDirectory()
+        weakref.finalize(self, _finalize, self._run_agent, self._spools, self._watcher)
 
     async def realpath(self, path: str) -> str:
         """The absolute path with every link resolved. See `ExecutionEnv.realpath`."""
@@ -152,13 +152,13 @@ class LocalEnv:
         include_ignored: bool = False,
         limit: int = 200_000,
         signal: CancelToken | None = None,
-    ) -> Walk:
+    ) -> WalkResult:
         """Everything below a folder. See `ExecutionEnv.walk`."""
         stop = signal or CancelToken()
-        folders = WalkedFiles(self._files)
+        folders = WalkSource(self._files)
 
-        def walk(root: str) -> Walk:
-            walker = Walker(folders, root, depth=depth, limit=limit, stopped=lambda: stop.cancelled)
+        def walk(root: str) -> WalkResult:
+            walker = DirectoryWalker(folders, root, depth=depth, limit=limit, stopped=lambda: stop.cancelled)
             above = not include_ignored and not is_ignored(root, True, folders.read)
             return walker.walk(use_rules=not include_ignored, use_rules_above=above)
 
@@ -168,7 +168,7 @@ class LocalEnv:
         """Whether an ignore file leaves it out. See `ExecutionEnv.is_ignored`."""
 
         def check(real: str) -> bool:
-            return is_ignored(real, self._files.is_folder(real), WalkedFiles(self._files).read)
+            return is_ignored(real, self._files.is_folder(real), WalkSource(self._files).read)
 
         return await self._at(check, path)
 
@@ -197,9 +197,9 @@ class LocalEnv:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         stdin: bytes | None = None,
-        on_output: Callable[[Stream, bytes], object] | None = None,
+        on_output: Callable[[StreamName, bytes], object] | None = None,
         signal: CancelToken | None = None,
-        limits: OutputLimits = DEFAULT_LIMITS,
+        limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
     ) -> ProcessResult:
         """Run a program or a script. See `ExecutionEnv.run`."""
         folder = self._cwd if cwd is None else await self.realpath(cwd)
@@ -207,7 +207,7 @@ class LocalEnv:
             command, stdin = await self._script(command, stdin)
         _check_arguments(command)
         launch = await self._launch(command, folder, env or {})
-        running = await start(
+        running = await start_process(
             launch.arguments,
             cwd=launch.cwd,
             env=launch.variables,
@@ -216,21 +216,21 @@ class LocalEnv:
             new_spool=self._spools.new_path,
             mark=self._mark,
         )
-        self._running.add(running)
-        long = asyncio.get_running_loop().call_later(_SOON, self._watch)
+        self._run_agent.add(running)
+        long = asyncio.get_running_loop().call_later(_REAPER_DELAY, self._start_reaper)
         try:
-            result = await finish(
+            result = await wait_for_result(
                 running, timeout=timeout, signal=signal, on_output=on_output, most=self._max_processes
             )
         finally:
             long.cancel()
             if not running.survivors:
-                self._running.discard(running)
+                self._run_agent.discard(running)
         if result.survivors:
             await asyncio.to_thread(self._watcher.start)
         return result
 
-    def _watch(self) -> None:
+    def _start_reaper(self) -> None:
         """Have somebody end what still runs should this program be killed."""
         asyncio.get_running_loop().run_in_executor(None, self._watcher.start)
 
@@ -246,7 +246,7 @@ class LocalEnv:
         if os.path.basename(shell).startswith("bash"):
             wrapper = _READ_SCRIPT.format("exec </dev/null" if stdin is None else ":")
             return [shell, "-c", wrapper], code + b"\0" + (stdin or b"")
-        if len(code) < _LONGEST_ARGUMENT:
+        if len(code) < _MAX_ARGUMENT_CHARS:
             return [shell, "-c", script], stdin
         return [shell, await asyncio.to_thread(self._private_file, code)], stdin
 
@@ -258,17 +258,17 @@ class LocalEnv:
 
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
-    ) -> LocalConnection:
+    ) -> StdioConnection:
         """Start a program and talk to it. See `ExecutionEnv.connect`."""
         _check_arguments(command)
         launch = await self._launch(command, await self.realpath(cwd or "."), env or {})
-        connection = await connect(launch.arguments, launch.cwd, launch.variables)
-        self._running.add(connection)
+        connection = await open_connection(launch.arguments, launch.cwd, launch.variables)
+        self._run_agent.add(connection)
         return connection
 
-    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Ask a web server. See `ExecutionEnv.fetch`. A proxy of the user's variables is used."""
-        return await Web(self._reachable).get(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
+        return await HttpFetcher(self._reachable).get(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
         """Hold it while a file is changed. See `ExecutionEnv.lock`."""
@@ -276,17 +276,17 @@ class LocalEnv:
 
     def kill_all(self) -> None:
         """Force every program that was started here to end, at once: for a signal handler, where nothing can be awaited."""
-        for running in list(self._running):
+        for running in list(self._run_agent):
             running.kill()
 
-    def changed_variables(self, given: Mapping[str, str]) -> dict[str, str]:
+    def variable_overrides(self, given: Mapping[str, str]) -> dict[str, str]:
         """What a program gets that inherits the variables of this process, but is not started here: those that it must not have
         are empty.
 
         Args:
             given: Variables to add.
         """
-        wanted = program_variables(os.environ, self._hidden)
+        wanted = child_environment(os.environ, self._hidden)
         changed = {name: wanted.get(name, "") for name, value in os.environ.items() if wanted.get(name) != value}
         return {**changed, **given, **self.variables}
 
@@ -305,8 +305,8 @@ class LocalEnv:
 
     async def _end_programs(self) -> None:
         await self.jobs.aclose()
-        left = list(self._running)
-        self._running.clear()  # the set itself stays: the finaliser has it
+        left = list(self._run_agent)
+        self._run_agent.clear()  # the set itself stays: the finaliser has it
         await asyncio.gather(*[_end(running) for running in left])
 
     async def _at(self, work: Callable[..., T], path: str, *args: object) -> T:
@@ -317,13 +317,13 @@ class LocalEnv:
         """Do blocking work with files."""
         return await asyncio.to_thread(work)
 
-    async def _launch(self, command: Sequence[str], folder: str, given: Mapping[str, str]) -> Launch:
+    async def _launch(self, command: Sequence[str], folder: str, given: Mapping[str, str]) -> ProcessSpec:
         """What is started where a program is asked for; a sandbox or a container puts its own in front."""
-        variables = {**program_variables(os.environ, self._hidden), **given, **self.variables}
-        return Launch(command, folder, variables)
+        variables = {**child_environment(os.environ, self._hidden), **given, **self.variables}
+        return ProcessSpec(command, folder, variables)
 
 
-class Launch(Struct, frozen=True):
+class ProcessSpec(Struct, frozen=True):
     """What is started on this machine: arguments, folder and all variables."""
 
     arguments: Sequence[str]
@@ -331,7 +331,7 @@ class Launch(Struct, frozen=True):
     variables: Mapping[str, str]
 
 
-class _Spools:
+class _SpoolDirectory:
     """Private files of one environment, in a folder that is made when it is first needed."""
 
     def __init__(self) -> None:
@@ -358,8 +358,8 @@ class _Spools:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _end(running: Running | LocalConnection) -> None:
-    if isinstance(running, LocalConnection):
+async def _end(running: RunningProcess | StdioConnection) -> None:
+    if isinstance(running, StdioConnection):
         await running.aclose()
         return
     await running.end(0.5)
@@ -375,7 +375,7 @@ def _check_arguments(command: Sequence[str]) -> None:
         raise OSError(22, "an argument has half a surrogate pair in it") from None
 
 
-def _abandon(running: set[Running | LocalConnection], spools: _Spools, watcher: Watcher) -> None:
+def _finalize(running: set[RunningProcess | StdioConnection], spools: _SpoolDirectory, watcher: OrphanReaper) -> None:
     """What an environment that nobody closed leaves to do: nothing that it started outlives it."""
     for left in running:
         left.kill()

@@ -35,7 +35,7 @@ _BINARY: int = getattr(os, "O_BINARY", 0)
 _CANNOT_RENAME = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV, errno.ENOTSUP, errno.ENAMETOOLONG}
 
 
-def real_path(path: str, cwd: str, home: str) -> str:
+def resolve_path(path: str, cwd: str, home: str) -> str:
     """See `ExecutionEnv.realpath`."""
     if not path or "\0" in path:
         raise OSError(errno.EINVAL, "the path is empty" if not path else "the path has a NUL character in it", path)
@@ -60,7 +60,7 @@ def stat_file(path: str) -> FileStat:
     found = stat_beneath(path)
     return FileStat(
         str(path),
-        kind_of_mode(found.st_mode),
+        kind_from_mode(found.st_mode),
         found.st_size,
         found.st_mtime_ns,
         modes.S_IMODE(found.st_mode),
@@ -68,7 +68,7 @@ def stat_file(path: str) -> FileStat:
     )
 
 
-_TRAPS = lazy_re(
+_UNSAFE_KERNEL_FILES = lazy_re(
     r"/proc/(?:kmsg|kcore|(?:self|thread-self|\d+)/(?:task/\d+/)?(?:mem|pagemap|clear_refs))"
     r"|/sys/kernel/(?:debug/)?tracing/(?:.*/)?trace_pipe(?:_raw)?"
 )
@@ -81,7 +81,7 @@ def open_file(path: str) -> FileIO:
     Args:
         path: The real path.
     """
-    if _TRAPS.fullmatch(path):
+    if _UNSAFE_KERNEL_FILES.fullmatch(path):
         raise OSError(errno.EINVAL, "it is a window into the kernel or a process, not a file", path)
     file = FileIO(open_beneath(path, os.O_RDONLY | _NONBLOCK | _BINARY), "r")
     mode = os.fstat(file.fileno()).st_mode
@@ -90,7 +90,7 @@ def open_file(path: str) -> FileIO:
     file.close()
     if modes.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    raise OSError(errno.EINVAL, f"it is no regular file but a {kind_of_mode(mode)}", path)
+    raise OSError(errno.EINVAL, f"it is no regular file but a {kind_from_mode(mode)}", path)
 
 
 def read_file(path: str, offset: int, limit: int | None) -> bytes:
@@ -147,7 +147,7 @@ def _write_over(folder: Folder, name: str, data: bytes, old: FileIO, path: str) 
     if not modes.S_ISREG(facts.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", path)
     if facts.st_nlink > 1:
-        _rewrite(old.fileno(), data, path)
+        _overwrite_in_place(old.fileno(), data, path)
         return
     try:
         _replace(folder, name, data, old, path)
@@ -155,7 +155,7 @@ def _write_over(folder: Folder, name: str, data: bytes, old: FileIO, path: str) 
         if e.errno not in _CANNOT_RENAME:
             raise
         with FileIO(folder.open(name, os.O_WRONLY | _BINARY), "w") if old.closed else old as file:
-            _rewrite(file.fileno(), data, path)
+            _overwrite_in_place(file.fileno(), data, path)
 
 
 def _replace(folder: Folder, name: str, data: bytes, old: FileIO | None, path: str) -> None:
@@ -164,9 +164,9 @@ def _replace(folder: Folder, name: str, data: bytes, old: FileIO | None, path: s
     try:
         with FileIO(descriptor, "w"):
             if old is not None:
-                _take_over(old.fileno(), descriptor)
+                _copy_owner_and_mode(old.fileno(), descriptor)
             _write_all(descriptor, data)
-            _settle(descriptor, len(data), path)
+            _fsync_and_verify(descriptor, len(data), path)
         if old is not None and _ON_WINDOWS:
             old.close()  # Windows does not replace a file that is open
         _rename(folder, temporary, folder, name)
@@ -181,7 +181,7 @@ def _rename(source: Folder, old: str, target: Folder, new: str) -> None:
     os.replace(source.at(old), target.at(new), src_dir_fd=source.descriptor, dst_dir_fd=target.descriptor)
 
 
-def _take_over(source: int, descriptor: int) -> None:
+def _copy_owner_and_mode(source: int, descriptor: int) -> None:
     """Give a new file an old one's owner, attributes and mode."""
     if sys.platform == "win32":
         return
@@ -195,11 +195,11 @@ def _take_over(source: int, descriptor: int) -> None:
     os.fchmod(descriptor, modes.S_IMODE(old.st_mode))
 
 
-def _rewrite(descriptor: int, data: bytes, path: str) -> None:
+def _overwrite_in_place(descriptor: int, data: bytes, path: str) -> None:
     sizeless = not os.fstat(descriptor).st_size  # as files of the kernel are, whatever is in them
     _write_all(descriptor, data)
     os.ftruncate(descriptor, len(data))
-    _settle(descriptor, len(data), path, sizeless=sizeless)
+    _fsync_and_verify(descriptor, len(data), path, sizeless=sizeless)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -208,7 +208,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _settle(descriptor: int, size: int, path: str, *, sizeless: bool = False) -> None:
+def _fsync_and_verify(descriptor: int, size: int, path: str, *, sizeless: bool = False) -> None:
     """Have everything on the disk, and see that it is: some drives take less than they are given, without an error."""
     os.fsync(descriptor)
     found = os.fstat(descriptor).st_size
@@ -216,7 +216,7 @@ def _settle(descriptor: int, size: int, path: str, *, sizeless: bool = False) ->
         raise OSError(errno.EIO, f"the drive took {found} of {size} bytes", path)
 
 
-def list_folder(path: str) -> list[DirEntry]:
+def list_directory(path: str) -> list[DirEntry]:
     """See `ExecutionEnv.list_dir`."""
     if _ON_WINDOWS:
         with os.scandir(path) as found:
@@ -230,15 +230,15 @@ def list_folder(path: str) -> list[DirEntry]:
 
 
 def _entries(found: Iterable[os.DirEntry[str]]) -> list[DirEntry]:
-    return sorted([DirEntry(entry.name, kind_of(entry)) for entry in found], key=lambda e: e.name)
+    return sorted([DirEntry(entry.name, entry_kind(entry)) for entry in found], key=lambda e: e.name)
 
 
-def kind_of_mode(mode: int) -> FileKind:
+def kind_from_mode(mode: int) -> FileKind:
     """The kind that a file's mode tells."""
     return _KINDS.get(modes.S_IFMT(mode), "other")
 
 
-def kind_of(entry: os.DirEntry[str]) -> FileKind:
+def entry_kind(entry: os.DirEntry[str]) -> FileKind:
     """The kind of a name in a folder, links not followed."""
     try:
         if entry.is_symlink():
@@ -247,7 +247,7 @@ def kind_of(entry: os.DirEntry[str]) -> FileKind:
             return "directory"
         if entry.is_file(follow_symlinks=False):
             return "file"
-        return kind_of_mode(entry.stat(follow_symlinks=False).st_mode)
+        return kind_from_mode(entry.stat(follow_symlinks=False).st_mode)
     except OSError:
         return "other"
 
@@ -294,7 +294,7 @@ def _copy_content(descriptor: int, folder: Folder, name: str) -> None:
         with FileIO(made, "w") as target:
             shutil.copyfileobj(source, target, 1 << 20)
             with contextlib.suppress(PermissionError):  # the owner cannot be kept by everyone
-                _take_over(descriptor, made)
+                _copy_owner_and_mode(descriptor, made)
             if sys.platform != "win32":
                 os.fchmod(made, modes.S_IMODE(facts.st_mode))
                 os.utime(made, ns=(facts.st_atime_ns, facts.st_mtime_ns))
@@ -309,7 +309,7 @@ def remove_file(path: str) -> None:
         remove(folder.at(name), dir_fd=folder.descriptor)
 
 
-_MOST_RULES = 1 << 20
+_MAX_IGNORE_FILE_BYTES = 1 << 20
 
 
 class LocalFiles:
@@ -326,7 +326,7 @@ class LocalFiles:
 
     def real(self, path: str) -> str:
         """See `ExecutionEnv.realpath`."""
-        return real_path(path, self.cwd, self.home)
+        return resolve_path(path, self.cwd, self.home)
 
     def resolve(self, path: str) -> str:
         """The real path of what a caller asks for; a real path is taken as it is, whatever it leads to now."""
@@ -378,7 +378,7 @@ class LocalFiles:
 
     def list(self, path: str) -> list[DirEntry]:
         """See `ExecutionEnv.list_dir`."""
-        return list_folder(path)
+        return list_directory(path)
 
     def remove(self, path: str) -> None:
         """See `ExecutionEnv.remove`."""
@@ -389,7 +389,7 @@ class LocalFiles:
         rename_file(source, target, parents)
 
 
-class WalkedFiles:
+class WalkSource:
     """The files as a walk needs them."""
 
     def __init__(self, files: LocalFiles) -> None:
@@ -402,10 +402,10 @@ class WalkedFiles:
     def read(self, path: str) -> bytes | None:
         """A small file's bytes; ``None`` if it cannot be read. Ignore files may be links."""
         try:
-            return self._files.read(path, 0, _MOST_RULES)
+            return self._files.read(path, 0, _MAX_IGNORE_FILE_BYTES)
         except PathChangedError:
             try:
-                return self._files.read(self._files.real(path), 0, _MOST_RULES)
+                return self._files.read(self._files.real(path), 0, _MAX_IGNORE_FILE_BYTES)
             except OSError:
                 return None
         except OSError:

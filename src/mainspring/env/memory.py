@@ -18,41 +18,41 @@ from msgspec import Struct
 from mainspring.cancellation import CancelToken
 from mainspring.env.beneath import PathChangedError, RealPath
 from mainspring.env.ignore import is_ignored
-from mainspring.env.jobs import Jobs
+from mainspring.env.jobs import JobManager
 from mainspring.env.locks import PathLocks
 from mainspring.env.protocol import (
-    DEFAULT_LIMITS,
-    Connection,
+    DEFAULT_OUTPUT_LIMITS,
+    CapturedOutput,
     DirEntry,
     FileKind,
     FileStat,
-    Guard,
-    Output,
+    HttpResponse,
     OutputLimits,
+    PathFilter,
+    ProcessConnection,
     ProcessResult,
-    Stream,
-    Walk,
-    WebAnswer,
+    StreamName,
+    WalkResult,
 )
-from mainspring.env.walk import Walker
+from mainspring.env.walk import DirectoryWalker
 
-_MOST_LINKS = 40
+_MAX_SYMLINKS = 40
 
 
-class File(Struct):
+class FileNode(Struct):
     """A file."""
 
     data: bytes
     mtime_ns: int
 
 
-class Link(Struct):
+class SymlinkNode(Struct):
     """A symbolic link."""
 
     target: str
 
 
-class Folder(Struct):
+class DirectoryNode(Struct):
     """A folder."""
 
 
@@ -62,14 +62,14 @@ class MemoryTree:
     def __init__(self, cwd: str, home: str) -> None:
         self._cwd = cwd
         self._home = home
-        self._nodes: dict[str, File | Link | Folder] = {"/": Folder()}
+        self._nodes: dict[str, FileNode | SymlinkNode | DirectoryNode] = {"/": DirectoryNode()}
         self._clock = 1_700_000_000_000_000_000
         self._make_folder(cwd)
 
     def absolute(self, path: str) -> str:
         """The path from the root; links and ``..`` as they are."""
         if not path or "\0" in path:
-            raise os_error(errno.EINVAL, path)
+            raise make_os_error(errno.EINVAL, path)
         if path == "~" or path.startswith("~/"):
             path = self._home + path[1:]
         return posixpath.join(self._cwd, path)
@@ -88,10 +88,10 @@ class MemoryTree:
                 continue
             step = posixpath.join(real, part)
             node = self._nodes.get(step)
-            if isinstance(node, Link):
+            if isinstance(node, SymlinkNode):
                 links += 1
-                if links > _MOST_LINKS:
-                    raise os_error(errno.ELOOP, path)
+                if links > _MAX_SYMLINKS:
+                    raise make_os_error(errno.ELOOP, path)
                 left += node.target.split("/")[::-1]
                 real = "/" if node.target.startswith("/") else real
             else:
@@ -103,75 +103,75 @@ class MemoryTree:
     def stat(self, path: str) -> FileStat:
         """Facts about what ``path`` leads to."""
         node, real = self._found(path), self.resolve(path)
-        if isinstance(node, File):
+        if isinstance(node, FileNode):
             return FileStat(real, "file", len(node.data), node.mtime_ns)
         return FileStat(real, "directory", mode=0o755)
 
     def content(self, path: str) -> bytes:
         """A file's bytes."""
         node = self._found(path)
-        if not isinstance(node, File):
-            raise os_error(errno.EISDIR, path)
+        if not isinstance(node, FileNode):
+            raise make_os_error(errno.EISDIR, path)
         return node.data
 
     def write(self, path: str, data: bytes, parents: bool) -> None:
         """Replace or make a file."""
         real = self.resolve(path)
-        if isinstance(self._nodes.get(real), Folder):
-            raise os_error(errno.EISDIR, path)
+        if isinstance(self._nodes.get(real), DirectoryNode):
+            raise make_os_error(errno.EISDIR, path)
         folder = posixpath.dirname(real)
         if parents:
             self._make_folder(folder)
         elif folder not in self._nodes:
-            raise os_error(errno.ENOENT, path)
-        if not isinstance(self._nodes[folder], Folder):
-            raise os_error(errno.ENOTDIR, path)
+            raise make_os_error(errno.ENOENT, path)
+        if not isinstance(self._nodes[folder], DirectoryNode):
+            raise make_os_error(errno.ENOTDIR, path)
         self._clock += 1_000_000
-        self._nodes[real] = File(data, self._clock)
+        self._nodes[real] = FileNode(data, self._clock)
 
     def link(self, path: str, target: str) -> None:
         """Make a symbolic link."""
-        full = self._name(path)
+        full = self._resolve_entry(path)
         self._make_folder(posixpath.dirname(full))
-        self._nodes[full] = Link(target)
+        self._nodes[full] = SymlinkNode(target)
 
     def remove(self, path: str) -> None:
         """Delete a file, a link or an empty folder."""
-        full = self._name(path)
+        full = self._resolve_entry(path)
         node = self._nodes.get(full)
         if node is None:
-            raise os_error(errno.ENOENT, path)
-        if isinstance(node, Folder) and self.list(full):
-            raise os_error(errno.ENOTEMPTY, path)
+            raise make_os_error(errno.ENOENT, path)
+        if isinstance(node, DirectoryNode) and self.list(full):
+            raise make_os_error(errno.ENOTEMPTY, path)
         del self._nodes[full]
 
     def rename(self, source: str, target: str, parents: bool) -> None:
         """Give a file or a link another name."""
-        old, new = self._name(source), self._name(target)
+        old, new = self._resolve_entry(source), self._resolve_entry(target)
         node = self._nodes.get(old)
         if node is None:
-            raise os_error(errno.ENOENT, source)
+            raise make_os_error(errno.ENOENT, source)
         for found, path in ((node, source), (self._nodes.get(new), target)):
-            if isinstance(found, Folder):
-                raise os_error(errno.EISDIR, path)
+            if isinstance(found, DirectoryNode):
+                raise make_os_error(errno.EISDIR, path)
         folder = posixpath.dirname(new)
         if parents:
             self._make_folder(folder)
         elif folder not in self._nodes:
-            raise os_error(errno.ENOENT, target)
+            raise make_os_error(errno.ENOENT, target)
         del self._nodes[old]
         self._nodes[new] = node
 
     def files(self) -> dict[str, bytes]:
         """All files, those of the project by their path in it."""
         prefix = self._cwd.rstrip("/") + "/"
-        return {p.removeprefix(prefix): n.data for p, n in sorted(self._nodes.items()) if isinstance(n, File)}
+        return {p.removeprefix(prefix): n.data for p, n in sorted(self._nodes.items()) if isinstance(n, FileNode)}
 
     def list(self, path: str) -> list[DirEntry]:
         """The names in a folder."""
         real = self.resolve(path)
-        if not isinstance(self._found(path), Folder):
-            raise os_error(errno.ENOTDIR, path)
+        if not isinstance(self._found(path), DirectoryNode):
+            raise make_os_error(errno.ENOTDIR, path)
         prefix = real.rstrip("/") + "/"
         names = sorted(p[len(prefix) :] for p in self._nodes if p.startswith(prefix) and p != "/")
         return [DirEntry(name, self._kind(prefix + name)) for name in names if "/" not in name]
@@ -179,36 +179,36 @@ class MemoryTree:
     def read(self, path: str) -> bytes | None:
         """A file's bytes; ``None`` if there is no such file."""
         node = self._nodes.get(path)
-        return node.data if isinstance(node, File) else None
+        return node.data if isinstance(node, FileNode) else None
 
     def exists(self, path: str) -> bool:
         """Whether there is anything of that absolute name."""
         return path in self._nodes
 
-    def _found(self, path: str) -> File | Folder:
+    def _found(self, path: str) -> FileNode | DirectoryNode:
         node = self._nodes.get(self.resolve(path))
-        if node is None or isinstance(node, Link):
-            raise os_error(errno.ENOENT, path)
+        if node is None or isinstance(node, SymlinkNode):
+            raise make_os_error(errno.ENOENT, path)
         return node
 
-    def _name(self, path: str) -> str:
+    def _resolve_entry(self, path: str) -> str:
         folder, name = posixpath.split(self.absolute(path).rstrip("/"))
         if name in ("", ".", ".."):
-            raise os_error(errno.EINVAL, path)
+            raise make_os_error(errno.EINVAL, path)
         return posixpath.join(self.resolve(RealPath(folder) if isinstance(path, RealPath) else folder), name)
 
     def _kind(self, path: str) -> FileKind:
         node = self._nodes[path]
-        return "symlink" if isinstance(node, Link) else "file" if isinstance(node, File) else "directory"
+        return "symlink" if isinstance(node, SymlinkNode) else "file" if isinstance(node, FileNode) else "directory"
 
     def _make_folder(self, path: str) -> None:
         real = self.resolve(path)
         while real not in self._nodes:
-            self._nodes[real] = Folder()
+            self._nodes[real] = DirectoryNode()
             real = posixpath.dirname(real)
 
 
-def os_error(number: int, path: str) -> OSError:
+def make_os_error(number: int, path: str) -> OSError:
     """The `OSError` subclass of that number."""
     return OSError(number, os.strerror(number), path)
 
@@ -217,7 +217,7 @@ Answer = str | ProcessResult
 """What a program gives: what it prints, or a whole result."""
 
 
-Script = Callable[[str | list[str]], Answer | Awaitable[Answer]]
+CommandHandler = Callable[[str | list[str]], Answer | Awaitable[Answer]]
 """Answers a command."""
 
 
@@ -238,8 +238,8 @@ class MemoryEnv:
         cwd: str = "/project",
         home: str = "/home/user",
         links: Mapping[str, str] | None = None,
-        run: Script | Mapping[str, Answer] | None = None,
-        pages: Mapping[str, str | WebAnswer] | None = None,
+        run: CommandHandler | Mapping[str, Answer] | None = None,
+        pages: Mapping[str, str | HttpResponse] | None = None,
     ) -> None:
         """Make an environment.
 
@@ -253,14 +253,14 @@ class MemoryEnv:
             pages: What web servers answer, by URL: HTML, or a whole answer.
         """
         self.commands: list[str | list[str]] = []
-        self.guard: Guard | None = None
+        self.guard: PathFilter | None = None
         self._cwd = cwd
         self._tree = MemoryTree(cwd, home)
-        self._answers: Script | Mapping[str, Answer] = {} if run is None else run
+        self._answers: CommandHandler | Mapping[str, Answer] = {} if run is None else run
         self._locks = PathLocks()
-        self.jobs = Jobs()
+        self.jobs = JobManager()
         self.scratch: dict[str, Any] = {}
-        self._pages = pages or {}
+        self._list_all_pages = pages or {}
         for path, target in (links or {}).items():
             self._tree.link(path, target)
         for path, content in (files or {}).items():
@@ -304,11 +304,11 @@ class MemoryEnv:
         include_ignored: bool = False,
         limit: int = 200_000,
         signal: CancelToken | None = None,
-    ) -> Walk:
+    ) -> WalkResult:
         """Everything below a folder. See `ExecutionEnv.walk`."""
         stop = signal or CancelToken()
         root = self._tree.resolve(path)
-        walker = Walker(self._tree, root, depth=depth, limit=limit, stopped=lambda: stop.cancelled)
+        walker = DirectoryWalker(self._tree, root, depth=depth, limit=limit, stopped=lambda: stop.cancelled)
         above = not include_ignored and not await self.is_ignored(root)
         return walker.walk(use_rules=not include_ignored, use_rules_above=above)
 
@@ -338,14 +338,14 @@ class MemoryEnv:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         stdin: bytes | None = None,
-        on_output: Callable[[Stream, bytes], object] | None = None,
+        on_output: Callable[[StreamName, bytes], object] | None = None,
         signal: CancelToken | None = None,
-        limits: OutputLimits = DEFAULT_LIMITS,
+        limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
     ) -> ProcessResult:
         """Answer from the script. See `ExecutionEnv.run`; limits of time and size are not applied."""
         asked = command if isinstance(command, str) else list(command)
         self.commands.append(asked)
-        answer = await self._answer(asked)
+        answer = await self._scripted_result(asked)
         if isinstance(answer, str):
             answer = ProcessResult(exit_code=0, stdout=_output(answer))
         if on_output and answer.stdout.data:
@@ -354,7 +354,7 @@ class MemoryEnv:
             on_output("stderr", answer.stderr.data)
         return answer
 
-    async def _answer(self, asked: str | list[str]) -> Answer:
+    async def _scripted_result(self, asked: str | list[str]) -> Answer:
         if callable(self._answers):
             answer = self._answers(asked)
             return await answer if inspect.isawaitable(answer) else answer
@@ -365,19 +365,19 @@ class MemoryEnv:
 
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
-    ) -> Connection:
+    ) -> ProcessConnection:
         """No program is found."""
-        raise os_error(errno.ENOENT, command[0])
+        raise make_os_error(errno.ENOENT, command[0])
 
-    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Answer from the given pages. See `ExecutionEnv.fetch`."""
-        page = self._pages.get(url)
+        page = self._list_all_pages.get(url)
         if page is None:
             raise OSError(errno.EHOSTUNREACH, "there is no network", url)
-        if isinstance(page, WebAnswer):
+        if isinstance(page, HttpResponse):
             return page
         data = page.encode()
-        return WebAnswer(url, 200, {"content-type": "text/html"}, data[:max_bytes], len(data) > max_bytes)
+        return HttpResponse(url, 200, {"content-type": "text/html"}, data[:max_bytes], len(data) > max_bytes)
 
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
         """Hold it while a file is changed. See `ExecutionEnv.lock`."""
@@ -388,6 +388,6 @@ class MemoryEnv:
         await self.jobs.aclose()
 
 
-def _output(text: str) -> Output:
+def _output(text: str) -> CapturedOutput:
     data = text.encode()
-    return Output(data, b"", len(data))
+    return CapturedOutput(data, b"", len(data))

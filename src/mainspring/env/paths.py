@@ -10,11 +10,11 @@ import unicodedata
 
 from mainspring.lazy import lazy_re
 
-_ODD = lazy_re("[\x00-\x1f\x7f\udc80-\udcff]")
-_LONE = lazy_re("[\ud800-\udfff]")
+_UNPRINTABLE = lazy_re("[\x00-\x1f\x7f\udc80-\udcff]")
+_LONE_SURROGATE = lazy_re("[\ud800-\udfff]")
 _ESCAPED = lazy_re(r"\\x([0-9a-f]{2})")
 _SPACES = lazy_re("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
-_FOLDED = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
+_QUOTE_MAP = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 
 
 def is_inside(path: str, folder: str) -> bool:
@@ -22,22 +22,22 @@ def is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def shown(path: str, cwd: str = "") -> str:
+def display_path(path: str, cwd: str = "") -> str:
     r"""A path for reading: relative to ``cwd`` where it lies below, control characters and bytes that are not UTF-8 as ``\xNN``."""
     if cwd and path == cwd:
         return "."
     if cwd and is_inside(path, cwd):
         path = path[len(cwd.rstrip("/")) + 1 :]
-    return _LONE.sub("\ufffd", _ODD.sub(lambda m: f"\\x{ord(m[0]) & 0xFF:02x}", path))
+    return _LONE_SURROGATE.sub("\ufffd", _UNPRINTABLE.sub(lambda m: f"\\x{ord(m[0]) & 0xFF:02x}", path))
 
 
-def spellings(path: str) -> tuple[str, ...]:
+def path_variants(path: str) -> tuple[str, ...]:
     """Other ways to write a path that a person or a model may mean by it: ``@`` left off, composed, decomposed, bytes."""
     found = [path]
     if path.startswith("@") and len(path) > 1:
         found.append(path[1:])
     found += [_ESCAPED.sub(lambda m: _byte(int(m[1], 16)), p) for p in found]
-    if not _hides_ascii(path):
+    if not _normalizes_to_ascii(path):
         found += [unicodedata.normalize(form, p) for form in ("NFC", "NFD") for p in found]
     return tuple(dict.fromkeys(found))[1:]
 
@@ -46,16 +46,16 @@ def _byte(value: int) -> str:
     return chr(0xDC00 + value) if value >= 0x80 else chr(value)
 
 
-def same_name(a: str, b: str) -> bool:
+def is_lookalike_name(a: str, b: str) -> bool:
     """Whether two names look alike: they differ in kinds of spaces, in kinds of quotes, or in how accents are composed."""
-    return not _hides_ascii(a) and not _hides_ascii(b) and _look(a) == _look(b)
+    return not _normalizes_to_ascii(a) and not _normalizes_to_ascii(b) and _skeleton(a) == _skeleton(b)
 
 
-def _look(name: str) -> str:
-    return _SPACES.sub(" ", unicodedata.normalize("NFC", name)).translate(_FOLDED)
+def _skeleton(name: str) -> str:
+    return _SPACES.sub(" ", unicodedata.normalize("NFC", name)).translate(_QUOTE_MAP)
 
 
-def _hides_ascii(name: str) -> bool:
+def _normalizes_to_ascii(name: str) -> bool:
     """Whether composing would turn something else into an ASCII letter, as the Kelvin sign into K."""
     return not name.isascii() and any(c > "\x7f" and unicodedata.normalize("NFC", c).isascii() for c in name)
 

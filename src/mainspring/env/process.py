@@ -17,8 +17,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO, Literal
 
 from mainspring.cancellation import CancelToken
-from mainspring.env.process_tree import MARK, end_family, family, has_group, kill_family, left_behind, marked
-from mainspring.env.protocol import Output, OutputLimits, ProcessResult, Stream
+from mainspring.env.process_tree import (
+    RUN_ID_VARIABLE,
+    find_by_run_id,
+    find_orphans,
+    find_processes,
+    is_group_alive,
+    kill_tree,
+    terminate_tree,
+)
+from mainspring.env.protocol import CapturedOutput, OutputLimits, ProcessResult, StreamName
 
 
 class Kept:
@@ -48,21 +56,21 @@ class Kept:
                 self._tail_size -= len(self._pieces.popleft())
         return self.total <= self._head_limit + self._tail_limit
 
-    def output(self) -> Output:
+    def output(self) -> CapturedOutput:
         """What was kept."""
         tail = b"".join(self._pieces)
         if len(tail) > self._tail_limit:
             tail = tail[len(tail) - self._tail_limit :]
-        return Output(bytes(self._head), tail, self.total)
+        return CapturedOutput(bytes(self._head), tail, self.total)
 
 
-class Capture:
+class OutputCapture:
     """Both streams of one program."""
 
     def __init__(self, limits: OutputLimits, new_spool: Callable[[], str]) -> None:
-        self.kept: dict[Stream, Kept] = {"stdout": Kept(limits), "stderr": Kept(limits)}
+        self.kept: dict[StreamName, Kept] = {"stdout": Kept(limits), "stderr": Kept(limits)}
         self.spool: str | None = None
-        self._limits = limits
+        self._request_timeouts = limits
         self._new_spool = new_spool
         self._pending: list[bytes] | None = [] if limits.spool else None
         self._file: BinaryIO | None = None
@@ -71,15 +79,15 @@ class Capture:
     @property
     def overflowed(self) -> bool:
         """Whether more came than the cap allows."""
-        return self.kept["stdout"].total + self.kept["stderr"].total > self._limits.cap
+        return self.kept["stdout"].total + self.kept["stderr"].total > self._request_timeouts.cap
 
-    async def feed(self, stream: Stream, data: bytes) -> None:
+    async def feed(self, stream: StreamName, data: bytes) -> None:
         """Take a piece of output. What comes after an overflow is counted but not kept."""
         if self.overflowed:
             self.kept[stream].total += len(data)
             return
         fits = self.kept[stream].feed(data)
-        if not self._limits.spool:
+        if not self._request_timeouts.spool:
             return
         async with self._lock:
             if self._pending is None:
@@ -108,7 +116,7 @@ class Capture:
     def _open(self, data: bytes) -> None:
         try:
             self.spool = self._new_spool()
-            self._file = open(self.spool, "wb", buffering=0, opener=_private)
+            self._file = open(self.spool, "wb", buffering=0, opener=_private_opener)
         except OSError:
             self.spool = None  # A full disk costs the copy, not the command.
             return
@@ -126,29 +134,29 @@ class Capture:
             self.spool = None
 
 
-def _private(path: str, flags: int) -> int:
+def _private_opener(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
-DRAIN = 0.2
+DRAIN_SECONDS = 0.2
 """Seconds to wait for the rest of the output once the program has ended; something it left behind may hold the pipe."""
-GRACE = 2.0
+TERMINATE_GRACE = 2.0
 """Seconds between asking a program to end and forcing it, when its time is up."""
 CANCEL_GRACE = 0.5
 """The same when the call is cancelled."""
-WATCH = 0.1
+PROCESS_POLL_INTERVAL = 0.1
 """Seconds between two looks at how many processes a command has, where that is limited."""
-_PIECE = 1 << 16
+_READ_SIZE = 1 << 16
 
 
-Cause = Literal["ended", "timed_out", "cancelled", "overflowed", "swarmed"]
+EndReason = Literal["ended", "timed_out", "cancelled", "overflowed", "swarmed"]
 
 
 class _Pipes(SubprocessStreamProtocol):
     """Knows when the program has ended, whoever still holds its pipes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(_PIECE * 2, loop)
+        super().__init__(_READ_SIZE * 2, loop)
         self.ended: asyncio.Future[None] = loop.create_future()
 
     def process_exited(self) -> None:
@@ -157,17 +165,19 @@ class _Pipes(SubprocessStreamProtocol):
             self.ended.set_result(None)
 
 
-class Running:
+class RunningProcess:
     """A program that was started."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, pipes: _Pipes, capture: Capture, mark: str) -> None:
+    def __init__(
+        self, transport: asyncio.SubprocessTransport, pipes: _Pipes, capture: OutputCapture, mark: str
+    ) -> None:
         self._transport = transport
         self._pipes = pipes
         self._capture = capture
         self._mark = mark
         self._pumps: list[asyncio.Task[None]] = []
-        self._on_output: Callable[[Stream, bytes], object] | None = None
-        self._flooded = asyncio.Event()
+        self._on_output: Callable[[StreamName, bytes], object] | None = None
+        self._output_exceeded = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         self.survivors: set[int] = set()
 
@@ -183,10 +193,10 @@ class Running:
                 self._pipes.stdin.write(data)
             self._pipes.stdin.close()
 
-    def pump(self, on_output: Callable[[Stream, bytes], object] | None) -> None:
+    def start_reading(self, on_output: Callable[[StreamName, bytes], object] | None) -> None:
         """Start to take its output."""
         self._on_output = on_output
-        readers: dict[Stream, asyncio.StreamReader | None] = {
+        readers: dict[StreamName, asyncio.StreamReader | None] = {
             "stdout": self._pipes.stdout,
             "stderr": self._pipes.stderr,
         }
@@ -196,12 +206,12 @@ class Running:
                 pump.add_done_callback(self._pump_done)
                 self._pumps.append(pump)
 
-    async def _pump(self, name: Stream, reader: asyncio.StreamReader) -> None:
+    async def _pump(self, name: StreamName, reader: asyncio.StreamReader) -> None:
         try:
-            while data := await reader.read(_PIECE):
+            while data := await reader.read(_READ_SIZE):
                 await self._capture.feed(name, data)
                 if self._capture.overflowed:
-                    self._flooded.set()
+                    self._output_exceeded.set()
                 elif self._on_output:
                     self._on_output(name, data)
         except ConnectionError:
@@ -214,13 +224,13 @@ class Running:
         if all(p.done() for p in self._pumps):
             self._capture.close()
 
-    async def wait(self, timeout: float | None, signal: CancelToken | None, most: int | None = None) -> Cause:
+    async def wait(self, timeout: float | None, signal: CancelToken | None, most: int | None = None) -> EndReason:
         """Wait for its end or for a reason to end it; ``most`` is how many processes it may have."""
         loop = asyncio.get_running_loop()
         hit: asyncio.Future[None] = loop.create_future()
-        flooded = asyncio.ensure_future(self._flooded.wait())
-        swarmed = asyncio.ensure_future(self._swarm(most))
-        remove = signal.on_cancel(lambda: loop.call_soon_threadsafe(_settle, hit)) if signal else None
+        flooded = asyncio.ensure_future(self._output_exceeded.wait())
+        swarmed = asyncio.ensure_future(self._wait_for_process_limit(most))
+        remove = signal.on_cancel(lambda: loop.call_soon_threadsafe(_set_done, hit)) if signal else None
         try:
             wanted = (self._pipes.ended, hit, flooded, swarmed, *self._pumps)
             end = None if timeout is None else time.monotonic() + timeout
@@ -243,15 +253,15 @@ class Running:
             if remove:
                 remove()
 
-    async def _swarm(self, most: int | None) -> None:
+    async def _wait_for_process_limit(self, most: int | None) -> None:
         """Come back once it has more processes than it may."""
         if most is None:
             await asyncio.get_running_loop().create_future()
             return
         count = 0
         while count <= most:
-            await asyncio.sleep(WATCH)
-            count = len(await asyncio.to_thread(family, self.pid, ""))
+            await asyncio.sleep(PROCESS_POLL_INTERVAL)
+            count = len(await asyncio.to_thread(find_processes, self.pid, ""))
 
     def _raise_pump_error(self) -> None:
         for pump in self._pumps:
@@ -262,44 +272,44 @@ class Running:
         """Take what output is left; False if something still holds a pipe."""
         open_pumps = [p for p in self._pumps if not p.done()]
         if open_pumps:
-            await asyncio.wait(open_pumps, timeout=DRAIN)
+            await asyncio.wait(open_pumps, timeout=DRAIN_SECONDS)
         self._raise_pump_error()
         return all(p.done() for p in self._pumps)
 
-    async def look_for_survivors(self, drained: bool) -> None:
+    async def find_survivors(self, drained: bool) -> None:
         """Find what it left behind."""
-        if not drained or has_group(self.pid):
-            self.survivors = await asyncio.to_thread(family, self.pid, self._mark)
+        if not drained or is_group_alive(self.pid):
+            self.survivors = await asyncio.to_thread(find_processes, self.pid, self._mark)
         else:
-            self.survivors = await asyncio.to_thread(marked, self._mark, self.pid)
+            self.survivors = await asyncio.to_thread(find_by_run_id, self._mark, self.pid)
 
     async def let_go(self, most: int | None) -> None:
         """Leave it to what survived: what they still write goes into the spool, and nowhere else."""
         self._on_output = None
         if most is not None:
-            self._watch = asyncio.ensure_future(self._keep_watch(most))
+            self._watch = asyncio.ensure_future(self._enforce_process_limit(most))
         if not all(p.done() for p in self._pumps):
             await self._capture.start_spool()
 
-    async def _keep_watch(self, most: int) -> None:
+    async def _enforce_process_limit(self, most: int) -> None:
         """End what survived once it has more processes than it may."""
         count = 1
         while 0 < count <= most:
-            await asyncio.sleep(10 * WATCH)
-            count = len(await asyncio.to_thread(left_behind, self.pid, self._mark))
+            await asyncio.sleep(10 * PROCESS_POLL_INTERVAL)
+            count = len(await asyncio.to_thread(find_orphans, self.pid, self._mark))
         if count:
-            self.survivors = await end_family(self.pid, self._mark, CANCEL_GRACE, left_behind)
+            self.survivors = await terminate_tree(self.pid, self._mark, CANCEL_GRACE, find_orphans)
 
     async def end(self, grace: float) -> None:
         """End it and everything it started, or what it left behind."""
-        find = left_behind if self._pipes.ended.done() and self.survivors else family
-        self.survivors = await end_family(self.pid, self._mark, grace, find)
+        find = find_orphans if self._pipes.ended.done() and self.survivors else find_processes
+        self.survivors = await terminate_tree(self.pid, self._mark, grace, find)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._pipes.ended), 1.0)
 
     def kill(self) -> None:
         """Force it and everything it started to end, at once. Blocks for some milliseconds."""
-        kill_family(self.pid, self._mark, left_behind if self._pipes.ended.done() else family)
+        kill_tree(self.pid, self._mark, find_orphans if self._pipes.ended.done() else find_processes)
 
     def close(self) -> None:
         """Let go of its pipes."""
@@ -311,7 +321,7 @@ class Running:
         self._transport.close()
         self._capture.close()
 
-    def result(self, cause: Cause, seconds: float) -> ProcessResult:
+    def result(self, cause: EndReason, seconds: float) -> ProcessResult:
         """How it ended."""
         code = self._transport.get_returncode()
         code = -9 if code is None else code
@@ -330,7 +340,7 @@ class Running:
         )
 
 
-async def start(
+async def start_process(
     arguments: Sequence[str],
     *,
     cwd: str,
@@ -339,7 +349,7 @@ async def start(
     limits: OutputLimits,
     new_spool: Callable[[], str],
     mark: str = "",
-) -> Running:
+) -> RunningProcess:
     """Start a program in a session of its own, without a terminal; ``mark`` is how the mark of its run begins."""
     loop = asyncio.get_running_loop()
     mark += secrets.token_hex(8)
@@ -350,38 +360,38 @@ async def start(
         stdout=PIPE,
         stderr=PIPE,
         cwd=cwd,
-        env={**env, MARK: mark},
+        env={**env, RUN_ID_VARIABLE: mark},
         start_new_session=True,
     )
-    running = Running(transport, pipes, Capture(limits, new_spool), mark)
+    running = RunningProcess(transport, pipes, OutputCapture(limits, new_spool), mark)
     running.feed(stdin)
     return running
 
 
-async def finish(
-    running: Running,
+async def wait_for_result(
+    running: RunningProcess,
     *,
     timeout: float | None,
     signal: CancelToken | None,
-    on_output: Callable[[Stream, bytes], object] | None,
+    on_output: Callable[[StreamName, bytes], object] | None,
     most: int | None = None,
 ) -> ProcessResult:
     """See a started program through. It may leave survivors, whose output then goes on into the spool."""
     began = time.monotonic()
-    running.pump(on_output)
+    running.start_reading(on_output)
     try:
         cause = await running.wait(timeout, signal, most)
         if cause == "ended":
             drained = await running.drain()
-            await running.look_for_survivors(drained)
+            await running.find_survivors(drained)
             if most is not None and len(running.survivors) > most:
                 cause = "swarmed"
                 await running.end(CANCEL_GRACE)
         else:
-            await running.end(GRACE if cause in ("timed_out", "overflowed") else CANCEL_GRACE)
+            await running.end(TERMINATE_GRACE if cause in ("timed_out", "overflowed") else CANCEL_GRACE)
             await running.drain()
     except BaseException:
-        await _end_in_any_case(running)
+        await _terminate_shielded(running)
         raise
     seconds = time.monotonic() - began
     if running.survivors:
@@ -391,7 +401,7 @@ async def finish(
     return running.result(cause, seconds)
 
 
-async def _end_in_any_case(running: Running) -> None:
+async def _terminate_shielded(running: RunningProcess) -> None:
     """End it though this task is being cancelled, perhaps twice."""
     ending = asyncio.ensure_future(running.end(CANCEL_GRACE))
     try:
@@ -402,7 +412,7 @@ async def _end_in_any_case(running: Running) -> None:
         running.close()
 
 
-def _settle(future: asyncio.Future[None]) -> None:
+def _set_done(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 

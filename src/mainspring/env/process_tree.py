@@ -22,13 +22,13 @@ from msgspec import Struct
 
 from mainspring.programs import find_program
 
-MARK = "MAINSPRING_RUN"
+RUN_ID_VARIABLE = "MAINSPRING_RUN"
 """Variable that tells a run's processes; its value is unique to the run."""
 
 
 _POLL = 0.02
-_MANY = 20
-_MOST_ROUNDS = 50
+_STOP_FIRST_ABOVE = 20
+_MAX_ROUNDS = 50
 
 
 class Process(Struct, frozen=True):
@@ -40,12 +40,12 @@ class Process(Struct, frozen=True):
     session: int
 
 
-def family(leader: int, mark: str) -> set[int]:
+def find_processes(leader: int, mark: str) -> set[int]:
     """The running processes of the run that ``leader`` was started for. Blocking; some milliseconds.
 
     Without a mark, those that left its session while their parent ended are not found, and it takes half the time.
     """
-    processes = _linux_processes() if sys.platform == "linux" else _listed_processes()
+    processes = _linux_processes() if sys.platform == "linux" else _ps_processes()
     found = {p.pid for p in processes if leader in (p.pid, p.group, p.session)}
     known = found | {leader}
     grown = True
@@ -56,18 +56,18 @@ def family(leader: int, mark: str) -> set[int]:
                 known.add(p.pid)
                 found.add(p.pid)
                 grown = True
-    return (found | (marked(mark) if mark else set[int]())) - {os.getpid()}
+    return (found | (find_by_run_id(mark) if mark else set[int]())) - {os.getpid()}
 
 
-def marked(mark: str, after: int = 0) -> set[int]:
+def find_by_run_id(mark: str, after: int = 0) -> set[int]:
     """The processes that carry the mark, of those that got their id after the process ``after``. Only Linux can tell."""
     if sys.platform != "linux":
         return set()
     if after and _last_id() < after:
         after = 0  # Ids began anew since.
-    needle = f"{MARK}={mark}".encode()
+    needle = f"{RUN_ID_VARIABLE}={mark}".encode()
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) > after]
-    return {pid for pid in pids if _carries(pid, needle)}
+    return {pid for pid in pids if _has_variable(pid, needle)}
 
 
 def _last_id() -> int:
@@ -79,12 +79,12 @@ def _last_id() -> int:
         return 0
 
 
-def left_behind(leader: int, mark: str) -> set[int]:
+def find_orphans(leader: int, mark: str) -> set[int]:
     """What still runs of a run whose leader ended some time ago, when its id may belong to somebody else."""
-    return marked(mark) if sys.platform == "linux" else family(leader, mark)
+    return find_by_run_id(mark) if sys.platform == "linux" else find_processes(leader, mark)
 
 
-def has_group(leader: int) -> bool:
+def is_group_alive(leader: int) -> bool:
     """Whether the leader's process group has members, dead ones included; cheap."""
     if sys.platform == "win32":
         return False
@@ -97,10 +97,10 @@ def has_group(leader: int) -> bool:
     return True
 
 
-Find = Callable[[int, str], set[int]]
+ProcessFinder = Callable[[int, str], set[int]]
 
 
-async def end_family(leader: int, mark: str, grace: float, find: Find = family) -> set[int]:
+async def terminate_tree(leader: int, mark: str, grace: float, find: ProcessFinder = find_processes) -> set[int]:
     """Ask all to end (SIGTERM), wait ``grace`` seconds, force what is left (SIGKILL).
 
     Args:
@@ -116,22 +116,22 @@ async def end_family(leader: int, mark: str, grace: float, find: Find = family) 
         await asyncio.to_thread(subprocess.run, ["taskkill", "/T", "/F", "/PID", str(leader)], capture_output=True)
         return set()
     left = await asyncio.to_thread(find, leader, mark)
-    _signal(left, signal.SIGTERM, leader if find is family else 0)
+    _signal(left, signal.SIGTERM, leader if find is find_processes else 0)
     left = await _wait_for_end(leader, mark, left, grace, find)
     for _ in range(3):  # What is killed may have started something in the meantime.
         if not left:
             break
-        if len(left) > _MANY:
-            left = await asyncio.to_thread(_halt, leader, mark, find)
-        _signal(left, signal.SIGKILL, leader if find is family else 0)
+        if len(left) > _STOP_FIRST_ABOVE:
+            left = await asyncio.to_thread(_stop_fork_bomb, leader, mark, find)
+        _signal(left, signal.SIGKILL, leader if find is find_processes else 0)
         left = await _wait_for_end(leader, mark, left, 1.0, find)
     return left
 
 
-def _halt(leader: int, mark: str, find: Find) -> set[int]:
+def _stop_fork_bomb(leader: int, mark: str, find: ProcessFinder) -> set[int]:
     """Stop a swarm that starts new processes as fast as they are killed: what is stopped starts no more. Blocking."""
     found: set[int] = set()
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         fresh = find(leader, mark) - found
         if not fresh:
             break
@@ -140,16 +140,16 @@ def _halt(leader: int, mark: str, find: Find) -> set[int]:
     return found
 
 
-def kill_family(leader: int, mark: str, find: Find = family) -> None:
+def kill_tree(leader: int, mark: str, find: ProcessFinder = find_processes) -> None:
     """Force all to end, at once. Blocking; some milliseconds."""
     if sys.platform != "win32":
         found = find(leader, mark)
-        if len(found) > _MANY:
-            found = _halt(leader, mark, find)
-        _signal(found, signal.SIGKILL, leader if find is family else 0)
+        if len(found) > _STOP_FIRST_ABOVE:
+            found = _stop_fork_bomb(leader, mark, find)
+        _signal(found, signal.SIGKILL, leader if find is find_processes else 0)
 
 
-async def _wait_for_end(leader: int, mark: str, left: set[int], seconds: float, find: Find) -> set[int]:
+async def _wait_for_end(leader: int, mark: str, left: set[int], seconds: float, find: ProcessFinder) -> set[int]:
     end = time.monotonic() + seconds
     pause = _POLL
     while left and time.monotonic() < end:
@@ -193,7 +193,7 @@ def _linux_processes() -> list[Process]:
     return found
 
 
-def _listed_processes() -> list[Process]:
+def _ps_processes() -> list[Process]:
     listed = subprocess.run(
         [find_program("ps") or "/bin/ps", "-axo", "pid=,ppid=,pgid=,stat="],
         capture_output=True,
@@ -205,7 +205,7 @@ def _listed_processes() -> list[Process]:
     return [Process(int(r[0]), int(r[1]), int(r[2]), 0) for r in rows if len(r) == 4 and not r[3].startswith("Z")]
 
 
-def _carries(pid: int, needle: bytes) -> bool:
+def _has_variable(pid: int, needle: bytes) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return needle in file.read()
@@ -216,7 +216,7 @@ def _carries(pid: int, needle: bytes) -> bool:
 _SCRIPT = f"""trap '' INT TERM HUP
 read -r word
 for round in 1 2 3; do
-  for file in $(grep -ls "{MARK}=$1" /proc/[0-9]*/environ); do
+  for file in $(grep -ls "{RUN_ID_VARIABLE}=$1" /proc/[0-9]*/environ); do
     pid=${{file#/proc/}}
     kill -9 "${{pid%/environ}}" 2>/dev/null
   done
@@ -225,7 +225,7 @@ done
 """It waits on a pipe that the system closes when this program ends, however it ends."""
 
 
-class Watcher:
+class OrphanReaper:
     """A shell in a session of its own that forces the programs of an environment to end once this program is gone.
 
     It is started when it is first needed, by a command that may run on by itself, and takes a few milliseconds. Only on

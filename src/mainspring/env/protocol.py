@@ -21,7 +21,7 @@ from msgspec import Struct
 from mainspring.cancellation import CancelToken
 
 if TYPE_CHECKING:
-    from mainspring.env.jobs import Jobs
+    from mainspring.env.jobs import JobManager
     from mainspring.env.local_files import LocalFiles
 
 T = TypeVar("T")
@@ -29,9 +29,9 @@ T = TypeVar("T")
 FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "device", "other"]
 """What a name in a folder stands for."""
 
-Stream = Literal["stdout", "stderr"]
+StreamName = Literal["stdout", "stderr"]
 
-Guard = Callable[[str], bool | Awaitable[bool]]
+PathFilter = Callable[[str], bool | Awaitable[bool]]
 """Tells whether a search may show what lies at a real path."""
 
 
@@ -62,14 +62,14 @@ class DirEntry(Struct, frozen=True):
     kind: FileKind
 
 
-class WalkEntry(Struct, frozen=True):
+class WalkedPath(Struct, frozen=True):
     """A name below a walked folder; ``path`` is relative to it."""
 
     path: str
     kind: FileKind
 
 
-class Walk(Struct, frozen=True):
+class WalkResult(Struct, frozen=True):
     """What a walk found.
 
     Attributes:
@@ -79,7 +79,7 @@ class Walk(Struct, frozen=True):
         truncated: Whether the limit stopped it; then what is missing lies deepest.
     """
 
-    entries: tuple[WalkEntry, ...] = ()
+    entries: tuple[WalkedPath, ...] = ()
     ignored: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     truncated: bool = False
@@ -101,10 +101,10 @@ class OutputLimits(Struct, frozen=True):
     spool: bool = False
 
 
-DEFAULT_LIMITS = OutputLimits()
+DEFAULT_OUTPUT_LIMITS = OutputLimits()
 
 
-class Output(Struct, frozen=True):
+class CapturedOutput(Struct, frozen=True):
     """What a program wrote to one stream. ``total`` counts the bytes that it wrote, kept or not."""
 
     head: bytes = b""
@@ -146,8 +146,8 @@ class ProcessResult(Struct, frozen=True, kw_only=True):
 
     exit_code: int
     signal: str | None = None
-    stdout: Output = Output()
-    stderr: Output = Output()
+    stdout: CapturedOutput = CapturedOutput()
+    stderr: CapturedOutput = CapturedOutput()
     seconds: float = 0.0
     timed_out: bool = False
     cancelled: bool = False
@@ -157,7 +157,7 @@ class ProcessResult(Struct, frozen=True, kw_only=True):
     survivors: tuple[int, ...] = ()
 
 
-class WebAnswer(Struct, frozen=True):
+class HttpResponse(Struct, frozen=True):
     """What a web server answered.
 
     Attributes:
@@ -175,7 +175,7 @@ class WebAnswer(Struct, frozen=True):
     cut: bool = False
 
 
-class Connection(Protocol):
+class ProcessConnection(Protocol):
     """A running program to talk to."""
 
     @property
@@ -201,7 +201,7 @@ class Connection(Protocol):
 
 
 @runtime_checkable
-class NamesPaths(Protocol):
+class PathNaming(Protocol):
     """An environment where a real path has another name for programs, for rules and for people."""
 
     def name_of(self, path: str) -> str:
@@ -231,11 +231,11 @@ class ExecutionEnv(Protocol):
         scratch: What tools keep for as long as the environment lives, by their own keys.
     """
 
-    guard: Guard | None
+    guard: PathFilter | None
     scratch: dict[str, Any]
 
     @property
-    def jobs(self) -> Jobs:
+    def jobs(self) -> JobManager:
         """The commands that run in the background; they end with the environment."""
         ...
 
@@ -289,7 +289,7 @@ class ExecutionEnv(Protocol):
         include_ignored: bool = False,
         limit: int = 200_000,
         signal: CancelToken | None = None,
-    ) -> Walk:
+    ) -> WalkResult:
         """Everything below a folder.
 
         ``.gitignore`` (also outside a repository), ``.ignore`` and ``.rgignore`` files are obeyed, those of parent folders
@@ -338,9 +338,9 @@ class ExecutionEnv(Protocol):
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         stdin: bytes | None = None,
-        on_output: Callable[[Stream, bytes], object] | None = None,
+        on_output: Callable[[StreamName, bytes], object] | None = None,
         signal: CancelToken | None = None,
-        limits: OutputLimits = DEFAULT_LIMITS,
+        limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
     ) -> ProcessResult:
         """Run a program, or a script in a shell, to its end.
 
@@ -365,7 +365,7 @@ class ExecutionEnv(Protocol):
 
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
-    ) -> Connection:
+    ) -> ProcessConnection:
         """Start a program and talk to it. It ends with the environment, if it is not closed before.
 
         Args:
@@ -378,7 +378,7 @@ class ExecutionEnv(Protocol):
         """
         ...
 
-    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Ask a web server for one URL. Private addresses are refused, redirects are not followed, no cookie is sent.
 
         Args:

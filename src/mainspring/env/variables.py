@@ -26,10 +26,10 @@ _PROVIDERS = (
     "XAI",
 )
 _SECRET_ENDINGS = ("_API_KEY", "_AUTH_TOKEN", "_ACCESS_TOKEN", "_TOKEN", "_KEY", "_API_KEYS")
-_BUNDLER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LIBPATH")
+_BUNDLER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LIBPATH")
 
 
-def program_variables(user: Mapping[str, str], hidden: Iterable[str] = ()) -> dict[str, str]:
+def child_environment(user: Mapping[str, str], hidden: Iterable[str] = ()) -> dict[str, str]:
     """The user's variables without model providers' keys, our own ``MAINSPRING_`` settings and a bundler's library paths.
 
     Keys of other programs stay: ``GITHUB_TOKEN`` is what ``gh`` and ``git`` need to work.
@@ -39,21 +39,21 @@ def program_variables(user: Mapping[str, str], hidden: Iterable[str] = ()) -> di
         hidden: More names to leave out.
     """
     left_out = set(hidden)
-    found = {k: v for k, v in user.items() if k not in left_out and not _is_ours(k)}
-    for name in _BUNDLER:  # A bundled program saves the user's value under this name.
+    found = {k: v for k, v in user.items() if k not in left_out and not _is_internal(k)}
+    for name in _BUNDLER_VARIABLES:  # A bundled program saves the user's value under this name.
         if f"{name}_ORIG" in found:
             found[name] = found.pop(f"{name}_ORIG")
     return found
 
 
-def _is_ours(name: str) -> bool:
+def _is_internal(name: str) -> bool:
     upper = name.upper()
     if upper.startswith(("MAINSPRING_", "_MEIPASS", "_PYI_")):
         return True
     return upper.endswith(_SECRET_ENDINGS) and upper.startswith(tuple(f"{p}_" for p in _PROVIDERS))
 
 
-QUIET = {
+NONINTERACTIVE_VARIABLES = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "MANPAGER": "cat",

@@ -1,14 +1,13 @@
 """What models and runs tell while they work, the contexts of all hooks, and the flag that stops things."""
 
-from mainspring.events.span import RandomBytes, SpanContext, SpanSource
+from mainspring.events.span import RandomSource, SpanContext, SpanSource
 from mainspring.events.stream import EventStream
 from mainspring.events.types import (
     AgentEnd,
-    AgentEvent,
     AgentStart,
-    ChildStats,
     ContentEvent,
     Done,
+    Event,
     MessageEnd,
     MessageStart,
     MessageUpdate,
@@ -17,6 +16,7 @@ from mainspring.events.types import (
     StreamError,
     StreamEvent,
     StreamStart,
+    SubagentStats,
     TextDelta,
     TextEnd,
     TextStart,
@@ -35,23 +35,23 @@ from mainspring.events.types import (
 
 __all__ = [
     "AgentEnd",
-    "AgentEvent",
     "AgentStart",
-    "ChildStats",
     "ContentEvent",
     "Done",
+    "Event",
     "EventStream",
     "MessageEnd",
     "MessageStart",
     "MessageUpdate",
     "ModelRetry",
-    "RandomBytes",
+    "RandomSource",
     "RunStatus",
     "SpanContext",
     "SpanSource",
     "StreamError",
     "StreamEvent",
     "StreamStart",
+    "SubagentStats",
     "TextDelta",
     "TextEnd",
     "TextStart",

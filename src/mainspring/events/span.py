@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from mainspring.events.types import AgentEvent
+    from mainspring.events.types import Event
 
-RandomBytes = Callable[[int], bytes]
+RandomSource = Callable[[int], bytes]
 """Gives so many random bytes; `os.urandom` is one."""
 
 
@@ -28,11 +28,11 @@ class SpanContext(Struct, frozen=True):
     parent_span_id: str | None = None
 
     @classmethod
-    def root(cls, random: RandomBytes) -> SpanContext:
+    def root(cls, random: RandomSource) -> SpanContext:
         """A new trace with its outermost span."""
         return cls(random(16).hex(), random(8).hex())
 
-    def child(self, random: RandomBytes) -> SpanContext:
+    def child(self, random: RandomSource) -> SpanContext:
         """A new span within this one."""
         return SpanContext(self.trace_id, random(8).hex(), self.span_id)
 
@@ -41,6 +41,6 @@ class SpanContext(Struct, frozen=True):
 class SpanSource(Protocol):
     """A plug that makes real spans, so that others need not make up ids of their own."""
 
-    def span_of(self, event: AgentEvent) -> SpanContext | None:
+    def span_of(self, event: Event) -> SpanContext | None:
         """The ids of the span that begins with an event, asked while the event is told; ``None`` where there is none."""
         ...

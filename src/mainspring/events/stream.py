@@ -44,21 +44,21 @@ class EventStream(Generic[E, R]):
         if self._is_final is not None and self._is_final(event):
             self.end(self._extract(event) if self._extract else None)
         elif self._waiting:
-            self._wake()
+            self._notify_waiter()
 
     def end(self, result: R | None = None) -> None:
         """No further events; ``result`` is what `result` returns."""
         if not self._ended:
             self._ended = True
             self._result = result
-            self._wake()
+            self._notify_waiter()
 
     def fail(self, error: BaseException) -> None:
         """No further events; `result` raises ``error``. Iteration just ends: iterating never raises."""
         if not self._ended:
             self._ended = True
             self._error = error
-            self._wake()
+            self._notify_waiter()
 
     async def result(self) -> R:
         """Wait for the end.
@@ -91,7 +91,7 @@ class EventStream(Generic[E, R]):
         finally:
             self._waiting.discard(future)
 
-    def _wake(self) -> None:
+    def _notify_waiter(self) -> None:
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)

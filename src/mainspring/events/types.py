@@ -21,114 +21,114 @@ from mainspring.errors import ModelError
 from mainspring.messages import AgentMessage, Message, StopReason, ToolResultBlock, ToolUseBlock, Usage
 
 if TYPE_CHECKING:
-    from mainspring.models.message_builder import Draft
+    from mainspring.models.message_builder import MessageBuilder
 
 
-class _Growing(Struct, frozen=True, gc=False, eq=False):
+class _PartialMessageEvent(Struct, frozen=True, gc=False, eq=False):
     """Shared by the events that come while the message grows."""
 
     @property
     def partial(self) -> Message:
         """The assistant message as it was at this event."""
         # A struct without fields of its own: `draft` and `at` are those of each event, and stand last there.
-        draft: Draft | None = self.draft  # type: ignore[attr-defined]
+        draft: MessageBuilder | None = self.draft  # type: ignore[attr-defined]
         return draft.snapshot(self.at) if draft else Message("assistant")  # type: ignore[attr-defined]
 
 
-class StreamStart(_Growing, frozen=True, gc=False, eq=False):
+class StreamStart(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     """The answer begins."""
 
     type: ClassVar[str] = "start"
-    draft: Draft | None = None
+    draft: MessageBuilder | None = None
     at: int = 0
 
 
-class TextStart(_Growing, frozen=True, gc=False, eq=False):
+class TextStart(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     """A text block begins."""
 
     type: ClassVar[str] = "text_start"
     index: int
-    draft: Draft | None = None
+    draft: MessageBuilder | None = None
     at: int = 0
 
 
-class TextDelta(_Growing, frozen=True, gc=False, eq=False):
+class TextDelta(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     """More text of block ``index``."""
 
     type: ClassVar[str] = "text_delta"
     index: int
     text: str
-    draft: Draft | None = None
+    draft: MessageBuilder | None = None
     at: int = 0
 
 
-class TextEnd(_Growing, frozen=True, gc=False, eq=False):
+class TextEnd(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     """Block ``index`` is complete; ``text`` is all of it."""
 
     type: ClassVar[str] = "text_end"
     index: int
     text: str
-    draft: Draft | None = None
+    draft: MessageBuilder | None = None
     at: int = 0
 
 
-class ThinkingStart(_Growing, frozen=True, gc=False, eq=False):
+class ThinkingStart(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     """A reasoning block begins."""
 
     type: ClassVar[str] = "thinking_start"
     index: int
-    draft: Draft | None = None
+    draft: MessageBuilder | None = None
     at: int = 0
 
 
-class ThinkingDelta(_Growing, frozen=True, gc=False, eq=False):
+class ThinkingDelta(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     """More reasoning of block ``index``."""
 
     type: ClassVar[str] = "thinking_delta"
     index: int
     thinking: str
-    draft: Draft | None = None
+    draft: MessageBuilder | None = None
     at: int = 0
 
 
-class ThinkingEnd(_Growing, frozen=True, gc=False, eq=False):
+class ThinkingEnd(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     """Reasoning block ``index`` is complete; ``thinking`` is all of it."""
 
     type: ClassVar[str] = "thinking_end"
     index: int
     thinking: str
-    draft: Draft | None = None
+    draft: MessageBuilder | None = None
     at: int = 0
 
 
-class ToolCallStart(_Growing, frozen=True, gc=False, eq=False):
+class ToolCallStart(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     """A tool call begins; id and name may still be empty where a provider tells them late."""
 
     type: ClassVar[str] = "toolcall_start"
     index: int
     id: str
     name: str
-    draft: Draft | None = None
+    draft: MessageBuilder | None = None
     at: int = 0
 
 
-class ToolCallDelta(_Growing, frozen=True, gc=False, eq=False):
+class ToolCallDelta(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     """More of the argument text of call ``index``."""
 
     type: ClassVar[str] = "toolcall_delta"
     index: int
     text: str
-    draft: Draft | None = None
+    draft: MessageBuilder | None = None
     at: int = 0
 
 
-class ToolCallEnd(_Growing, frozen=True, gc=False, eq=False):
+class ToolCallEnd(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     """Call ``index`` is complete and parsed."""
 
     type: ClassVar[str] = "toolcall_end"
     index: int
     call: ToolUseBlock
-    draft: Draft | None = None
+    draft: MessageBuilder | None = None
     at: int = 0
 
 
@@ -183,7 +183,7 @@ RunStatus = Literal[
 """How a run ended. The ``max_*`` are limits of the run; ``denied`` means that a refusal was to end it."""
 
 
-class ChildStats(Struct, frozen=True, kw_only=True):
+class SubagentStats(Struct, frozen=True, kw_only=True):
     """Figures of a sub-agent.
 
     Attributes:
@@ -206,7 +206,7 @@ class ChildStats(Struct, frozen=True, kw_only=True):
     usage: Usage = Usage.zero()
     tool_counts: dict[str, int] = {}
     seconds: float = 0.0
-    children: tuple[ChildStats, ...] = ()
+    children: tuple[SubagentStats, ...] = ()
 
 
 class AgentStart(Struct, frozen=True, eq=False):
@@ -308,7 +308,7 @@ class ModelRetry(Struct, frozen=True, eq=False):
     error: ModelError
 
 
-AgentEvent = (
+Event = (
     AgentStart
     | AgentEnd
     | TurnStart

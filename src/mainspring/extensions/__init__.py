@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.extensions.api import ExtensionAPI as ExtensionAPI
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
     from mainspring.extensions.events import EVENTS as EVENTS
     from mainspring.extensions.events import AgentEndEvent as AgentEndEvent
     from mainspring.extensions.events import AgentStartEvent as AgentStartEvent
-    from mainspring.extensions.events import BeforeAgentStartEvent as BeforeAgentStartEvent
+    from mainspring.extensions.events import BeforeRunEvent as BeforeRunEvent
     from mainspring.extensions.events import ContextEvent as ContextEvent
     from mainspring.extensions.events import ExtensionEvent as ExtensionEvent
     from mainspring.extensions.events import InputEvent as InputEvent
+    from mainspring.extensions.events import SessionOpenEvent as SessionOpenEvent
     from mainspring.extensions.events import SessionShutdownEvent as SessionShutdownEvent
-    from mainspring.extensions.events import SessionStartEvent as SessionStartEvent
     from mainspring.extensions.events import ToolCallEvent as ToolCallEvent
     from mainspring.extensions.events import ToolResultEvent as ToolResultEvent
     from mainspring.extensions.events import TurnEndEvent as TurnEndEvent
     from mainspring.extensions.events import TurnStartEvent as TurnStartEvent
     from mainspring.extensions.extension import Extension as Extension
-    from mainspring.extensions.extension import ExtensionProblem as ExtensionProblem
+    from mainspring.extensions.extension import ExtensionError as ExtensionError
     from mainspring.extensions.extension import ExtensionSource as ExtensionSource
     from mainspring.extensions.extension import FoundExtensions as FoundExtensions
     from mainspring.extensions.plug import Extensions as Extensions
     from mainspring.extensions.registry import Command as Command
     from mainspring.extensions.registry import Shortcut as Shortcut
     from mainspring.extensions.runner import ExtensionRunner as ExtensionRunner
-    from mainspring.extensions.ui import HeadlessUI as HeadlessUI
+    from mainspring.extensions.ui import NonInteractiveUI as NonInteractiveUI
     from mainspring.extensions.ui import UserInterface as UserInterface
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
         "api": "ExtensionAPI",
         "builtin": "aliases guardrails help_command",
         "context": "ContextUsage ExtensionContext",
-        "events": "EVENTS AgentEndEvent AgentStartEvent BeforeAgentStartEvent ContextEvent ExtensionEvent InputEvent SessionShutdownEvent SessionStartEvent ToolCallEvent ToolResultEvent TurnEndEvent TurnStartEvent",
+        "events": "EVENTS AgentEndEvent AgentStartEvent BeforeRunEvent ContextEvent ExtensionEvent InputEvent SessionShutdownEvent SessionOpenEvent ToolCallEvent ToolResultEvent TurnEndEvent TurnStartEvent",
         "discovery": "find_extensions",
-        "extension": "Extension ExtensionProblem ExtensionSource FoundExtensions",
+        "extension": "Extension ExtensionError ExtensionSource FoundExtensions",
         "plug": "Extensions",
         "registry": "Command Shortcut",
         "runner": "ExtensionRunner",
-        "ui": "HeadlessUI UserInterface",
+        "ui": "NonInteractiveUI UserInterface",
     },
 )

@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
 from mainspring.extensions.context import ExtensionContext
-from mainspring.extensions.events import EVENTS, EventHandler, bindings_of, bound
-from mainspring.extensions.extension import Detach, Listening, Loaded, Registration
+from mainspring.extensions.events import EVENTS, EventHandler, bind_handler, get_bindings
+from mainspring.extensions.extension import Detach, HandlerRegistration, LoadedExtension, Registration
 from mainspring.extensions.registry import (
     Command,
     CommandHandler,
-    Offers,
+    Registry,
     Shortcut,
     ShortcutHandler,
-    command_name,
-    key_name,
+    normalize_command_name,
+    normalize_key,
 )
 from mainspring.loop.hooks import Hook, hook_class
 from mainspring.messages import AgentMessage
@@ -27,7 +27,7 @@ from mainspring.tools import Tool, tool
 if TYPE_CHECKING:
     from mainspring.models import ThinkingLevel
 
-Delivery = Literal["steer", "follow_up"]
+DeliveryMode = Literal["steer", "follow_up"]
 """When a message is seen: at the next tool boundary, or when the run would stop."""
 
 
@@ -41,11 +41,11 @@ class ExtensionAPI:
     """
 
     def __init__(
-        self, loaded: Loaded, ctx: ExtensionContext, commands: Offers[Command], shortcuts: Offers[Shortcut]
+        self, loaded: LoadedExtension, ctx: ExtensionContext, commands: Registry[Command], shortcuts: Registry[Shortcut]
     ) -> None:
         self.name = loaded.source.name
         self.ctx = ctx
-        self._loaded = loaded
+        self._load_outputs = loaded
         self._commands = commands
         self._shortcuts = shortcuts
 
@@ -72,20 +72,20 @@ class ExtensionAPI:
         if handler is None:
 
             def register(handler: EventHandler) -> EventHandler:
-                self._listen(event, handler, order)
+                self._register_handler(event, handler, order)
                 return handler
 
             return register
-        return self._listen(event, handler, order)
+        return self._register_handler(event, handler, order)
 
-    def _listen(self, event: str | type[Hook], handler: EventHandler, order: int) -> Detach:
+    def _register_handler(self, event: str | type[Hook], handler: EventHandler, order: int) -> Detach:
         name = event if isinstance(event, str) else event.event
-        bindings = bindings_of(event) if isinstance(event, str) else ()  # a class is always the hook itself
+        bindings = get_bindings(event) if isinstance(event, str) else ()  # a class is always the hook itself
         if bindings:
-            wanted = [Listening(name, b.hook, b, handler, order) for b in bindings]
+            wanted = [HandlerRegistration(name, b.hook, b, handler, order) for b in bindings]
         else:
-            wanted = [Listening(name, _hook(event), None, handler, order)]
-        removers = [self._loaded.add(self._registration(each)) for each in wanted]
+            wanted = [HandlerRegistration(name, _hook(event), None, handler, order)]
+        removers = [self._load_outputs.add(self._registration(each)) for each in wanted]
 
         def remove() -> None:
             for take_away in removers:
@@ -93,9 +93,12 @@ class ExtensionAPI:
 
         return remove
 
-    def _registration(self, listening: Listening) -> Registration:
-        handler = bound(
-            listening.binding, listening.handler, self.ctx, label_of(self.name, self._loaded.source.place, listening)
+    def _registration(self, listening: HandlerRegistration) -> Registration:
+        handler = bind_handler(
+            listening.binding,
+            listening.handler,
+            self.ctx,
+            handler_label(self.name, self._load_outputs.source.place, listening),
         )
         bus = self.ctx.agent.bus
         return Registration(lambda: bus.on(listening.hook, handler, order=listening.order), listening, handler)
@@ -113,7 +116,7 @@ class ExtensionAPI:
             agent.tools.add(made)
             return lambda: agent.tools.remove(made.name)
 
-        return self._loaded.add(Registration(attach))
+        return self._load_outputs.add(Registration(attach))
 
     def register_command(self, name: str, handler: CommandHandler, *, description: str = "") -> Detach:
         """Offer ``/name``. The returned function takes it away.
@@ -126,8 +129,8 @@ class ExtensionAPI:
         Raises:
             ConfigError: If the name is none, or taken.
         """
-        command = Command(command_name(name), handler, description, self.name)
-        return self._loaded.add(Registration(lambda: self._commands.add(command.name, command)))
+        command = Command(normalize_command_name(name), handler, description, self.name)
+        return self._load_outputs.add(Registration(lambda: self._commands.add(command.name, command)))
 
     def register_shortcut(self, key: str, handler: ShortcutHandler, *, description: str = "") -> Detach:
         """Do something on a key, in front ends that have keys. The returned function takes it away.
@@ -140,8 +143,8 @@ class ExtensionAPI:
         Raises:
             ConfigError: If the key is none, or taken.
         """
-        shortcut = Shortcut(key_name(key), handler, description, self.name)
-        return self._loaded.add(Registration(lambda: self._shortcuts.add(shortcut.key, shortcut)))
+        shortcut = Shortcut(normalize_key(key), handler, description, self.name)
+        return self._load_outputs.add(Registration(lambda: self._shortcuts.add(shortcut.key, shortcut)))
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -150,7 +153,7 @@ class ExtensionAPI:
 
     # --- what it does -----------------------------------------------------------------------------------------------
 
-    def send_message(self, message: str | AgentMessage, *, deliver: Delivery = "steer") -> None:
+    def send_message(self, message: str | AgentMessage, *, deliver: DeliveryMode = "steer") -> None:
         """Have the model see a message. Without a run it waits for the next one.
 
         Args:
@@ -160,8 +163,8 @@ class ExtensionAPI:
         Raises:
             ValueError: If ``deliver`` is neither.
         """
-        if deliver not in get_args(Delivery):
-            raise ValueError(f"deliver is {deliver!r}; it can be {' or '.join(get_args(Delivery))}")
+        if deliver not in get_args(DeliveryMode):
+            raise ValueError(f"deliver is {deliver!r}; it can be {' or '.join(get_args(DeliveryMode))}")
         agent = self.ctx.agent
         (agent.steer if deliver == "steer" else agent.follow_up)(message)
 
@@ -193,7 +196,7 @@ class ExtensionAPI:
         self.ctx.agent.thinking = level
 
 
-def label_of(extension: str, place: str, listening: Listening) -> str:
+def handler_label(extension: str, place: str, listening: HandlerRegistration) -> str:
     """A handler's name in messages."""
     own = getattr(listening.handler, "__qualname__", type(listening.handler).__name__)
     return f"{own} of the extension {extension}" + (f" ({place})" if place else "")

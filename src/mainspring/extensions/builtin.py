@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 from mainspring.extensions.api import ExtensionAPI
 from mainspring.extensions.events import InputEvent
-from mainspring.extensions.registry import command_name
+from mainspring.extensions.registry import normalize_command_name
 from mainspring.lazy import lazy_re
-from mainspring.loop.hooks import ToolPermit
-from mainspring.policies.guardrails import ORDER, Danger, Guardrails
+from mainspring.loop.hooks import PermissionCheck
+from mainspring.policies.guardrails import HOOK_ORDER, FlaggedCall, Guardrails
 
 _ARGUMENTS = lazy_re(r"\$ARGUMENTS|\$([1-9])")
 
@@ -30,14 +30,14 @@ def help_command(api: ExtensionAPI) -> None:
 
 
 def guardrails(api: ExtensionAPI) -> None:
-    """Holds back what would destroy much (see `mainspring.policies.guardrails.STANDARD`) until the person confirms it; with nobody
+    """Holds back what would destroy much (see `mainspring.policies.guardrails.DEFAULT_GUARDRAILS`) until the person confirms it; with nobody
     to ask it is refused.
     """
 
-    async def confirm(danger: Danger) -> bool:
+    async def confirm(danger: FlaggedCall) -> bool:
         return await api.ctx.ui.confirm(f"{danger.tool}: {danger.guardrail.why}. Go on?", danger.text)
 
-    api.on(ToolPermit, Guardrails(confirm=confirm).permit, order=ORDER)
+    api.on(PermissionCheck, Guardrails(confirm=confirm).permit, order=HOOK_ORDER)
 
 
 def aliases(texts: Mapping[str, str]) -> Callable[[ExtensionAPI], None]:
@@ -52,14 +52,14 @@ def aliases(texts: Mapping[str, str]) -> Callable[[ExtensionAPI], None]:
     Raises:
         ConfigError: If a name cannot be typed.
     """
-    known = {command_name(name): text for name, text in texts.items()}
+    known = {normalize_command_name(name): text for name, text in texts.items()}
 
     def extension(api: ExtensionAPI) -> None:
         def expand(event: InputEvent) -> None:
             name, _, typed = event.text.strip().partition(" ")
             text = known.get(name[1:].lower()) if name.startswith("/") else None
             if text is not None:
-                event.action, event.text = "transform", substituted(text, typed.strip())
+                event.action, event.text = "transform", substitute_arguments(text, typed.strip())
 
         api.on("input", expand)
 
@@ -67,7 +67,7 @@ def aliases(texts: Mapping[str, str]) -> Callable[[ExtensionAPI], None]:
     return extension
 
 
-def substituted(text: str, typed: str) -> str:
+def substitute_arguments(text: str, typed: str) -> str:
     """The text with what was typed in its places, in one pass."""
     words = typed.split()
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mainspring.extensions.ui import UserInterface
 from mainspring.loop.hooks import SystemTransform
-from mainspring.messages.token_estimate import TokenMeter, estimate_overhead
+from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -76,7 +76,7 @@ class ExtensionContext:
         """How full the model's window is."""
         agent = self._agent
         overhead = estimate_overhead(self.get_system_prompt(), agent.tools.specs)
-        tokens = TokenMeter().tokens(agent.messages, overhead=overhead)
+        tokens = TokenEstimator().tokens(agent.messages, overhead=overhead)
         return ContextUsage(tokens, agent.model.info.context_window)
 
     def get_system_prompt(self) -> str:
@@ -88,6 +88,6 @@ class ExtensionContext:
         """The turn of the run, from 1 on; 0 before the first one."""
         return self._turn
 
-    def see_request(self, hook: SystemTransform) -> None:
+    def record_request(self, hook: SystemTransform) -> None:
         """Remember what a request is made of. A handler that stands behind all others."""
         self._system, self._turn = hook.system, hook.turn

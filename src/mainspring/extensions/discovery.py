@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from mainspring.extensions.extension import ExtensionProblem, ExtensionSource, FoundExtensions, problem_of
+from mainspring.extensions.extension import ExtensionError, ExtensionSource, FoundExtensions, to_extension_error
 
 ENTRY_POINTS = "mainspring.extensions"
 """The group under which packages name their extensions."""
@@ -45,7 +45,7 @@ def find_extensions(
     """
     unwanted = set(leave_out)
     found: list[ExtensionSource] = []
-    problems: list[ExtensionProblem] = []
+    problems: list[ExtensionError] = []
     for place in user:
         _read(_files(Path(place)), "user", unwanted, found, problems)
     if project is not None:
@@ -54,7 +54,7 @@ def find_extensions(
         if trusted:
             _read(files, "project", unwanted, found, problems)
         else:
-            problems += [ExtensionProblem(_name(f), _UNTRUSTED, str(f)) for f in files if _name(f) not in unwanted]
+            problems += [ExtensionError(_name(f), _UNTRUSTED, str(f)) for f in files if _name(f) not in unwanted]
     if packages:
         _ask_packages(unwanted, found, problems)
     return FoundExtensions(tuple(found), tuple(problems))
@@ -65,7 +65,7 @@ def _read(
     origin: str,
     unwanted: set[str],
     found: list[ExtensionSource],
-    problems: list[ExtensionProblem],
+    problems: list[ExtensionError],
 ) -> None:
     for file in files:
         name = _name(file)
@@ -74,13 +74,13 @@ def _read(
         try:
             function = _load(file, name)
         except (Exception, SystemExit) as error:  # whatever its code raises, others are loaded
-            problems.append(problem_of(name, error, str(file)))
+            problems.append(to_extension_error(name, error, str(file)))
         else:
             found.append(ExtensionSource(name, function, str(file), origin))
 
 
-def _ask_packages(unwanted: set[str], found: list[ExtensionSource], problems: list[ExtensionProblem]) -> None:
-    if not _packages_name_some():
+def _ask_packages(unwanted: set[str], found: list[ExtensionSource], problems: list[ExtensionError]) -> None:
+    if not _has_entry_points():
         return
     from importlib.metadata import entry_points
 
@@ -93,12 +93,12 @@ def _ask_packages(unwanted: set[str], found: list[ExtensionSource], problems: li
             if not callable(function):
                 raise TypeError(f"{point.value} is no function")
         except (Exception, SystemExit) as error:  # whatever its code raises, the agent works without it
-            problems.append(problem_of(point.name, error, package))
+            problems.append(to_extension_error(point.name, error, package))
         else:
             found.append(ExtensionSource(point.name, function, package, "package"))
 
 
-def _packages_name_some() -> bool:
+def _has_entry_points() -> bool:
     """Whether any package names an extension, told from the files alone: loading and asking `importlib.metadata` takes 50 ms with a
     hundred packages, this 3 ms, and mostly there is none.
     """
@@ -148,7 +148,7 @@ def _load(file: Path, name: str) -> Any:
     spec: ModuleSpec | None = spec_from_file_location(
         module_name,
         file,
-        loader=_Fresh(module_name, str(file)),
+        loader=_UncachedLoader(module_name, str(file)),
         submodule_search_locations=[str(file.parent)] if package else None,
     )
     assert spec is not None
@@ -167,7 +167,7 @@ def _load(file: Path, name: str) -> Any:
     return function
 
 
-class _Fresh(SourceFileLoader):
+class _UncachedLoader(SourceFileLoader):
     """Compiles what is in the file now: bytecode is told from its source by seconds and size, which is too coarse for edits, and
     nothing is written beside the user's files.
     """

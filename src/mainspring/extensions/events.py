@@ -13,28 +13,28 @@ from msgspec import Struct, field
 
 from mainspring.events import RunStatus
 from mainspring.loop.hooks import (
-    AgentBefore,
-    AgentDone,
+    BeforeRun,
     ContextTransform,
     Hook,
-    InputHook,
+    PermissionCheck,
+    PromptSubmitted,
+    RunDone,
+    SessionClosed,
     SessionOpen,
-    SessionShutdown,
     SessionStart,
-    ToolPermit,
     ToolResultsAfter,
     ToolTransform,
     TurnAfter,
     TurnBefore,
 )
-from mainspring.loop.hooks.session import OpenReason
-from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage, as_messages
+from mainspring.loop.hooks.session import SessionOpenReason
+from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage, to_messages
 from mainspring.tools import ToolOutput
 
 if TYPE_CHECKING:
     from mainspring.extensions.context import ExtensionContext
 
-MARK = "__extension__"
+EXTENSION_HANDLER_ATTR = "__extension__"
 """Attribute by which handlers of extensions are told from others on the same bus."""
 
 InputAction = Literal["continue", "transform", "handled"]
@@ -46,7 +46,7 @@ class ContextEvent(Struct):
     messages: list[AgentMessage]
 
 
-class BeforeAgentStartEvent(Struct):
+class BeforeRunEvent(Struct):
     """``before_agent_start``: a run is about to begin.
 
     Attributes:
@@ -140,11 +140,11 @@ class ToolResultEvent(Struct):
     is_error: bool = False
 
 
-class SessionStartEvent(Struct):
+class SessionOpenEvent(Struct):
     """``session_start``: a conversation is opened in this process."""
 
     session_id: str
-    reason: OpenReason
+    reason: SessionOpenReason
 
 
 class SessionShutdownEvent(Struct):
@@ -156,7 +156,7 @@ class SessionShutdownEvent(Struct):
 
 ExtensionEvent = (
     ContextEvent
-    | BeforeAgentStartEvent
+    | BeforeRunEvent
     | AgentStartEvent
     | AgentEndEvent
     | TurnStartEvent
@@ -164,7 +164,7 @@ ExtensionEvent = (
     | InputEvent
     | ToolCallEvent
     | ToolResultEvent
-    | SessionStartEvent
+    | SessionOpenEvent
     | SessionShutdownEvent
 )
 
@@ -195,14 +195,14 @@ def _context(hook: ContextTransform, event: ContextEvent) -> None:
     hook.messages = list(event.messages)
 
 
-def _before(hook: AgentBefore, event: BeforeAgentStartEvent) -> None:
+def _before(hook: BeforeRun, event: BeforeRunEvent) -> None:
     hook.system = event.system
     hook.messages = list(event.messages)
     if event.message is not None:
-        hook.messages += as_messages(event.message)
+        hook.messages += to_messages(event.message)
 
 
-def _input(hook: InputHook, event: InputEvent) -> None:
+def _input(hook: PromptSubmitted, event: InputEvent) -> None:
     if event.action not in get_args(InputAction):
         raise ValueError(f"action is {event.action!r}; it can be {', '.join(get_args(InputAction))}")
     hook.text = event.text
@@ -211,7 +211,7 @@ def _input(hook: InputHook, event: InputEvent) -> None:
         hook.reply = event.reply
 
 
-def _call(hook: ToolPermit, event: ToolCallEvent) -> None:
+def _call(hook: PermissionCheck, event: ToolCallEvent) -> None:
     if event.block:
         given = event.block if isinstance(event.block, str) else event.reason
         hook.deny(given or "an extension does not allow it")
@@ -232,16 +232,16 @@ def _calls_end(hook: ToolResultsAfter, ctx: ExtensionContext) -> TurnEndEvent:
 
 
 EVENTS: dict[str, tuple[Binding, ...]] = {
-    "session_start": (Binding(SessionOpen, lambda h, _: SessionStartEvent(h.session_id, h.reason), _nothing),),
-    "input": (Binding(InputHook, lambda h, _: InputEvent(h.text), _input),),
+    "session_start": (Binding(SessionOpen, lambda h, _: SessionOpenEvent(h.session_id, h.reason), _nothing),),
+    "input": (Binding(PromptSubmitted, lambda h, _: InputEvent(h.text), _input),),
     "before_agent_start": (
-        Binding(AgentBefore, lambda h, _: BeforeAgentStartEvent(h.prompt, h.system, list(h.messages)), _before),
+        Binding(BeforeRun, lambda h, _: BeforeRunEvent(h.prompt, h.system, list(h.messages)), _before),
     ),
     "agent_start": (Binding(SessionStart, lambda h, _: AgentStartEvent(h.run_id, h.resumed), _nothing),),
     "context": (Binding(ContextTransform, lambda h, _: ContextEvent(list(h.messages)), _context),),
     "turn_start": (Binding(TurnBefore, lambda h, _: TurnStartEvent(h.turn, h.turn_id), _nothing),),
     "turn_end": (Binding(TurnAfter, _answer_end, _nothing), Binding(ToolResultsAfter, _calls_end, _nothing)),
-    "tool_call": (Binding(ToolPermit, lambda h, _: ToolCallEvent(h.name, h.call_id, h.input, h.approved), _call),),
+    "tool_call": (Binding(PermissionCheck, lambda h, _: ToolCallEvent(h.name, h.call_id, h.input, h.approved), _call),),
     "tool_result": (
         Binding(
             ToolTransform,
@@ -253,14 +253,12 @@ EVENTS: dict[str, tuple[Binding, ...]] = {
     ),
     "agent_end": (
         Binding(
-            AgentDone,
+            RunDone,
             lambda h, ctx: AgentEndEvent(h.run_id, h.status, h.turns, h.usage, ctx.agent.messages, h.error),
             _nothing,
         ),
     ),
-    "session_shutdown": (
-        Binding(SessionShutdown, lambda h, _: SessionShutdownEvent(h.session_id, h.reason), _nothing),
-    ),
+    "session_shutdown": (Binding(SessionClosed, lambda h, _: SessionShutdownEvent(h.session_id, h.reason), _nothing),),
 }
 """The events by name, in the order in which they come. Every hook of the bus can be named beside them."""
 
@@ -276,7 +274,7 @@ def takes_context(handler: Callable[..., Any]) -> bool:
     return len(required) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
 
-def bound(
+def bind_handler(
     binding: Binding | None, handler: EventHandler, ctx: ExtensionContext, label: str
 ) -> Callable[[Any], Awaitable[Answer] | Answer]:
     """The handler as the bus calls it.
@@ -313,10 +311,10 @@ def bound(
         return None
 
     handle.__qualname__ = label
-    setattr(handle, MARK, True)
+    setattr(handle, EXTENSION_HANDLER_ATTR, True)
     return handle
 
 
-def bindings_of(event: str) -> Sequence[Binding]:
+def get_bindings(event: str) -> Sequence[Binding]:
     """How a short name is bound; nothing for other names."""
     return EVENTS.get(event, ())

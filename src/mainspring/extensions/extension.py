@@ -38,7 +38,7 @@ class ExtensionSource(Struct, frozen=True, eq=False):
     origin: str = "code"
 
 
-class ExtensionProblem(Struct, frozen=True):
+class ExtensionError(Struct, frozen=True):
     """An extension that was not loaded, and why.
 
     Attributes:
@@ -62,10 +62,10 @@ class FoundExtensions(Struct, frozen=True):
     """What was found: extensions in the order in which they count, and what gives none."""
 
     extensions: tuple[ExtensionSource, ...] = ()
-    problems: tuple[ExtensionProblem, ...] = ()
+    problems: tuple[ExtensionError, ...] = ()
 
 
-def problem_of(name: str, error: BaseException, place: str = "") -> ExtensionProblem:
+def to_extension_error(name: str, error: BaseException, place: str = "") -> ExtensionError:
     """What is wrong, with the line of the extension's own file where it went wrong.
 
     Args:
@@ -75,16 +75,16 @@ def problem_of(name: str, error: BaseException, place: str = "") -> ExtensionPro
     """
     reason = redact(f"{type(error).__name__}: {error}")
     if isinstance(error, SyntaxError) and error.filename:
-        return ExtensionProblem(name, f"{type(error).__name__}: {error.msg}", error.filename, error.lineno or 0)
+        return ExtensionError(name, f"{type(error).__name__}: {error.msg}", error.filename, error.lineno or 0)
     home = Path(place).parent if place.endswith("__init__.py") else Path(place) if place else None
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if home is not None and (Path(f.filename) == home or home in Path(f.filename).parents)]
     if not own and not place and len(frames) > 1:
         own = frames[-1:]  # code has no file of its own: the place that raised
-    return ExtensionProblem(name, reason, own[-1].filename if own else place, (own[-1].lineno or 0) if own else 0)
+    return ExtensionError(name, reason, own[-1].filename if own else place, (own[-1].lineno or 0) if own else 0)
 
 
-class Listening(Struct, frozen=True, eq=False):
+class HandlerRegistration(Struct, frozen=True, eq=False):
     """A handler that an extension has registered.
 
     Attributes:
@@ -116,7 +116,7 @@ class Registration:
     def __init__(
         self,
         attach: Callable[[], Detach],
-        listening: Listening | None = None,
+        listening: HandlerRegistration | None = None,
         handler: Callable[[Any], Any] | None = None,
     ) -> None:
         self.listening = listening
@@ -136,7 +136,7 @@ class Registration:
             detach()
 
 
-class Loaded:
+class LoadedExtension:
     """An extension and all that it has registered.
 
     Args:
@@ -190,6 +190,6 @@ class Loaded:
         return tuple([r.handler for r in self._registered if r.handler is not None])
 
     @property
-    def listening(self) -> tuple[Listening, ...]:
+    def listening(self) -> tuple[HandlerRegistration, ...]:
         """What it listens to."""
         return tuple([r.listening for r in self._registered if r.listening is not None])

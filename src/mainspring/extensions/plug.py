@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
-from mainspring.extensions.api import label_of
+from mainspring.extensions.api import handler_label
 from mainspring.extensions.context import ExtensionContext
-from mainspring.extensions.events import bound
-from mainspring.extensions.extension import Extension, ExtensionProblem, ExtensionSource, FoundExtensions
+from mainspring.extensions.events import bind_handler
+from mainspring.extensions.extension import Extension, ExtensionError, ExtensionSource, FoundExtensions
 from mainspring.extensions.runner import ExtensionRunner
-from mainspring.extensions.ui import HeadlessUI, UserInterface
-from mainspring.loop import Plug
-from mainspring.loop.hooks import CallHook
+from mainspring.extensions.ui import NonInteractiveUI, UserInterface
+from mainspring.loop import Plugin
+from mainspring.loop.hooks import ToolCallHook
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 
-class Extensions(Plug):
+class Extensions(Plugin):
     """Functions that extend an agent: each gets an `ExtensionAPI` and registers what it wants. They run in this process, with
     all its rights.
 
@@ -46,10 +46,10 @@ class Extensions(Plug):
         reserved: Iterable[str] = (),
     ) -> None:
         self._given = _sources(extensions)
-        self._ui = ui or HeadlessUI()
+        self._ui = ui or NonInteractiveUI()
         self._find = find
         self._found = found if found is not None else find() if find else FoundExtensions()
-        self._reserved = tuple(reserved)
+        self._reserved_commands = tuple(reserved)
         self._waiting: list[ExtensionSource] = []
         self._runner: ExtensionRunner | None = None
 
@@ -63,7 +63,7 @@ class Extensions(Plug):
         """
         if self._runner is not None:
             raise ConfigError("these Extensions belong to another agent; make one for each")
-        self._runner = runner = ExtensionRunner(agent, self._ui, reserved=self._reserved)
+        self._runner = runner = ExtensionRunner(agent, self._ui, reserved=self._reserved_commands)
         for problem in self._found.problems:
             runner.refuse(problem)
         for source in (*self._given, *self._found.extensions):
@@ -77,9 +77,9 @@ class Extensions(Plug):
         while self._waiting:
             await self.runner.load(self._waiting.pop(0))
 
-    def for_child(self) -> Plug:
+    def for_child(self) -> Plugin:
         """A sub-agent's calls are judged by the same handlers; it hears nothing else, and gets no commands."""
-        return _ForChild(self)
+        return _SubagentExtensions(self)
 
     # --- while it runs ----------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class Extensions(Plug):
         return self.runner.loaded
 
     @property
-    def problems(self) -> tuple[ExtensionProblem, ...]:
+    def problems(self) -> tuple[ExtensionError, ...]:
         """What is not, and why."""
         return tuple(self.runner.problems)
 
@@ -130,7 +130,7 @@ class Extensions(Plug):
         self._waiting = [s for s in self._waiting if s.name != name]
         return self.runner.unload(name)
 
-    async def reload(self) -> tuple[ExtensionProblem, ...]:
+    async def reload(self) -> tuple[ExtensionError, ...]:
         """Read and load all of them anew. One that is broken now stays as it was, one that is gone goes.
 
         Returns:
@@ -143,7 +143,7 @@ class Extensions(Plug):
         return self.problems
 
 
-class _ForChild(Plug):
+class _SubagentExtensions(Plugin):
     """The handlers of tool calls, in a sub-agent."""
 
     def __init__(self, above: Extensions) -> None:
@@ -153,11 +153,11 @@ class _ForChild(Plug):
         runner = self._above.runner
         ctx = ExtensionContext(agent, runner.ctx.ui)
         for each in runner.listening:
-            if issubclass(each.hook, CallHook):
-                label = label_of("", "", each)
-                agent.bus.on(each.hook, bound(each.binding, each.handler, ctx, label), order=each.order)
+            if issubclass(each.hook, ToolCallHook):
+                label = handler_label("", "", each)
+                agent.bus.on(each.hook, bind_handler(each.binding, each.handler, ctx, label), order=each.order)
 
-    def for_child(self) -> Plug:
+    def for_child(self) -> Plugin:
         return self
 
 

@@ -55,7 +55,7 @@ class Shortcut(Struct, frozen=True, eq=False):
 T = TypeVar("T", Command, Shortcut)
 
 
-class Offers(Generic[T]):
+class Registry(Generic[T]):
     """What is offered, by name; a name is given once. Those that are reserved belong to the front end.
 
     Args:
@@ -97,7 +97,7 @@ class Offers(Generic[T]):
         return len(self._offers)
 
 
-def command_name(name: str) -> str:
+def normalize_command_name(name: str) -> str:
     """The name of a command as it is kept: without a slash in front, in lower case.
 
     Raises:
@@ -109,7 +109,7 @@ def command_name(name: str) -> str:
     return wanted
 
 
-def key_name(key: str) -> str:
+def normalize_key(key: str) -> str:
     """A key as it is kept: modifiers in one order, all in lower case.
 
     Raises:

@@ -15,22 +15,28 @@ from msgspec.structs import replace
 from mainspring.errors import ConfigError
 from mainspring.extensions.api import ExtensionAPI
 from mainspring.extensions.context import ExtensionContext
-from mainspring.extensions.events import MARK, takes_context
-from mainspring.extensions.extension import ExtensionProblem, ExtensionSource, Listening, Loaded, problem_of
-from mainspring.extensions.registry import Command, Offers, Shortcut, key_name
+from mainspring.extensions.events import EXTENSION_HANDLER_ATTR, takes_context
+from mainspring.extensions.extension import (
+    ExtensionError,
+    ExtensionSource,
+    HandlerRegistration,
+    LoadedExtension,
+    to_extension_error,
+)
+from mainspring.extensions.registry import Command, Registry, Shortcut, normalize_key
 from mainspring.extensions.ui import UserInterface
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import (
     Hook,
-    InputHook,
+    PermissionCheck,
+    PromptSubmitted,
+    SessionClosed,
     SessionOpen,
-    SessionShutdown,
     SystemTransform,
-    ToolPermit,
     ToolTransform,
 )
 from mainspring.messages import ToolUseBlock
-from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, as_result, error_result, output_bytes
+from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, error_result, output_bytes, to_tool_result
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -66,44 +72,44 @@ class ExtensionRunner:
 
     def __init__(self, agent: CoreAgent, ui: UserInterface, *, reserved: Iterable[str] = ()) -> None:
         self.ctx = ExtensionContext(agent, ui)
-        self.commands: Offers[Command] = Offers("command", frozenset(reserved))
-        self.shortcuts: Offers[Shortcut] = Offers("shortcut")
-        self.problems: list[ExtensionProblem] = []
-        self._loaded: dict[str, Loaded] = {}
+        self.commands: Registry[Command] = Registry("command", frozenset(reserved))
+        self.shortcuts: Registry[Shortcut] = Registry("shortcut")
+        self.problems: list[ExtensionError] = []
+        self._load_outputs: dict[str, LoadedExtension] = {}
         self._open: str | None = None
         bus = agent.bus
-        bus.on(SystemTransform, self.ctx.see_request, order=_LAST)
-        bus.on(InputHook, self._command, order=COMMANDS)
+        bus.on(SystemTransform, self.ctx.record_request, order=_LAST)
+        bus.on(PromptSubmitted, self._command, order=COMMANDS)
         bus.on(SessionOpen, self._opened, order=-_LAST)
-        bus.on(SessionShutdown, self._shut, order=_LAST)
+        bus.on(SessionClosed, self._shut, order=_LAST)
 
     # --- loading ----------------------------------------------------------------------------------------------------
 
     @property
     def loaded(self) -> tuple[ExtensionSource, ...]:
         """The extensions that are in, in the order in which they are asked."""
-        return tuple([one.source for one in self._loaded.values()])
+        return tuple([one.source for one in self._load_outputs.values()])
 
     @property
-    def listening(self) -> Iterator[Listening]:
+    def listening(self) -> Iterator[HandlerRegistration]:
         """All their handlers."""
-        return (each for one in self._loaded.values() for each in one.listening)
+        return (each for one in self._load_outputs.values() for each in one.listening)
 
     def load_now(self, source: ExtensionSource) -> None:
         """Load one that is not async; what is wrong is in `problems`."""
         made = self._call(source)
-        if isinstance(made, Loaded):
+        if isinstance(made, LoadedExtension):
             self._accept(made)
         elif made is not None:
             if inspect.iscoroutine(made[1]):
                 made[1].close()
             self.refuse(
-                problem_of(
+                to_extension_error(
                     source.name, TypeError("it is async though it does not say so; write `async def`"), source.place
                 )
             )
 
-    async def load(self, source: ExtensionSource) -> ExtensionProblem | None:
+    async def load(self, source: ExtensionSource) -> ExtensionError | None:
         """Load one, sync or async.
 
         Returns:
@@ -117,13 +123,13 @@ class ExtensionRunner:
 
     def unload(self, name: str) -> bool:
         """Take one out with all that it has registered. Says whether there was one."""
-        loaded = self._loaded.pop(name, None)
+        loaded = self._load_outputs.pop(name, None)
         if loaded is None:
             return False
         loaded.detach()
         return True
 
-    async def reload(self, sources: Iterable[ExtensionSource], problems: Iterable[ExtensionProblem] = ()) -> None:
+    async def reload(self, sources: Iterable[ExtensionSource], problems: Iterable[ExtensionError] = ()) -> None:
         """Put these in place of all that are in. One that is broken now keeps what it was before; one that is gone is out.
 
         Handlers that come and go hear ``session_shutdown`` and ``session_start`` with the reason ``reload``.
@@ -132,13 +138,13 @@ class ExtensionRunner:
             sources: What there is now.
             problems: What could not even be read.
         """
-        old, self.problems = dict(self._loaded), []
+        old, self.problems = dict(self._load_outputs), []
         for problem in problems:
             self.refuse(problem)
-        fresh: dict[str, Loaded] = {}
+        fresh: dict[str, LoadedExtension] = {}
         for source in sources:
             if source.name in fresh:
-                self.refuse(_taken(source, fresh[source.name].source))
+                self.refuse(_duplicate_error(source, fresh[source.name].source))
                 continue
             made = await self._made(source) or old.get(source.name)
             if made is not None:
@@ -148,54 +154,54 @@ class ExtensionRunner:
         await self._tell([o for n, o in old.items() if fresh.get(n) is not o], "shutdown")
         for one in old.values():
             one.detach()
-        self._loaded = {}
+        self._load_outputs = {}
         for name, one in fresh.items():  # nothing is awaited from detaching to here: no event falls in between
             if not self._accept(one) and name in old:
                 self._accept(old[name])
-        await self._tell([o for n, o in self._loaded.items() if old.get(n) is not o], "start")
+        await self._tell([o for n, o in self._load_outputs.items() if old.get(n) is not o], "start")
 
-    async def _made(self, source: ExtensionSource) -> Loaded | None:
+    async def _made(self, source: ExtensionSource) -> LoadedExtension | None:
         made = self._call(source)
-        if made is None or isinstance(made, Loaded):
+        if made is None or isinstance(made, LoadedExtension):
             return made
         loaded, answer = made
         try:
             await asyncio.wait_for(answer, LOAD_SECONDS)
         except TimeoutError as error:
             late = TimeoutError(f"it was not loaded after {LOAD_SECONDS:g} seconds")
-            self.refuse(problem_of(source.name, late.with_traceback(error.__traceback__), source.place))
+            self.refuse(to_extension_error(source.name, late.with_traceback(error.__traceback__), source.place))
             return None
         except (Exception, SystemExit) as error:  # whatever it is, the agent works without it
-            self.refuse(problem_of(source.name, error, source.place))
+            self.refuse(to_extension_error(source.name, error, source.place))
             return None
         return loaded
 
-    def _call(self, source: ExtensionSource) -> Loaded | tuple[Loaded, Awaitable[Any]] | None:
+    def _call(self, source: ExtensionSource) -> LoadedExtension | tuple[LoadedExtension, Awaitable[Any]] | None:
         """Let it register: what it made, or that and what is to be awaited; ``None`` if it failed."""
-        loaded = Loaded(source)
+        loaded = LoadedExtension(source)
         api = ExtensionAPI(loaded, self.ctx, self.commands, self.shortcuts)
         try:
             answer = source.function(api)
         except (Exception, SystemExit) as error:  # whatever its code raises, the agent works without it
-            self.refuse(problem_of(source.name, error, source.place))
+            self.refuse(to_extension_error(source.name, error, source.place))
             return None
         return (loaded, answer) if inspect.isawaitable(answer) else loaded
 
-    def _accept(self, loaded: Loaded) -> bool:
+    def _accept(self, loaded: LoadedExtension) -> bool:
         source = loaded.source
-        taken = self._loaded.get(source.name)
+        taken = self._load_outputs.get(source.name)
         if taken is not None:
-            self.refuse(_taken(source, taken.source))
+            self.refuse(_duplicate_error(source, taken.source))
             return False
         try:
             loaded.attach()
         except ConfigError as error:
-            self.refuse(problem_of(source.name, error, source.place))
+            self.refuse(to_extension_error(source.name, error, source.place))
             return False
-        self._loaded[source.name] = loaded
+        self._load_outputs[source.name] = loaded
         return True
 
-    def refuse(self, problem: ExtensionProblem) -> None:
+    def refuse(self, problem: ExtensionError) -> None:
         """Keep in mind what is wrong, and tell it."""
         self.problems.append(problem)
         self.ctx.ui.notify(str(problem), "error")
@@ -205,15 +211,15 @@ class ExtensionRunner:
     def _opened(self, hook: SessionOpen) -> None:
         self._open = hook.session_id
 
-    def _shut(self, hook: SessionShutdown) -> None:
+    def _shut(self, hook: SessionClosed) -> None:
         self._open = None
 
-    async def _tell(self, some: list[Loaded], what: str) -> None:
+    async def _tell(self, some: list[LoadedExtension], what: str) -> None:
         """Tell extensions that come or go, while a conversation is open."""
         if self._open is None or not some:
             return
         handlers = {id(h) for one in some for h in one.handlers}
-        hook = SessionOpen(self._open, "reload") if what == "start" else SessionShutdown(self._open, "reload")
+        hook = SessionOpen(self._open, "reload") if what == "start" else SessionClosed(self._open, "reload")
         await self.ctx.agent.bus.emit(hook, only=lambda _, handler: id(handler) in handlers)
 
     # --- asking -----------------------------------------------------------------------------------------------------
@@ -224,7 +230,7 @@ class ExtensionRunner:
 
     async def emit(self, hook: H) -> H:
         """Ask the extensions, and nobody else on the bus; the hook afterwards holds what they decided."""
-        return await self.ctx.agent.bus.emit(hook, only=lambda _, handler: hasattr(handler, MARK))
+        return await self.ctx.agent.bus.emit(hook, only=lambda _, handler: hasattr(handler, EXTENSION_HANDLER_ATTR))
 
     def wrap(self, tool: Tool) -> Tool:
         """A tool that asks the extensions by itself: ``tool_call`` before, ``tool_result`` behind. For tools that run without
@@ -233,11 +239,11 @@ class ExtensionRunner:
 
         async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
             call = ToolUseBlock(ctx.call_id, tool.name, arguments)
-            permit = await self.emit(ToolPermit(call, "", copy.deepcopy(arguments), tool, ctx.env))
+            permit = await self.emit(PermissionCheck(call, "", copy.deepcopy(arguments), tool, ctx.env))
             refused = "; ".join(permit.denied) or permit.paused
             if refused:
                 return error_result(f"Permission denied: {refused}", ToolErrorCode.PERMISSION_DENIED)
-            result = as_result(await tool.execute(arguments, ctx), tool.name)
+            result = to_tool_result(await tool.execute(arguments, ctx), tool.name)
             size = output_bytes(result.output)
             return (await self.emit(ToolTransform(call, "", arguments, result, size))).result
 
@@ -268,7 +274,7 @@ class ExtensionRunner:
             ConfigError: If it is no key.
             Exception: Whatever it raises.
         """
-        shortcut = self.shortcuts.get(key_name(key))
+        shortcut = self.shortcuts.get(normalize_key(key))
         if shortcut is None:
             return False
         answer = shortcut.handler(self.ctx)
@@ -276,7 +282,7 @@ class ExtensionRunner:
             await answer
         return True
 
-    async def _command(self, hook: InputHook) -> None:
+    async def _command(self, hook: PromptSubmitted) -> None:
         if not hook.text.lstrip().startswith("/"):
             return
         try:
@@ -289,6 +295,6 @@ class ExtensionRunner:
             hook.handled, hook.reply = True, said
 
 
-def _taken(source: ExtensionSource, by: ExtensionSource) -> ExtensionProblem:
+def _duplicate_error(source: ExtensionSource, by: ExtensionSource) -> ExtensionError:
     reason = f"there is an extension of this name already ({by.place or by.origin}); rename one"
-    return ExtensionProblem(source.name, reason, source.place)
+    return ExtensionError(source.name, reason, source.place)

@@ -42,7 +42,7 @@ class UserInterface(Protocol):
         ...
 
 
-class HeadlessUI:
+class NonInteractiveUI:
     """Nobody is there: every question is answered with no, at once. A `UserInterface`.
 
     Args:

@@ -1,37 +1,37 @@
 """The loop, and the core agent around it."""
 
-from mainspring.loop.agent import CoreAgent, Inbox, Prompt
-from mainspring.loop.hooks import Handler, HookBus, Hooks, Observer
+from mainspring.loop.agent import CoreAgent, MessageQueue, Prompt
+from mainspring.loop.hooks import EventListener, Handler, HookBus, Hooks
 from mainspring.loop.loop import agent_loop
-from mainspring.loop.options import Behavior, Settled
-from mainspring.loop.plug import Plug, Prepares, Resets
-from mainspring.loop.result import AgentRun, AgentStats, RunResult
-from mainspring.loop.state import Approve, Deny, LoopConfig, LoopContext, Pending
+from mainspring.loop.options import ResolvedRunOptions, RunOptions
+from mainspring.loop.plug import Plugin, PreparablePlug, ResettablePlug
+from mainspring.loop.result import AgentStats, RunHandle, RunResult
+from mainspring.loop.state import Approve, Deny, LoopConfig, LoopContext, PendingCalls
 from mainspring.loop.steps import LiveSteps, Steps
 from mainspring.tools import output_bytes
 
 __all__ = [
-    "AgentRun",
     "AgentStats",
     "Approve",
-    "Behavior",
     "CoreAgent",
     "Deny",
+    "EventListener",
     "Handler",
     "HookBus",
     "Hooks",
-    "Inbox",
     "LiveSteps",
     "LoopConfig",
     "LoopContext",
-    "Observer",
-    "Pending",
-    "Plug",
-    "Prepares",
+    "MessageQueue",
+    "PendingCalls",
+    "Plugin",
+    "PreparablePlug",
     "Prompt",
-    "Resets",
+    "ResettablePlug",
+    "ResolvedRunOptions",
+    "RunHandle",
+    "RunOptions",
     "RunResult",
-    "Settled",
     "Steps",
     "agent_loop",
     "output_bytes",

@@ -13,23 +13,31 @@ from typing import Any, Literal, TypeVar, overload
 
 from msgspec.structs import replace
 
-from mainspring.cancellation import CancelToken, Interrupt
+from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError
 from mainspring.events import MessageUpdate, StreamEvent
-from mainspring.loop.hooks import Handler, Hook, HookBus, HookDoor, Hooks, Observer, refuse_async
+from mainspring.loop.hooks import EventListener, Handler, Hook, HookBus, HookRegistry, Hooks, reject_async
 from mainspring.loop.loop import agent_loop
-from mainspring.loop.options import Behavior
-from mainspring.loop.plug import Plug, Prepares, Resets
-from mainspring.loop.result import AgentRun, RunResult
-from mainspring.loop.state import Approve, Convert, Deny, LoopConfig, LoopContext, Pending, Transform
+from mainspring.loop.options import RunOptions
+from mainspring.loop.plug import Plugin, PreparablePlug, ResettablePlug
+from mainspring.loop.result import RunHandle, RunResult
+from mainspring.loop.state import (
+    Approve,
+    ContextTransformer,
+    Deny,
+    LoopConfig,
+    LoopContext,
+    MessageConverter,
+    PendingCalls,
+)
 from mainspring.loop.steps import LiveSteps, Steps
-from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, Usage, as_messages, convert_to_llm
-from mainspring.models import AliasedModel, ModelProvider, ModelRequest, ThinkingLevel
-from mainspring.tools import LazyTool, Tool, ToolRegistry, wire_names
+from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, Usage, convert_to_llm, to_messages
+from mainspring.models import ModelProvider, ModelRequest, ThinkingLevel, ToolAliasModel
+from mainspring.tools import LazyTool, Tool, ToolRegistry, provider_tool_names
 
 
-class Inbox:
+class MessageQueue:
     """A queue of messages, taken one at a time or all at once. Nothing in it is ever lost: what no run took stays."""
 
     __slots__ = ("_waiting", "mode")
@@ -93,13 +101,13 @@ class CoreAgent:
         name: str = "agent",
         system: str = "",
         tools: Iterable[Tool | LazyTool] = (),
-        behavior: Behavior | None = None,
-        plugs: Iterable[Plug] = (),
+        behavior: RunOptions | None = None,
+        plugs: Iterable[Plugin] = (),
         hooks: Hooks | None = None,
         messages: str | Iterable[AgentMessage] = (),
         steps: Steps | None = None,
-        convert: Convert = convert_to_llm,
-        transform: Transform | None = None,
+        convert: MessageConverter = convert_to_llm,
+        transform: ContextTransformer | None = None,
         extra: Mapping[str, Any] | None = None,
         tool_aliases: Mapping[str, str] | None = None,
         eager: bool = False,
@@ -108,25 +116,25 @@ class CoreAgent:
         self.model = model
         self.name = name
         self.env = env
-        self.behavior = behavior or Behavior()
+        self.behavior = behavior or RunOptions()
         self.bus = HookBus(hooks)
-        self.before_run: list[Callable[[], None]] = []
-        self.hooks = HookDoor(self.bus)
+        self.run_checks: list[Callable[[], None]] = []
+        self.hooks = HookRegistry(self.bus)
         self.steps = steps or LiveSteps()
         self.session_id = ""
         self.extra: Mapping[str, Any] = extra or {}
         self.tool_aliases: Mapping[str, str] = tool_aliases or {}
         self.context = LoopContext(
             system=system,
-            messages=as_messages(messages if isinstance(messages, str) else list(messages)),
+            messages=to_messages(messages if isinstance(messages, str) else list(messages)),
             tools=ToolRegistry(t for t in given if isinstance(t, Tool)),
         )
-        self.plugs: tuple[Plug, ...] = tuple(plugs)
+        self.plugs: tuple[Plugin, ...] = tuple(plugs)
         self._lazy = [t for t in given if isinstance(t, LazyTool)]
         self._convert = convert
-        self._transform = transform
-        self._steering = Inbox()
-        self._follow_ups = Inbox()
+        self._on_result = transform
+        self._steering = MessageQueue()
+        self._follow_ups = MessageQueue()
         self._signal: CancelToken | None = None
         self._result: RunResult | None = None
         self._config: LoopConfig | None = None
@@ -135,10 +143,10 @@ class CoreAgent:
         self._warming: asyncio.Task[None] | None = None
         for plug in self.plugs:
             plug.install(self)
-        wire_names([t.name for t in (*self.context.tools, *self._lazy)], self.tool_aliases)
+        provider_tool_names([t.name for t in (*self.context.tools, *self._lazy)], self.tool_aliases)
         if eager:
             with suppress(RuntimeError):  # no event loop runs yet: the first run does it
-                self._warm()
+                self._start_warmup()
 
     # --- the conversation -------------------------------------------------------------------------------------------
 
@@ -183,13 +191,13 @@ class CoreAgent:
         """The same as `run`."""
         return await self.run(text)
 
-    def stream(self, prompt: Prompt = "", **options: Any) -> AgentRun:
+    def stream(self, prompt: Prompt = "", **options: Any) -> RunHandle:
         """Run, and get the events meanwhile: ``async with agent.stream("...") as run: async for event in run: ...``.
 
         Leaving the block early aborts the run. Options are those of `run`.
         """
         signal = options.pop("signal", None) or CancelToken()
-        return AgentRun(self.bus, signal, lambda: self._run(prompt, signal=signal, **options))
+        return RunHandle(self.bus, signal, lambda: self._run(prompt, signal=signal, **options))
 
     async def _run(
         self,
@@ -197,7 +205,7 @@ class CoreAgent:
         *,
         model: ModelProvider | None = None,
         system: str | None = None,
-        behavior: Behavior | None = None,
+        behavior: RunOptions | None = None,
         tools: Iterable[Tool] | None = None,
         hooks: Hooks | None = None,
         signal: CancelToken | None = None,
@@ -207,12 +215,12 @@ class CoreAgent:
                 "this agent is running; steer() or follow_up() reach the run, another agent runs beside it"
             )
         self._result = None
-        for check in self.before_run:
+        for check in self.run_checks:
             check()
-        prompts = as_messages(prompt)
+        prompts = to_messages(prompt)
         if not prompts and not self.context.messages and self.context.pending is None:
             raise AgentError("there is nothing to run: give a prompt, or a session that has turns")
-        if any(isinstance(p, Message) and not any(map(_says_something, p.content)) for p in prompts):
+        if any(isinstance(p, Message) and not any(map(_has_content, p.content)) for p in prompts):
             raise AgentError("the prompt is empty")
         settled = (behavior.over(self.behavior) if behavior else self.behavior).resolved()
         self._steering.mode = self._follow_ups.mode = settled.steering
@@ -221,7 +229,7 @@ class CoreAgent:
         context = self.context
         try:
             with suppress(AgentAbortedError):  # the loop sees the signal itself
-                async with Interrupt(signal):
+                async with cancel_scope(signal):
                     await self.warmup()
             if system is not None or tools is not None:
                 context = LoopContext(
@@ -231,17 +239,17 @@ class CoreAgent:
                     pending=context.pending,
                     scratch=context.scratch,
                 )
-            aliases = wire_names([t.name for t in context.tools], self.tool_aliases)
+            aliases = provider_tool_names([t.name for t in context.tools], self.tool_aliases)
             model = model or self.model
             self._current = context
             self._config = LoopConfig(
-                model=AliasedModel(model, aliases) if aliases else model,
+                model=ToolAliasModel(model, aliases) if aliases else model,
                 env=self.env,
                 behavior=settled,
                 bus=self.bus,
                 steps=self.steps,
                 convert_to_llm=self._convert,
-                transform_context=self._transform,
+                transform_context=self._on_result,
                 get_steering=self._steering.take,
                 get_follow_up=self._follow_ups.take,
                 agent=self.name,
@@ -273,18 +281,18 @@ class CoreAgent:
             Exception: What the first of them that failed raised; the next call tries again.
         """
         if not self._ready:
-            await asyncio.shield(self._warm())
+            await asyncio.shield(self._start_warmup())
 
-    def _warm(self) -> asyncio.Task[None]:
+    def _start_warmup(self) -> asyncio.Task[None]:
         loop = asyncio.get_running_loop()
         if self._warming is None or self._warming.get_loop() is not loop or self._warming.done():
-            self._warming = task = loop.create_task(self._prepare())
+            self._warming = task = loop.create_task(self._run_warmup())
             # What it raises is raised for whoever waits, and it is tried again.
             task.add_done_callback(lambda t: t.cancelled() or t.exception())
         return self._warming
 
-    async def _prepare(self) -> None:
-        work = [p.prepare() for p in (self.env, *self.plugs) if isinstance(p, Prepares)]
+    async def _run_warmup(self) -> None:
+        work = [p.prepare() for p in (self.env, *self.plugs) if isinstance(p, PreparablePlug)]
         failed = [e for e in await asyncio.gather(*work, return_exceptions=True) if e is not None]
         if failed:
             raise failed[0]
@@ -297,11 +305,11 @@ class CoreAgent:
 
     def steer(self, message: str | AgentMessage) -> None:
         """Have the run see ``message`` at the next tool boundary; calls not made yet are skipped."""
-        self._steering.put(*as_messages(message))
+        self._steering.put(*to_messages(message))
 
     def follow_up(self, message: str | AgentMessage) -> None:
         """Have the run see ``message`` when it would stop."""
-        self._follow_ups.put(*as_messages(message))
+        self._follow_ups.put(*to_messages(message))
 
     def abort(self, reason: str = "aborted") -> None:
         """Stop the run; it raises AgentAbortedError. Without a run nothing happens. Safe from any thread."""
@@ -310,7 +318,7 @@ class CoreAgent:
             signal.cancel(reason)
 
     @property
-    def pending(self) -> Pending | None:
+    def pending(self) -> PendingCalls | None:
         """The calls of a paused run that wait for an answer, or for the next run to take them up."""
         return self.context.pending
 
@@ -373,7 +381,7 @@ class CoreAgent:
 
     @active_tools.setter
     def active_tools(self, names: Iterable[str] | None) -> None:
-        self._current.tools.activate(names)
+        self._current.tools.set_active(names)
 
     def reset(self) -> None:
         """Forget the conversation; tools, plugs and options stay.
@@ -387,7 +395,7 @@ class CoreAgent:
         self._follow_ups.clear()
         self.context = self._current = LoopContext(system=self.context.system, tools=self.context.tools)
         for plug in self.plugs:
-            if isinstance(plug, Resets):
+            if isinstance(plug, ResettablePlug):
                 plug.reset()
 
     # --- who is asked and told --------------------------------------------------------------------------------------
@@ -411,7 +419,7 @@ class CoreAgent:
 
         return register
 
-    def subscribe(self, observer: Observer) -> Callable[[], None]:
+    def subscribe(self, observer: EventListener) -> Callable[[], None]:
         """Tell ``observer`` of every event of every run; the model's own events come as `MessageUpdate`.
 
         Returns:
@@ -420,12 +428,12 @@ class CoreAgent:
         Raises:
             TypeError: If it is async; a handler of a hook may be.
         """
-        refuse_async(observer)
+        reject_async(observer)
 
         return self.bus.observe(
             lambda event: observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event)
         )
 
 
-def _says_something(block: ContentBlock) -> bool:
+def _has_content(block: ContentBlock) -> bool:
     return not isinstance(block, TextBlock) or bool(block.text.strip())

@@ -8,27 +8,27 @@ from typing import Literal
 from msgspec.structs import replace
 
 from mainspring.events import MessageEnd, MessageStart, TurnEnd
-from mainspring.loop.hooks import SessionTurns, SteerInject, ToolResultsAfter, TurnSource
-from mainspring.loop.state import Run
-from mainspring.loop.tool_calls import Answers
-from mainspring.messages import AgentMessage, Message, as_messages
+from mainspring.loop.hooks import BeforeInject, MessagesAdded, MessageSource, ToolResultsAfter
+from mainspring.loop.state import RunState
+from mainspring.loop.tool_calls import ToolCallBatch
+from mainspring.messages import AgentMessage, Message, to_messages
 
 
-async def join(run: Run, messages: str | Sequence[AgentMessage], source: TurnSource) -> None:
+async def append_messages(run: RunState, messages: str | Sequence[AgentMessage], source: MessageSource) -> None:
     """Let messages join, of any kind but calls and their results."""
     if not messages:
         return
-    stamped = tuple([m if m.id else replace(m, id=run.config.steps.new_id()) for m in as_messages(messages)])
+    stamped = tuple([m if m.id else replace(m, id=run.config.steps.new_id()) for m in to_messages(messages)])
     run.append(stamped)
     if source != "assistant":  # an answer was announced while it was received
         for message in stamped:
             run.bus.publish(MessageStart(message))
             run.bus.publish(MessageEnd(message))
-    if run.bus.has(SessionTurns):
-        await run.emit(SessionTurns(run.id, stamped, source))
+    if run.bus.has(MessagesAdded):
+        await run.emit(MessagesAdded(run.id, stamped, source))
 
 
-async def pair(run: Run, message: Message, answers: Answers) -> Sequence[AgentMessage]:
+async def append_tool_results(run: RunState, message: Message, answers: ToolCallBatch) -> Sequence[AgentMessage]:
     """Let calls and results join together, so that the history never holds one without the other.
 
     Returns:
@@ -47,11 +47,11 @@ async def pair(run: Run, message: Message, answers: Answers) -> Sequence[AgentMe
     return follow
 
 
-async def inject(run: Run, messages: Sequence[AgentMessage], kind: Literal["steer", "follow_up"]) -> bool:
+async def inject_messages(run: RunState, messages: Sequence[AgentMessage], kind: Literal["steer", "follow_up"]) -> bool:
     """Let what was waiting join; says whether there was any. What was taken is not lost where the run is stopped now."""
     try:
-        if messages and run.bus.has(SteerInject):
-            messages = (await run.emit(SteerInject(kind, list(messages)))).messages
+        if messages and run.bus.has(BeforeInject):
+            messages = (await run.emit(BeforeInject(kind, list(messages)))).messages
     finally:
-        await join(run, messages, kind)
+        await append_messages(run, messages, kind)
     return bool(messages)

@@ -14,15 +14,23 @@ from typing import Literal
 from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError, AgentProviderError, InvalidResponseError
 from mainspring.events import AgentEnd, AgentStart, TurnEnd
-from mainspring.loop.history import inject, join, pair
-from mainspring.loop.hooks import AgentAbort, AgentDone, RunPause, SessionEnd, SessionStart, SystemBefore, ToolIntent
+from mainspring.loop.history import append_messages, append_tool_results, inject_messages
+from mainspring.loop.hooks import (
+    AgentAbort,
+    RunDone,
+    RunPaused,
+    SessionEnd,
+    SessionStart,
+    SystemBefore,
+    ToolCallsReceived,
+)
 from mainspring.loop.model_calls import side_call
 from mainspring.loop.result import RunResult
-from mainspring.loop.state import LoopConfig, LoopContext, Pending, Run
-from mainspring.loop.tool_calls import Answers, answer_calls, settle
-from mainspring.loop.turn import TurnFailed, take_turn
-from mainspring.messages import AgentMessage, Message, as_messages
-from mainspring.tools.execute import BROKEN_OFF, NO_ANSWER, SKIPPED, TRUNCATED
+from mainspring.loop.state import LoopConfig, LoopContext, PendingCalls, RunState
+from mainspring.loop.tool_calls import ToolCallBatch, fill_missing_results, run_tool_calls
+from mainspring.loop.turn import TurnFailed, run_turn
+from mainspring.messages import AgentMessage, Message, to_messages
+from mainspring.tools.execute import EMPTY_RESPONSE_PROMPT, NOT_RUN_STREAM_ERROR, SKIPPED, TRUNCATED
 
 
 async def agent_loop(
@@ -46,22 +54,22 @@ async def agent_loop(
         AgentProviderError: If the model failed for good; AgentContextExceededError where the conversation is too long.
         AgentAbortedError: If ``signal`` was set.
     """
-    run = Run(context, config)
+    run = RunState(context, config)
     context.side_call = run.side_call = partial(side_call, run)
     context.spend = run.spend
     with run.watch(signal):
-        async with _Ending(run):
-            await _begin(run, resumed=bool(context.messages))
-            await _drive(run, prompts)
+        async with _RunFinalizer(run):
+            await _start_run(run, resumed=bool(context.messages))
+            await _run_turns(run, prompts)
     return run.result()
 
 
-class _Ending:
+class _RunFinalizer:
     """``async with _Ending(run)``: the same on every way out of a run."""
 
     __slots__ = ("_cancelling", "_run", "_task")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunState) -> None:
         self._run = run
 
     async def __aenter__(self) -> None:
@@ -74,25 +82,25 @@ class _Ending:
         run, error = self._run, raised
         if isinstance(raised, TurnFailed):
             error = raised.error
-            await _keep_partial(run, raised.message)
+            await _store_partial_message(run, raised.message)
         if run.expired and isinstance(error, AgentAbortedError):
             error, run.status = None, "max_seconds"
-        error = self._late(error)
+        error = self._pending_cancellation(error)
         await _end(run, error)
-        error = self._late(error)
+        error = self._pending_cancellation(error)
         if error is not None and error is not raised:
             raise error from None
         return error is None
 
-    def _late(self, error: BaseException | None) -> BaseException | None:
+    def _pending_cancellation(self, error: BaseException | None) -> BaseException | None:
         """A cancellation that came while something was awaited that had to be whole is not lost."""
         late = self._task and self._task.cancelling() > self._cancelling
         return asyncio.CancelledError() if late and not isinstance(error, asyncio.CancelledError) else error
 
 
-async def _drive(run: Run, prompts: str | AgentMessage | Sequence[AgentMessage]) -> None:
+async def _run_turns(run: RunState, prompts: str | AgentMessage | Sequence[AgentMessage]) -> None:
     """Turn after turn, until there is nothing more to answer."""
-    await _prompt(run, as_messages(prompts))
+    await _prompt(run, to_messages(prompts))
     while run.status is None:  # outer: as long as something follows up
         while run.status is None:  # inner: as long as there are results, steering or a policy's word to answer
             _check(run)
@@ -105,112 +113,112 @@ async def _drive(run: Run, prompts: str | AgentMessage | Sequence[AgentMessage])
             run.status = "completed"
 
 
-def _check(run: Run) -> None:
+def _check(run: RunState) -> None:
     if run.signal.cancelled:
         raise AgentAbortedError(run.signal.reason)
 
 
-async def _waiting(run: Run, kind: Literal["steer", "follow_up"]) -> bool:
+async def _waiting(run: RunState, kind: Literal["steer", "follow_up"]) -> bool:
     """Let a waiting message join; at a limit it stays where it waits."""
     getter = run.config.get_steering if kind == "steer" else run.config.get_follow_up
-    return run.over_limit() is None and await inject(run, await run.receive(kind, getter), kind)
+    return run.over_limit() is None and await inject_messages(run, await run.receive(kind, getter), kind)
 
 
-async def _turn(run: Run) -> bool:
+async def _turn(run: RunState) -> bool:
     """One turn: the model's answer, and the results of its calls. Says whether the model must be asked again."""
     limit = run.over_limit()
     if limit is not None:
         run.status = limit
         return False
-    message, after = await take_turn(run)
+    message, after = await run_turn(run)
     if message is None:
         return False
     if message.tool_uses:
         more = await _calls(run, message)
     else:
-        await join(run, (message,), "assistant")
+        await append_messages(run, (message,), "assistant")
         run.bus.publish(TurnEnd(run.turn, message, ()))
-        more = await _reask(run, message)
+        more = await _retry_empty_response(run, message)
     if after is not None and after.continue_with and run.status is None:
-        await join(run, after.continue_with, "synthetic")
+        await append_messages(run, after.continue_with, "synthetic")
         return True
     return more
 
 
-async def _calls(run: Run, message: Message) -> bool:
+async def _calls(run: RunState, message: Message) -> bool:
     """Have the calls answered; a cut-off answer runs nothing, since its arguments may be cut off too."""
-    if run.bus.has(ToolIntent):
-        await run.emit(ToolIntent(run.id, message))
+    if run.bus.has(ToolCallsReceived):
+        await run.emit(ToolCallsReceived(run.id, message))
     if message.stop_reason != "max_tokens":
-        return await _answer(run, Pending(message))
+        return await _run_pending_calls(run, PendingCalls(message))
     config = run.config
     cap = min(filter(None, (config.behavior.max_output_tokens, config.model.info.max_output_tokens)), default=0)
     limit = f" of {cap} tokens" if cap else ""
-    await _unanswered(run, message, TRUNCATED.format(limit=limit))
-    _unusable(run, f"the answer was cut off at the output limit{limit}", "output_limit")
+    await _skip_calls(run, message, TRUNCATED.format(limit=limit))
+    _count_invalid_response(run, f"the answer was cut off at the output limit{limit}", "output_limit")
     return True
 
 
-async def _unanswered(run: Run, message: Message, reason: str, answers: Answers | None = None) -> None:
+async def _skip_calls(run: RunState, message: Message, reason: str, answers: ToolCallBatch | None = None) -> None:
     """The calls that have no result get one that says why, and none runs."""
-    answers = answers or Answers(results={})
-    settle(run, message, answers, reason)
-    await pair(run, message, answers)
+    answers = answers or ToolCallBatch(results={})
+    fill_missing_results(run, message, answers, reason)
+    await append_tool_results(run, message, answers)
 
 
-async def _prompt(run: Run, messages: Sequence[AgentMessage]) -> None:
+async def _prompt(run: RunState, messages: Sequence[AgentMessage]) -> None:
     """Let the prompt join. Calls that a paused run left are not made any more then: the user has moved on."""
     pending = run.context.pending
     if messages and pending is not None:
         run.context.pending = None
-        await _unanswered(run, pending.message, SKIPPED, Answers(results=dict(pending.results)))
-    await join(run, messages, "prompt")
+        await _skip_calls(run, pending.message, SKIPPED, ToolCallBatch(results=dict(pending.results)))
+    await append_messages(run, messages, "prompt")
 
 
-async def _resume(run: Run, pending: Pending) -> bool:
+async def _resume(run: RunState, pending: PendingCalls) -> bool:
     """Take up the calls that a paused run left."""
     run.context.pending = None
     run.turn_id = run.config.steps.new_id()
-    return await _answer(run, pending)
+    return await _run_pending_calls(run, pending)
 
 
-async def _answer(run: Run, pending: Pending) -> bool:
+async def _run_pending_calls(run: RunState, pending: PendingCalls) -> bool:
     message = pending.message
-    answers = Answers(results=dict(pending.results), given=pending.answers)
+    answers = ToolCallBatch(results=dict(pending.results), given=pending.answers)
     try:
-        await answer_calls(run, message, answers)
+        await run_tool_calls(run, message, answers)
     except BaseException:
-        await pair(run, message, answers)
+        await append_tool_results(run, message, answers)
         raise
     if answers.paused:
-        run.context.pending = Pending(message, answers.results, answers.paused, pending.answers)
+        run.context.pending = PendingCalls(message, answers.results, answers.paused, pending.answers)
         run.status = "paused"
-        if run.bus.has(RunPause):
-            await run.emit(RunPause(run.id, message, answers.results, answers.paused))
+        if run.bus.has(RunPaused):
+            await run.emit(RunPaused(run.id, message, answers.results, answers.paused))
         return False
-    await join(run, await pair(run, message, answers), "synthetic")
+    await append_messages(run, await append_tool_results(run, message, answers), "synthetic")
     if answers.steering:
-        await inject(run, answers.steering, "steer")
+        await inject_messages(run, answers.steering, "steer")
     if answers.denied:
         run.status = "denied"
     elif answers.usable:
         run.repairs = 0
     elif not answers.steering and not run.signal.cancelled:
-        _unusable(run, "no tool call could be understood", "bad_tool_calls")
+        _count_invalid_response(run, "no tool call could be understood", "bad_tool_calls")
     return True
 
 
-async def _reask(run: Run, message: Message) -> bool:
+async def _retry_empty_response(run: RunState, message: Message) -> bool:
     """An answer of nothing (or of reasoning only) is no answer: ask again, but not for ever."""
     if message.text.strip():
         run.repairs = 0
         return False
-    _unusable(run, "the model gave neither an answer nor a tool call", "empty")
-    await join(run, (Message.user(NO_ANSWER, timestamp=run.config.steps.now()),), "synthetic")
+    _count_invalid_response(run, "the model gave neither an answer nor a tool call", "empty")
+    await append_messages(run, (Message.user(EMPTY_RESPONSE_PROMPT, timestamp=run.config.steps.now()),), "synthetic")
     return True
 
 
-def _unusable(run: Run, what: str, reason: str) -> None:
+def _count_invalid_response(run: RunState, what: str, reason: str) -> None:
     """Count an answer that led nowhere.
 
     Raises:
@@ -225,15 +233,15 @@ def _unusable(run: Run, what: str, reason: str) -> None:
         )
 
 
-async def _keep_partial(run: Run, message: Message) -> None:
+async def _store_partial_message(run: RunState, message: Message) -> None:
     """What had arrived of a broken-off answer stays on record; its calls get results that say they never ran."""
     if message.tool_uses:
-        await _unanswered(run, message, BROKEN_OFF)
+        await _skip_calls(run, message, NOT_RUN_STREAM_ERROR)
     elif message.content:
-        await join(run, (message,), "assistant")
+        await append_messages(run, (message,), "assistant")
 
 
-async def _begin(run: Run, *, resumed: bool) -> None:
+async def _start_run(run: RunState, *, resumed: bool) -> None:
     run.bus.publish(AgentStart(run.id))
     if run.bus.has(SessionStart):
         await run.emit(SessionStart(run.id, run.config.agent, resumed))
@@ -241,7 +249,7 @@ async def _begin(run: Run, *, resumed: bool) -> None:
         await run.emit(SystemBefore(run.id, run.context.system))
 
 
-async def _end(run: Run, error: BaseException | None) -> None:
+async def _end(run: RunState, error: BaseException | None) -> None:
     """The same on every way out: the store hears it, then everybody, then the stream ends."""
     stopped = isinstance(error, AgentAbortedError | asyncio.CancelledError)
     if error is not None:
@@ -254,6 +262,6 @@ async def _end(run: Run, error: BaseException | None) -> None:
     run.ended, run.context.side_call, run.context.spend = True, None, None
     if isinstance(error, AgentError):
         error.outcome = run.result()
-    if run.bus.has(AgentDone):
-        await run.emit(AgentDone(run.id, run.status, run.turn, run.usage, error))
+    if run.bus.has(RunDone):
+        await run.emit(RunDone(run.id, run.status, run.turn, run.usage, error))
     run.bus.publish(AgentEnd(run.id, tuple(run.added), run.status, error if isinstance(error, Exception) else None))

@@ -6,18 +6,20 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import cast
 
-from mainspring.cancellation import Interrupt
+from mainspring.cancellation import cancel_scope
 from mainspring.errors import AgentError, ModelError
 from mainspring.events import Done, StreamEvent
 from mainspring.loop.hooks import UsageUpdate
-from mainspring.loop.state import Run
+from mainspring.loop.state import RunState
 from mainspring.messages import Message, Usage
 from mainspring.models import ModelProvider, ModelRequest, RetryInfo, retry_stream
 
 Events = AsyncGenerator[StreamEvent, None]
 
 
-def ask(run: Run, model: ModelProvider, request: ModelRequest, told: Callable[[RetryInfo], None] | None) -> Events:
+def call_model(
+    run: RunState, model: ModelProvider, request: ModelRequest, told: Callable[[RetryInfo], None] | None
+) -> Events:
     """Make a model call, with the run's retries; ``told`` hears of them. The caller closes what this gives."""
     steps, retry = run.config.steps, run.config.behavior.retry
 
@@ -29,7 +31,9 @@ def ask(run: Run, model: ModelProvider, request: ModelRequest, told: Callable[[R
     return retry_stream(call, retry, sleep=steps.sleep, on_retry=told, signal=run.signal)
 
 
-async def side_call(run: Run, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
+async def side_call(
+    run: RunState, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None
+) -> Message:
     """See `SideCall`."""
     limit = "over" if run.ended else run.over_limit(turns=False)
     if limit:
@@ -38,7 +42,7 @@ async def side_call(run: Run, purpose: str, request: ModelRequest, *, model: Mod
     model = model or run.config.model
     event: StreamEvent | None = None
     try:
-        async with Interrupt(run.signal), aclosing(ask(run, model, request, None)) as events:
+        async with cancel_scope(run.signal), aclosing(call_model(run, model, request, None)) as events:
             async for event in events:
                 if type(event) is Done:
                     return event.message
@@ -47,9 +51,9 @@ async def side_call(run: Run, purpose: str, request: ModelRequest, *, model: Mod
         run.spend(usage, purpose)
         if run.bus.has(UsageUpdate):
             await run.emit(UsageUpdate(run.turn, usage, run.usage, purpose))
-    raise no_answer(model)
+    raise empty_response_error(model)
 
 
-def no_answer(model: ModelProvider) -> ModelError:
+def empty_response_error(model: ModelProvider) -> ModelError:
     """The failure of a stream that ended before its answer did."""
     return ModelError("the model's stream ended without an answer", reason="stream_cut", provider=model.provider)

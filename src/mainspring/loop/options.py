@@ -12,11 +12,11 @@ from mainspring.models import RetryConfig, ThinkingLevel
 if TYPE_CHECKING:  # what a policy is told belongs to the policy; here it is only passed on
     from mainspring.policies.budgets import Budget, ToolBudget
     from mainspring.policies.compaction import Compaction, Compactor
-    from mainspring.policies.repeated_calls import Hasher
+    from mainspring.policies.repeated_calls import CallKey
     from mainspring.policies.request_settings import ThinkingDecay
 
 
-class Behavior(Struct, frozen=True, kw_only=True):
+class RunOptions(Struct, frozen=True, kw_only=True):
     """Options of a run. A field left out keeps what the agent, or else the default, says.
 
     Attributes:
@@ -88,7 +88,7 @@ class Behavior(Struct, frozen=True, kw_only=True):
     dedup_reads: bool | UnsetType = UNSET
     require_read_before_edit: bool | UnsetType = UNSET
     elide_stale_reads: bool | UnsetType = UNSET
-    dedup_tools: Mapping[str, Hasher] | UnsetType = UNSET
+    dedup_tools: Mapping[str, CallKey] | UnsetType = UNSET
     repeat_hint: int | None | UnsetType = UNSET
     tool_budgets: Mapping[str, int | ToolBudget] | UnsetType = UNSET
     tool_output_budget: int | None | UnsetType = UNSET
@@ -101,16 +101,16 @@ class Behavior(Struct, frozen=True, kw_only=True):
     persist_dir: str | None | UnsetType = UNSET
     persist_exclude_tools: tuple[str, ...] | UnsetType = UNSET
 
-    def over(self, base: Behavior) -> Behavior:
+    def over(self, base: RunOptions) -> RunOptions:
         """These options, with those of ``base`` where these are unset."""
-        return Behavior(**{n: getattr(base if getattr(self, n) is UNSET else self, n) for n in _NAMES})
+        return RunOptions(**{n: getattr(base if getattr(self, n) is UNSET else self, n) for n in _NAMES})
 
-    def resolved(self) -> Settled:
+    def resolved(self) -> ResolvedRunOptions:
         """All options with a value: what is still unset gets its default."""
-        return Settled(**{n: v for n in _NAMES if (v := getattr(self, n)) is not UNSET})
+        return ResolvedRunOptions(**{n: v for n in _NAMES if (v := getattr(self, n)) is not UNSET})
 
 
-class Settled(Struct, frozen=True, kw_only=True):
+class ResolvedRunOptions(Struct, frozen=True, kw_only=True):
     """The options of `Behavior`, each with its value."""
 
     max_turns: int | None = None
@@ -137,7 +137,7 @@ class Settled(Struct, frozen=True, kw_only=True):
     dedup_reads: bool = True
     require_read_before_edit: bool = False
     elide_stale_reads: bool = False
-    dedup_tools: Mapping[str, Hasher] = {}
+    dedup_tools: Mapping[str, CallKey] = {}
     repeat_hint: int | None = None
     tool_budgets: Mapping[str, int | ToolBudget] = {}
     tool_output_budget: int | None = None
@@ -151,4 +151,4 @@ class Settled(Struct, frozen=True, kw_only=True):
     persist_exclude_tools: tuple[str, ...] = ()
 
 
-_NAMES = Behavior.__struct_fields__
+_NAMES = RunOptions.__struct_fields__

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class Plug(Protocol):
+class Plugin(Protocol):
     """Something that is put into an agent: a session, permissions, skills, telemetry, an application's own thing.
 
     Above: the agent. Below: the hook bus and the registry, by which alone a plug acts.
@@ -19,13 +19,13 @@ class Plug(Protocol):
         """Register hooks and tools. Called once, when the agent is made."""
         ...
 
-    def for_child(self) -> Plug | None:
+    def for_child(self) -> Plugin | None:
         """What a sub-agent gets of this; ``None`` is nothing."""
         ...
 
 
 @runtime_checkable
-class Prepares(Protocol):
+class PreparablePlug(Protocol):
     """A plug (or an environment) that has something to do before the first run: connect, read, start."""
 
     async def prepare(self) -> None:
@@ -34,7 +34,7 @@ class Prepares(Protocol):
 
 
 @runtime_checkable
-class Resets(Protocol):
+class ResettablePlug(Protocol):
     """A plug that keeps something of the conversation."""
 
     def reset(self) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError
-from mainspring.events import AgentEvent, ChildStats, EventStream, RunStatus
+from mainspring.events import Event, EventStream, RunStatus, SubagentStats
 from mainspring.loop.hooks import HookBus
 from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
 
@@ -40,7 +40,7 @@ class AgentStats(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     side_usage: dict[str, Usage] = {}
     output: Any = None
-    children: tuple[ChildStats, ...] = ()
+    children: tuple[SubagentStats, ...] = ()
 
 
 class RunResult(Struct, frozen=True, kw_only=True, eq=False):
@@ -94,7 +94,7 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
         return self.output
 
     @classmethod
-    def so_far(cls, messages: Sequence[AgentMessage], **fields: Any) -> Self:
+    def from_messages(cls, messages: Sequence[AgentMessage], **fields: Any) -> Self:
         """The result as far as a run got."""
         last = next((m for m in reversed(messages) if isinstance(m, Message) and m.role == "assistant"), None)
         text = last.text if last else ""
@@ -107,7 +107,7 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
         return replace(self, status="aborted" if isinstance(error, AgentAbortedError) else "error", error=error)
 
 
-class AgentRun:
+class RunHandle:
     """A run while it goes: iterate for its events, await `result` for how it ended.
 
     Iterating ends after the last event and never raises; a failure is raised by `result`.
@@ -117,7 +117,7 @@ class AgentRun:
         self.signal = signal
         self._bus = bus
         self._start = start
-        self._events: EventStream[AgentEvent, RunResult] = EventStream()
+        self._events: EventStream[Event, RunResult] = EventStream()
         self._tasks: asyncio.TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -162,10 +162,10 @@ class AgentRun:
         """
         return await self._begun().result()
 
-    def __aiter__(self) -> AsyncIterator[AgentEvent]:
+    def __aiter__(self) -> AsyncIterator[Event]:
         return self._begun()
 
-    def _begun(self) -> EventStream[AgentEvent, RunResult]:
+    def _begun(self) -> EventStream[Event, RunResult]:
         if self._tasks is None:  # nothing would ever come
             raise RuntimeError(
                 "the run has not begun: `async with agent.stream(...) as run:`, then `async for event in run:`"

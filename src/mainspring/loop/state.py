@@ -9,24 +9,24 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from mainspring.cancellation import CancelToken, Interrupt
+from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError
 from mainspring.events import RunStatus
-from mainspring.loop.hooks import CallHook, ContextCompacted, Hook, HookBus, SideCall
-from mainspring.loop.options import Settled
+from mainspring.loop.hooks import ContextCompacted, Hook, HookBus, SideModelCall, ToolCallHook
+from mainspring.loop.options import ResolvedRunOptions
 from mainspring.loop.result import AgentStats, RunResult
-from mainspring.loop.steps import Getter, LiveSteps, Steps
+from mainspring.loop.steps import LiveSteps, QueueReader, Steps
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock, Usage, convert_to_llm
-from mainspring.models import ModelProvider, Scratch
+from mainspring.models import EncodingCache, ModelProvider
 from mainspring.tools import ToolRegistry
 
 H = TypeVar("H", bound=Hook)
 
-Convert = Callable[[Sequence[AgentMessage]], "Sequence[Message] | Awaitable[Sequence[Message]]"]
+MessageConverter = Callable[[Sequence[AgentMessage]], "Sequence[Message] | Awaitable[Sequence[Message]]"]
 """Maps the history to what a model may see; application messages are mapped or dropped here. Sync or async."""
 
-Transform = Callable[[list[AgentMessage], CancelToken], "list[AgentMessage] | Awaitable[list[AgentMessage]]"]
+ContextTransformer = Callable[[list[AgentMessage], CancelToken], "list[AgentMessage] | Awaitable[list[AgentMessage]]"]
 """Prunes or adds before each request, still on agent messages. Sync or async."""
 
 
@@ -52,7 +52,7 @@ class Deny(Struct, frozen=True):
     stop: bool = False
 
 
-class Pending(Struct):
+class PendingCalls(Struct):
     """Calls of a message that were not all answered when the run paused.
 
     Attributes:
@@ -89,9 +89,9 @@ class LoopContext(Struct, kw_only=True, eq=False):
     system: str = ""
     messages: list[AgentMessage] = field(default_factory=list[AgentMessage])
     tools: ToolRegistry = field(default_factory=ToolRegistry)
-    pending: Pending | None = None
-    scratch: Scratch = field(default_factory=Scratch)
-    side_call: SideCall | None = None
+    pending: PendingCalls | None = None
+    scratch: EncodingCache = field(default_factory=EncodingCache)
+    side_call: SideModelCall | None = None
     spend: Callable[[Usage, str], None] | None = None
 
 
@@ -117,13 +117,13 @@ class LoopConfig(Struct, kw_only=True, eq=False):
 
     model: ModelProvider
     env: ExecutionEnv
-    behavior: Settled = Settled()
+    behavior: ResolvedRunOptions = ResolvedRunOptions()
     bus: HookBus = field(default_factory=HookBus)
     steps: Steps = field(default_factory=LiveSteps)
-    convert_to_llm: Convert = convert_to_llm
-    transform_context: Transform | None = None
-    get_steering: Getter | None = None
-    get_follow_up: Getter | None = None
+    convert_to_llm: MessageConverter = convert_to_llm
+    transform_context: ContextTransformer | None = None
+    get_steering: QueueReader | None = None
+    get_follow_up: QueueReader | None = None
     agent: str = ""
     session_id: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -131,7 +131,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
     own_system: bool = False
 
 
-class Run:
+class RunState:
     """The state of one run. Lives as long as the run does, and is shared with nobody."""
 
     __slots__ = (
@@ -171,7 +171,7 @@ class Run:
         self.turn_id = ""
         self.usage = Usage.zero()
         self.turn_usage: list[Usage] = []
-        self.side_call: SideCall
+        self.side_call: SideModelCall
         self.side_usage: dict[str, Usage] = {}
         self.cost = 0.0  # US dollars, as far as prices are known
         self.counts: dict[str, int] = {}
@@ -210,7 +210,7 @@ class Run:
                 handlers are asked, and the run ends as soon as it can.
         """
         hook.side_call = self.side_call
-        if self.config.aliases and isinstance(hook, CallHook):
+        if self.config.aliases and isinstance(hook, ToolCallHook):
             hook.display_name = self.config.aliases.get(hook.name, hook.name)
         if hook.gate and self.signal.cancelled:
             raise AgentAbortedError(self.signal.reason)
@@ -218,7 +218,7 @@ class Run:
         if rest is None:
             return hook
         try:
-            async with Interrupt(self.signal, (0 if hook.gate else self.config.behavior.abort_grace) or 0.001):
+            async with cancel_scope(self.signal, (0 if hook.gate else self.config.behavior.abort_grace) or 0.001):
                 await rest
         except (AgentAbortedError, asyncio.CancelledError):
             if not hook.kept:
@@ -226,11 +226,11 @@ class Run:
             self.signal.cancel("cancelled")
         return hook
 
-    async def receive(self, topic: str, getter: Getter | None) -> Sequence[AgentMessage]:
+    async def receive(self, topic: str, getter: QueueReader | None) -> Sequence[AgentMessage]:
         """What is waiting."""
         if getter is None:
             return ()
-        async with Interrupt(self.signal):
+        async with cancel_scope(self.signal):
             return await self.config.steps.receive(topic, getter)
 
     def append(self, messages: Sequence[AgentMessage]) -> None:
@@ -266,7 +266,7 @@ class Run:
             seconds=self.seconds,
             side_usage=dict(self.side_usage),
         )
-        return RunResult.so_far(self.added, run_id=self.id, status=self.status or "error", stats=stats)
+        return RunResult.from_messages(self.added, run_id=self.id, status=self.status or "error", stats=stats)
 
     def over_limit(self, *, turns: bool = True) -> RunStatus | None:
         """The limit that forbids another model call, if one does; ``turns=False`` leaves the number of turns out."""

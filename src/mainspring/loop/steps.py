@@ -20,7 +20,7 @@ from mainspring.messages import AgentMessage, ToolUseBlock, utc_now
 from mainspring.models import ModelProvider, ModelRequest
 from mainspring.tools import ToolResult
 
-Getter = Callable[[], "Awaitable[Sequence[AgentMessage]] | Sequence[AgentMessage]"]
+QueueReader = Callable[[], "Awaitable[Sequence[AgentMessage]] | Sequence[AgentMessage]"]
 """Hands out what is waiting (steering, follow-ups), and keeps nothing back."""
 
 
@@ -59,7 +59,7 @@ class Steps(Protocol):
         """Run one tool call. ``run`` raises what the tool raised."""
         ...
 
-    async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
+    async def receive(self, topic: str, getter: QueueReader) -> Sequence[AgentMessage]:
         """Take what is waiting under ``topic`` (``steer`` or ``follow_up``)."""
         ...
 
@@ -95,6 +95,6 @@ class LiveSteps:
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         return await run()
 
-    async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
+    async def receive(self, topic: str, getter: QueueReader) -> Sequence[AgentMessage]:
         waiting = getter()
         return waiting if isinstance(waiting, Sequence) else await waiting

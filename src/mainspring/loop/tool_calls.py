@@ -18,36 +18,36 @@ from msgspec import Struct, field
 from mainspring.errors import AgentAbortedError, ToolError
 from mainspring.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
 from mainspring.loop.hooks import (
-    ToolAfter,
+    BeforeToolRun,
+    PermissionCheck,
     ToolBefore,
-    ToolErrorHook,
+    ToolFailed,
+    ToolFinished,
     ToolGate,
-    ToolPermit,
-    ToolStart,
     ToolTransform,
     ToolUnknown,
     ValidationCoerce,
     ValidationReject,
 )
-from mainspring.loop.state import Approve, Deny, Run
+from mainspring.loop.state import Approve, Deny, RunState
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
 from mainspring.tools import (
     Tool,
     ToolContext,
     ToolErrorCode,
     ToolResult,
-    as_result,
     error_result,
-    failure,
     output_bytes,
     parse_arguments,
+    replace_images,
+    result_from_exception,
     run_tool,
-    without_images,
+    to_tool_result,
 )
-from mainspring.tools.execute import ABORTED, INTERRUPTED, SKIPPED
+from mainspring.tools.execute import ABORTED_WHILE_RUNNING, NOT_RUN_ABORTED, SKIPPED
 
 
-class Answers(Struct, kw_only=True):
+class ToolCallBatch(Struct, kw_only=True):
     """What became of the calls of one message.
 
     Attributes:
@@ -69,7 +69,7 @@ class Answers(Struct, kw_only=True):
     counts: Mapping[str, int] | None = None
 
 
-class _Call(Struct, kw_only=True):
+class _PendingCall(Struct, kw_only=True):
     """A call on its way: either ``result`` is settled before it runs, or ``tool`` is to be run with ``arguments``."""
 
     call: ToolUseBlock
@@ -79,11 +79,11 @@ class _Call(Struct, kw_only=True):
     finish: bool = False  # whether a settled result still goes through transform and after
     mistake: bool = False
     pause: str = ""
-    granted: ToolPermit | None = None
+    granted: PermissionCheck | None = None
     started: bool = False
 
 
-async def answer_calls(run: Run, message: Message, answers: Answers) -> None:
+async def run_tool_calls(run: RunState, message: Message, answers: ToolCallBatch) -> None:
     """Answer every call of ``message`` that has no result in ``answers`` yet.
 
     Raises:
@@ -98,24 +98,24 @@ async def answer_calls(run: Run, message: Message, answers: Answers) -> None:
     except AgentAbortedError:  # a gate was waiting; the loop sees the signal
         answers.paused = {}
     except BaseException:
-        settle(run, message, answers)
+        fill_missing_results(run, message, answers)
         raise
     if not answers.paused:
-        settle(run, message, answers)
+        fill_missing_results(run, message, answers)
 
 
-def settle(run: Run, message: Message, answers: Answers, reason: str = "") -> None:
+def fill_missing_results(run: RunState, message: Message, answers: ToolCallBatch, reason: str = "") -> None:
     """Give every call that has no result yet one that says why."""
-    text = reason or (SKIPPED if answers.steering and not run.signal.cancelled else ABORTED)
+    text = reason or (SKIPPED if answers.steering and not run.signal.cancelled else NOT_RUN_ABORTED)
     for call in message.tool_uses:
         if call.id not in answers.results:
             answers.results[call.id] = block = ToolResultBlock(call.id, call.name, text, True)
             run.bus.publish(ToolExecutionEnd(call, block))
 
 
-async def _sequential(run: Run, calls: Sequence[ToolUseBlock], answers: Answers) -> None:
+async def _sequential(run: RunState, calls: Sequence[ToolUseBlock], answers: ToolCallBatch) -> None:
     for i, call in enumerate(calls):
-        if run.signal.cancelled or (i and await _steered(run, answers)):
+        if run.signal.cancelled or (i and await _take_steering(run, answers)):
             return
         entry = await _preflight(run, call, answers)
         if entry.pause:
@@ -124,8 +124,8 @@ async def _sequential(run: Run, calls: Sequence[ToolUseBlock], answers: Answers)
         await _run_one(run, entry, answers)
 
 
-async def _parallel(run: Run, calls: Sequence[ToolUseBlock], answers: Answers) -> None:
-    entries: list[_Call] = []
+async def _parallel(run: RunState, calls: Sequence[ToolUseBlock], answers: ToolCallBatch) -> None:
+    entries: list[_PendingCall] = []
     answers.counts = _counts(run, answers)
     for call in calls:
         if run.signal.cancelled:
@@ -134,8 +134,8 @@ async def _parallel(run: Run, calls: Sequence[ToolUseBlock], answers: Answers) -
     answers.paused = {e.call.id: e.pause for e in entries if e.pause}
     if answers.paused:
         return
-    for i, group in enumerate(_groups(entries)):
-        if run.signal.cancelled or (i and await _steered(run, answers)):
+    for i, group in enumerate(_group_concurrent(entries)):
+        if run.signal.cancelled or (i and await _take_steering(run, answers)):
             return
         if len(group) == 1:
             await _run_one(run, group[0], answers)
@@ -143,17 +143,17 @@ async def _parallel(run: Run, calls: Sequence[ToolUseBlock], answers: Answers) -
         room = asyncio.Semaphore(max(1, run.config.behavior.tool_concurrency))
         async with asyncio.TaskGroup() as tasks:
             for entry in group:
-                tasks.create_task(_with_room(room, run, entry, answers))
+                tasks.create_task(_run_limited(room, run, entry, answers))
 
 
-async def _with_room(room: asyncio.Semaphore, run: Run, entry: _Call, answers: Answers) -> None:
+async def _run_limited(room: asyncio.Semaphore, run: RunState, entry: _PendingCall, answers: ToolCallBatch) -> None:
     async with room:
         await _run_one(run, entry, answers)
 
 
-def _groups(entries: Iterable[_Call]) -> list[list[_Call]]:
+def _group_concurrent(entries: Iterable[_PendingCall]) -> list[list[_PendingCall]]:
     """Calls that may run together, in order; one that may not stands alone."""
-    groups: list[list[_Call]] = []
+    groups: list[list[_PendingCall]] = []
     open_group = False
     for entry in entries:
         safe = entry.tool is None or entry.tool.concurrency_safe
@@ -165,23 +165,23 @@ def _groups(entries: Iterable[_Call]) -> list[list[_Call]]:
     return groups
 
 
-async def _steered(run: Run, answers: Answers) -> bool:
+async def _take_steering(run: RunState, answers: ToolCallBatch) -> bool:
     answers.steering.extend(await run.receive("steer", run.config.get_steering))
     return bool(answers.steering)
 
 
-def _counts(run: Run, answers: Answers) -> Mapping[str, int]:
+def _counts(run: RunState, answers: ToolCallBatch) -> Mapping[str, int]:
     return MappingProxyType(dict(run.counts)) if answers.counts is None else answers.counts
 
 
-async def _preflight(run: Run, call: ToolUseBlock, answers: Answers) -> _Call:
+async def _preflight(run: RunState, call: ToolUseBlock, answers: ToolCallBatch) -> _PendingCall:
     """Everything up to the decision whether and how the call runs."""
     run.bus.publish(ToolExecutionStart(call, _label(run, call)))
     given = answers.given.get(call.id)
     if isinstance(given, Deny):
         answers.denied = answers.denied or given.stop
         answers.usable += 1
-        return _Call(
+        return _PendingCall(
             call=call, result=error_result(f"Permission denied: {given.reason}", ToolErrorCode.PERMISSION_DENIED)
         )
     entry = await _gate(run, call, answers)
@@ -197,12 +197,12 @@ async def _preflight(run: Run, call: ToolUseBlock, answers: Answers) -> _Call:
     return entry
 
 
-def _label(run: Run, call: ToolUseBlock) -> str:
+def _label(run: RunState, call: ToolUseBlock) -> str:
     tool = run.context.tools.get(call.name)
     return (tool.label if tool else "") or run.config.aliases.get(call.name, call.name)
 
 
-async def _gate(run: Run, call: ToolUseBlock, answers: Answers) -> _Call | None:
+async def _gate(run: RunState, call: ToolUseBlock, answers: ToolCallBatch) -> _PendingCall | None:
     if not run.bus.has(ToolGate):
         return None
     approved = isinstance(answers.given.get(call.id), Approve)
@@ -210,22 +210,22 @@ async def _gate(run: Run, call: ToolUseBlock, answers: Answers) -> _Call | None:
     await run.emit(gate)
     if gate.block:
         reason = gate.block if isinstance(gate.block, str) else gate.reason
-        return _Call(
+        return _PendingCall(
             call=call, result=error_result(f"Blocked: {reason or 'not allowed'}", ToolErrorCode.PERMISSION_DENIED)
         )
     if gate.pause and not gate.approved:
-        return _Call(call=call, pause=gate.pause)
+        return _PendingCall(call=call, pause=gate.pause)
     if gate.result is not None:
-        return _Call(call=call, result=as_result(gate.result), finish=True)
+        return _PendingCall(call=call, result=to_tool_result(gate.result), finish=True)
     return None
 
 
-async def _check(run: Run, call: ToolUseBlock, answers: Answers) -> _Call:
+async def _check(run: RunState, call: ToolUseBlock, answers: ToolCallBatch) -> _PendingCall:
     """Lookup, validation, and `tool:before`."""
     bus, given = run.bus, answers.given.get(call.id)
     tool = run.context.tools.get(call.name)
     if tool is None:
-        return await _unknown(run, call)
+        return await _handle_unknown_tool(run, call)
     raw = call.input if call.raw_input is None else call.raw_input
     if isinstance(given, Approve) and given.input is not None:
         raw = given.input
@@ -244,18 +244,18 @@ async def _check(run: Run, call: ToolUseBlock, answers: Answers) -> _Call:
             if parsed.error is not None:
                 return await _reject(run, call, parsed.error)
             arguments = parsed.value
-    return _Call(call=call, tool=tool, arguments=arguments)
+    return _PendingCall(call=call, tool=tool, arguments=arguments)
 
 
-async def _reject(run: Run, call: ToolUseBlock, error: str) -> _Call:
+async def _reject(run: RunState, call: ToolUseBlock, error: str) -> _PendingCall:
     if run.bus.has(ValidationReject):
         error = (await run.emit(ValidationReject(call, run.turn_id, error))).error
-    return _Call(
+    return _PendingCall(
         call=call, mistake=True, result=error_result(f"Validation error: {error}", ToolErrorCode.VALIDATION_ERROR)
     )
 
 
-async def _unknown(run: Run, call: ToolUseBlock) -> _Call:
+async def _handle_unknown_tool(run: RunState, call: ToolUseBlock) -> _PendingCall:
     bus = run.bus
     text = run.context.tools.unknown(call.name)
     result = error_result(text, ToolErrorCode.NOT_FOUND)
@@ -264,35 +264,35 @@ async def _unknown(run: Run, call: ToolUseBlock) -> _Call:
         unknown = await run.emit(ToolUnknown(call, run.turn_id))
         suppressed = unknown.suppress_error
         if unknown.result is not None:
-            result = as_result(unknown.result)
-    if not suppressed and bus.has(ToolErrorHook):
-        failed = await run.emit(ToolErrorHook(call, run.turn_id, ToolError(text)))
+            result = to_tool_result(unknown.result)
+    if not suppressed and bus.has(ToolFailed):
+        failed = await run.emit(ToolFailed(call, run.turn_id, ToolError(text)))
         if failed.result is not None:
-            result = as_result(failed.result)
-    return _Call(call=call, result=result, mistake=True)
+            result = to_tool_result(failed.result)
+    return _PendingCall(call=call, result=result, mistake=True)
 
 
-async def _permit(run: Run, entry: _Call, answers: Answers) -> None:
+async def _permit(run: RunState, entry: _PendingCall, answers: ToolCallBatch) -> None:
     """The decision on the final arguments; handlers get a copy, so that what they judged is what runs."""
-    if not run.bus.has(ToolPermit):
+    if not run.bus.has(PermissionCheck):
         return
     assert entry.tool is not None
     call, arguments = entry.call, copy.deepcopy(entry.arguments)
     approved = isinstance(answers.given.get(call.id), Approve)
-    permit = ToolPermit(call, run.turn_id, arguments, entry.tool, run.config.env, approved=approved)
+    permit = PermissionCheck(call, run.turn_id, arguments, entry.tool, run.config.env, approved=approved)
     await run.emit(permit)
     entry.granted = permit
     if permit.denied:
         text = f"Permission denied: {'; '.join(permit.denied)}"
         entry.result = error_result(text, ToolErrorCode.PERMISSION_DENIED)
         answers.denied = answers.denied or permit.stops
-    elif permit.obstacle:
-        entry.result = error_result(f"Not run: {permit.obstacle}", ToolErrorCode.UNKNOWN)
+    elif permit.skip_reason:
+        entry.result = error_result(f"Not run: {permit.skip_reason}", ToolErrorCode.UNKNOWN)
     elif permit.paused:
         entry.pause = permit.paused
 
 
-async def _run_one(run: Run, entry: _Call, answers: Answers) -> None:
+async def _run_one(run: RunState, entry: _PendingCall, answers: ToolCallBatch) -> None:
     """From the decision to the result."""
     bus, call, seconds = run.bus, entry.call, 0.0
     try:
@@ -305,23 +305,25 @@ async def _run_one(run: Run, entry: _Call, answers: Answers) -> None:
             result = entry.result
         if entry.finish and bus.has(ToolTransform):
             size = output_bytes(result.output)
-            result = as_result((await run.emit(ToolTransform(call, run.turn_id, entry.arguments, result, size))).result)
+            result = to_tool_result(
+                (await run.emit(ToolTransform(call, run.turn_id, entry.arguments, result, size))).result
+            )
     except asyncio.CancelledError:  # the whole run is being cancelled
-        answers.results[call.id] = block = ToolResultBlock(call.id, call.name, INTERRUPTED, True)
+        answers.results[call.id] = block = ToolResultBlock(call.id, call.name, ABORTED_WHILE_RUNNING, True)
         bus.publish(ToolExecutionEnd(call, block))
         raise
     except AgentAbortedError:
-        result = error_result(INTERRUPTED if entry.started else ABORTED, ToolErrorCode.UNKNOWN)
+        result = error_result(ABORTED_WHILE_RUNNING if entry.started else NOT_RUN_ABORTED, ToolErrorCode.UNKNOWN)
     except Exception as error:  # what a handler put in place of a result is none
-        result = await _failed(run, call, error)
+        result = await _handle_tool_error(run, call, error)
     content = result.output
     if not isinstance(content, str) and not run.config.model.info.vision:
-        content = without_images(content)
+        content = replace_images(content)
     block = ToolResultBlock(call.id, call.name, content, result.is_error, result.details)
     answers.results[call.id] = block
-    if entry.finish and bus.has(ToolAfter):
+    if entry.finish and bus.has(ToolFinished):
         await run.emit(
-            ToolAfter(
+            ToolFinished(
                 call,
                 run.turn_id,
                 block,
@@ -334,15 +336,15 @@ async def _run_one(run: Run, entry: _Call, answers: Answers) -> None:
     bus.publish(ToolExecutionEnd(call, block, result.title, seconds))
 
 
-async def _execute(run: Run, entry: _Call) -> ToolResult:
+async def _execute(run: RunState, entry: _PendingCall) -> ToolResult:
     """Run the tool. Whatever it raises becomes a result."""
     config, call, tool, signal = run.config, entry.call, entry.tool, run.signal
     assert tool is not None
-    if config.bus.has(ToolStart):
+    if config.bus.has(BeforeToolRun):
         arguments = copy.deepcopy(
             entry.arguments
         )  # what was permitted is what runs, whatever handlers do to what they get
-        start = await run.emit(ToolStart(call, run.turn_id, arguments, tool.idempotent))
+        start = await run.emit(BeforeToolRun(call, run.turn_id, arguments, tool.idempotent))
         if start.block:
             return error_result(f"Not run: {start.block}", ToolErrorCode.UNKNOWN)
     context = ToolContext(
@@ -355,7 +357,7 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
         paths=entry.granted and entry.granted.paths,
         environment=entry.granted and entry.granted.environment,
         extra=config.extra,
-        on_update=_updates(run, call) if config.bus.observers else None,
+        on_update=_progress_reporter(run, call) if config.bus.observers else None,
     )
     entry.started = True
 
@@ -367,22 +369,22 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
     except asyncio.CancelledError:
         if not signal.cancelled:
             raise
-        return error_result(INTERRUPTED, ToolErrorCode.UNKNOWN)
+        return error_result(ABORTED_WHILE_RUNNING, ToolErrorCode.UNKNOWN)
     except Exception as error:
-        return await _failed(run, call, error)
+        return await _handle_tool_error(run, call, error)
     finally:
         context.on_update = None  # an abandoned tool has nothing more to tell
 
 
-async def _failed(run: Run, call: ToolUseBlock, error: Exception) -> ToolResult:
-    if run.bus.has(ToolErrorHook):
-        hook = await run.emit(ToolErrorHook(call, run.turn_id, error))
+async def _handle_tool_error(run: RunState, call: ToolUseBlock, error: Exception) -> ToolResult:
+    if run.bus.has(ToolFailed):
+        hook = await run.emit(ToolFailed(call, run.turn_id, error))
         if hook.result is not None:
-            return as_result(hook.result)
-    return failure(call.name, error)
+            return to_tool_result(hook.result)
+    return result_from_exception(call.name, error)
 
 
-def _updates(run: Run, call: ToolUseBlock) -> Callable[[str, str | None, dict[str, Any] | None], None]:
+def _progress_reporter(run: RunState, call: ToolUseBlock) -> Callable[[str, str | None, dict[str, Any] | None], None]:
     def report(output: str, title: str | None, metadata: dict[str, Any] | None) -> None:
         run.bus.publish(ToolExecutionUpdate(call.id, call.name, output, title, metadata))
 

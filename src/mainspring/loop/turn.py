@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
-from mainspring.cancellation import Interrupt
+from mainspring.cancellation import cancel_scope
 from mainspring.errors import (
     AgentAbortedError,
     AgentContextExceededError,
@@ -41,16 +41,16 @@ from mainspring.loop.hooks import (
     TurnBefore,
     UsageUpdate,
 )
-from mainspring.loop.model_calls import ask, no_answer
-from mainspring.loop.state import Run
+from mainspring.loop.model_calls import call_model, empty_response_error
+from mainspring.loop.state import RunState
 from mainspring.messages import Message, Usage
-from mainspring.messages.call_ids import with_sound_ids
+from mainspring.messages.call_ids import ensure_unique_call_ids
 from mainspring.models import ModelRequest, RetryInfo
-from mainspring.models.retry import provider_failure
+from mainspring.models.retry import as_provider_error
 
 logger = logging.getLogger("mainspring")
 
-MODEL_ERROR_ANSWERS = 3
+MAX_HOOK_RETRIES = 3
 """How often in one turn `model:error` may answer `retry`: enough for a compaction and a smaller one."""
 
 
@@ -63,7 +63,7 @@ class TurnFailed(MainspringError):
         self.error = error
 
 
-async def take_turn(run: Run) -> tuple[Message, TurnAfter | None] | tuple[None, None]:
+async def run_turn(run: RunState) -> tuple[Message, TurnAfter | None] | tuple[None, None]:
     """Ask the model once.
 
     Returns:
@@ -75,14 +75,14 @@ async def take_turn(run: Run) -> tuple[Message, TurnAfter | None] | tuple[None, 
     """
     run.turn += 1
     run.turn_id = run.config.steps.new_id()
-    async with Interrupt(run.signal):
+    async with cancel_scope(run.signal):
         request = await _request(run)
     if request is None:
         run.turn -= 1
         return None, None
     run.bus.publish(TurnStart(run.turn, run.turn_id))
-    message = await _answered(run, request)
-    message = with_sound_ids(message, run.config.steps.new_id)
+    message = await _call_until_answered(run, request)
+    message = ensure_unique_call_ids(message, run.config.steps.new_id)
     usage = message.usage or Usage.zero()
     run.spend(usage)
     run.turn_usage.append(usage)
@@ -93,23 +93,23 @@ async def take_turn(run: Run) -> tuple[Message, TurnAfter | None] | tuple[None, 
     return message, None
 
 
-async def _answered(run: Run, request: ModelRequest) -> Message:
+async def _call_until_answered(run: RunState, request: ModelRequest) -> Message:
     """The answer, after as many tries as the handlers of `model:error` want."""
     attempt = 0
     while True:
         try:
-            return await _ask(run, request)
+            return await _stream_response(run, request)
         except Exception as raised:
-            error = provider_failure(raised)
+            error = as_provider_error(raised)
             attempt += 1
-            again = await _request(run) if await _wanted(run, error, attempt) else None
+            again = await _request(run) if await _should_retry(run, error, attempt) else None
             if again is None:
-                await _fail(run, error, error.partial, error)
+                await _fail_turn(run, error, error.partial, error)
             request = again
             run.spend((error.partial and error.partial.usage) or Usage.zero())
 
 
-async def _request(run: Run) -> ModelRequest | None:
+async def _request(run: RunState) -> ModelRequest | None:
     """History, then transformed, then as the model may see it; with system prompt, tools and options. None if the run is
     to be stopped.
     """
@@ -154,7 +154,7 @@ async def _request(run: Run) -> ModelRequest | None:
     return request if run.status is None else None
 
 
-async def _ask(run: Run, request: ModelRequest) -> Message:
+async def _stream_response(run: RunState, request: ModelRequest) -> Message:
     """Stream one answer to whoever listens.
 
     Raises:
@@ -172,7 +172,7 @@ async def _ask(run: Run, request: ModelRequest) -> Message:
     hooked = bus.has(StreamText) or bus.has(StreamThinking)
     event: StreamEvent | None = None
     try:
-        async with Interrupt(run.signal), aclosing(ask(run, config.model, request, told)) as events:
+        async with cancel_scope(run.signal), aclosing(call_model(run, config.model, request, told)) as events:
             async for event in events:
                 if type(event) is Done:
                     break
@@ -182,9 +182,9 @@ async def _ask(run: Run, request: ModelRequest) -> Message:
                     await _stream_hooks(run, event)
     except (AgentAbortedError, asyncio.CancelledError) as stopped:
         if type(event) is not Done:
-            await _fail(run, None, event.partial if event else None, stopped)
+            await _fail_turn(run, None, event.partial if event else None, stopped)
     if type(event) is not Done:
-        raise no_answer(config.model)
+        raise empty_response_error(config.model)
     message = replace(event.message, id=steps.new_id(), timestamp=steps.now())
     bus.publish(Done(event.reason, message))
     bus.publish(MessageEnd(message))
@@ -193,7 +193,7 @@ async def _ask(run: Run, request: ModelRequest) -> Message:
     return message
 
 
-async def _stream_hooks(run: Run, event: StreamEvent) -> None:
+async def _stream_hooks(run: RunState, event: StreamEvent) -> None:
     bus = run.bus
     if type(event) is TextDelta and bus.has(StreamText):
         await run.emit(StreamText(event.text, run.turn_id))
@@ -201,10 +201,10 @@ async def _stream_hooks(run: Run, event: StreamEvent) -> None:
         await run.emit(StreamThinking(event.thinking, run.turn_id))
 
 
-async def _wanted(run: Run, error: ModelError, attempt: int) -> bool:
+async def _should_retry(run: RunState, error: ModelError, attempt: int) -> bool:
     """Whether a handler of `model:error` wants another try; a shorter history then takes the place of the old one."""
     bus = run.bus
-    if attempt > MODEL_ERROR_ANSWERS or not bus.has(ModelErrorHook):
+    if attempt > MAX_HOOK_RETRIES or not bus.has(ModelErrorHook):
         return False
     before = tuple(run.context.messages)
     hook = await run.emit(ModelErrorHook(run.turn, run.turn_id, error, before, attempt))
@@ -215,7 +215,9 @@ async def _wanted(run: Run, error: ModelError, attempt: int) -> bool:
     return True
 
 
-async def _fail(run: Run, error: ModelError | None, partial: Message | None, cause: BaseException) -> NoReturn:
+async def _fail_turn(
+    run: RunState, error: ModelError | None, partial: Message | None, cause: BaseException
+) -> NoReturn:
     """One error event with what had arrived, then `turn:after` with no usage, then out."""
     bus, steps = run.bus, run.config.steps
     reason = "error" if error else "aborted"

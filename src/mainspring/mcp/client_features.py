@@ -9,25 +9,25 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from mainspring.errors import MainspringError
-from mainspring.mcp.types import ElicitAnswer, Elicitation, Sampled, Sampling
+from mainspring.mcp.types import ElicitRequest, ElicitResult, SamplingRequest, SamplingResult
 from mainspring.messages import TextBlock
-from mainspring.tools.interaction import Interaction, Option, Question, Reply
+from mainspring.tools.interaction import Option, Reply, UserInteraction, UserQuestion
 
-Elicit = Callable[[Elicitation], "ElicitAnswer | Awaitable[ElicitAnswer]"]
+ElicitCallback = Callable[[ElicitRequest], "ElicitResult | Awaitable[ElicitResult]"]
 """Answers a server's question to the user."""
-Allow = Callable[[Sampling], "bool | Awaitable[bool]"]
+AllowSamplingCallback = Callable[[SamplingRequest], "bool | Awaitable[bool]"]
 """Says whether a server may ask the model this."""
-Sampler = Callable[[Sampling], Awaitable[Sampled]]
+SamplingCallback = Callable[[SamplingRequest], Awaitable[SamplingResult]]
 """Asks the model."""
 
 _YES, _NO = "Yes", "No"
-_LONGEST = 2_000
-_SKIP = "(leave it out)"
+_MAX_SHOWN_CHARS = 2_000
+_SKIP_CHOICE = "(leave it out)"
 
-Value = str | int | float | bool | list[str] | None
+ElicitValue = str | int | float | bool | list[str] | None
 
 
-class Asking:
+class ClientFeatures:
     """Who is asked. Questions come one after the other.
 
     Args:
@@ -39,27 +39,29 @@ class Asking:
         sampler: Asks the model, while a run goes on.
     """
 
-    def __init__(self, elicit: Elicit | None = None, allow_sampling: Allow | None = None) -> None:
+    def __init__(
+        self, elicit: ElicitCallback | None = None, allow_sampling: AllowSamplingCallback | None = None
+    ) -> None:
         self._elicit = elicit
         self._allow = allow_sampling
-        self.interaction: Callable[[], Interaction | None] = lambda: None
-        self.sampler: Sampler | None = None
+        self.interaction: Callable[[], UserInteraction | None] = lambda: None
+        self.sampler: SamplingCallback | None = None
         self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
-    async def elicit(self, asked: Elicitation) -> ElicitAnswer:
+    async def elicit(self, asked: ElicitRequest) -> ElicitResult:
         """What the user says; ``cancel`` if there is nobody."""
-        async with self._one_by_one():
+        async with self._question_lock():
             if self._elicit is not None:
                 answer = self._elicit(asked)
                 return await answer if inspect.isawaitable(answer) else answer
             somebody = self.interaction()
             if somebody is None:
-                return ElicitAnswer("decline")
-            return await (_visit(somebody, asked) if asked.url else _fill_in(somebody, asked))
+                return ElicitResult("decline")
+            return await (_ask_to_open_url(somebody, asked) if asked.url else _ask_form(somebody, asked))
 
-    async def sample(self, asked: Sampling) -> Sampled | str:
+    async def sample(self, asked: SamplingRequest) -> SamplingResult | str:
         """The model's answer; or why there is none."""
-        async with self._one_by_one():
+        async with self._question_lock():
             if not await self._allowed(asked):
                 return "the user did not allow it"
             if self.sampler is None:
@@ -71,79 +73,81 @@ class Asking:
             ) as error:  # a limit of the run, or the model: the server is told, and the call goes on
                 return f"the model could not be asked: {error}"
 
-    async def _allowed(self, asked: Sampling) -> bool:
+    async def _allowed(self, asked: SamplingRequest) -> bool:
         if self._allow is not None:
             answer = self._allow(asked)
             return (await answer if inspect.isawaitable(answer) else answer) is True
         somebody = self.interaction()
         if somebody is None:
             return False
-        said = "\n".join([f"{m.role}: {_said(m.content)}" for m in asked.messages])[-_LONGEST:]
+        said = "\n".join([f"{m.role}: {_content_text(m.content)}" for m in asked.messages])[-_MAX_SHOWN_CHARS:]
         text = f"The MCP server {asked.server!r} wants to ask the model this (it costs tokens):\n{said}\nMay it?"
-        reply = await somebody.ask(Question(text, (Option(_NO), Option(_YES))))
+        reply = await somebody.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
         return reply is not None and reply.chosen == (_YES,)
 
-    def _one_by_one(self) -> asyncio.Lock:
+    def _question_lock(self) -> asyncio.Lock:
         loop = asyncio.get_running_loop()
         if self._turn is None or self._turn[0] is not loop:
             self._turn = (loop, asyncio.Lock())
         return self._turn[1]
 
 
-def _said(content: Any) -> str:
+def _content_text(content: Any) -> str:
     return " ".join([str(b.get("text", f"[{b.get('type')}]")) for b in content])
 
 
-async def _visit(somebody: Interaction, asked: Elicitation) -> ElicitAnswer:
+async def _ask_to_open_url(somebody: UserInteraction, asked: ElicitRequest) -> ElicitResult:
     """A page to visit. It is shown and never opened by us: the server chose where it leads."""
     text = f"The MCP server {asked.server!r} asks you to open a page: {asked.message}\n{asked.url}\nHave you done so?"
-    reply = await somebody.ask(Question(text, (Option(_NO), Option(_YES))))
+    reply = await somebody.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
     if reply is None:
-        return ElicitAnswer("cancel")
-    return ElicitAnswer("accept" if reply.chosen == (_YES,) else "decline")
+        return ElicitResult("cancel")
+    return ElicitResult("accept" if reply.chosen == (_YES,) else "decline")
 
 
-async def _fill_in(somebody: Interaction, asked: Elicitation) -> ElicitAnswer:
+async def _ask_form(somebody: UserInteraction, asked: ElicitRequest) -> ElicitResult:
     """A form, question by question."""
     intro = f"The MCP server {asked.server!r} asks: {asked.message}"
     fields = cast("dict[str, Any]", asked.schema.get("properties") or {})
     required = set(cast("list[str]", asked.schema.get("required") or []))
     if not fields:
-        reply = await somebody.ask(Question(intro, (Option(_NO), Option(_YES))))
+        reply = await somebody.ask(UserQuestion(intro, (Option(_NO), Option(_YES))))
         if reply is None:
-            return ElicitAnswer("cancel")
-        return ElicitAnswer("accept" if reply.chosen == (_YES,) else "decline")
-    content: dict[str, Value] = {}
+            return ElicitResult("cancel")
+        return ElicitResult("accept" if reply.chosen == (_YES,) else "decline")
+    content: dict[str, ElicitValue] = {}
     for name, given in fields.items():
         field = cast("dict[str, Any]", given if isinstance(given, dict) else {})
         problem = ""
         while True:
-            reply = await somebody.ask(_question(f"{intro}\n{problem}", name, field, optional=name not in required))
-            if reply is None or _NO_ANSWER in reply.chosen:
-                return ElicitAnswer("decline" if reply is not None else "cancel")
-            if _SKIP in reply.chosen or (name not in required and not (reply.chosen or reply.text.strip())):
+            reply = await somebody.ask(
+                _field_question(f"{intro}\n{problem}", name, field, optional=name not in required)
+            )
+            if reply is None or _DECLINE_CHOICE in reply.chosen:
+                return ElicitResult("decline" if reply is not None else "cancel")
+            if _SKIP_CHOICE in reply.chosen or (name not in required and not (reply.chosen or reply.text.strip())):
                 break
             try:
-                content[name] = _value(field, reply)
+                content[name] = _parse_reply(field, reply)
             except ValueError as error:
                 problem = f"{error}\n"
                 continue
             break
-    return ElicitAnswer("accept", content)
+    return ElicitResult("accept", content)
 
 
-_NO_ANSWER = "(do not answer)"
+_DECLINE_CHOICE = "(do not answer)"
 
 
-def _question(intro: str, name: str, field: Mapping[str, Any], *, optional: bool) -> Question:
+def _field_question(intro: str, name: str, field: Mapping[str, Any], *, optional: bool) -> UserQuestion:
     about = f" ({field['description']})" if field.get("description") else ""
     default = f" [{json.dumps(field['default'], ensure_ascii=False)}]" if "default" in field else ""
     options = [Option(label) for label in _choices(field)]
     if field.get("type") == "boolean":
         options = [Option(_YES), Option(_NO)]
-    options += [Option(_SKIP)] if optional else []
+    options += [Option(_SKIP_CHOICE)] if optional else []
     text = f"{intro}\n{field.get('title') or name}{about}{default}"
-    return Question(text, (*options, Option(_NO_ANSWER)), multiple=field.get("type") == "array")
+    return UserQuestion(text, (*options, Option(_DECLINE_CHOICE)), multiple=field.get("type") == "array")
 
 
 def _choices(field: Mapping[str, Any]) -> dict[str, str]:
@@ -163,7 +167,7 @@ def _choices(field: Mapping[str, Any]) -> dict[str, str]:
     )
 
 
-def _value(field: Mapping[str, Any], reply: Reply) -> Value:
+def _parse_reply(field: Mapping[str, Any], reply: Reply) -> ElicitValue:
     """What the user said, as the form wants it.
 
     Raises:
@@ -190,10 +194,10 @@ def _value(field: Mapping[str, Any], reply: Reply) -> Value:
             if choices and text not in choices.values():
                 raise ValueError(f"choose one of {', '.join(choices)}")
             if not text and "default" in field:
-                return cast("Value", field["default"])
+                return cast("ElicitValue", field["default"])
             return text
 
 
-def prompt_text(asked: Sampling) -> list[tuple[str, tuple[TextBlock, ...]]]:
+def sampling_messages(asked: SamplingRequest) -> list[tuple[str, tuple[TextBlock, ...]]]:
     """The messages of a sampling as text, by role."""
-    return [(m.role, (TextBlock(_said(m.content)),)) for m in asked.messages]
+    return [(m.role, (TextBlock(_content_text(m.content)),)) for m in asked.messages]

@@ -25,11 +25,11 @@ Transport = Literal["stdio", "http", "sse"]
 Disclosure = Literal["eager", "lazy"]
 
 
-CALL_SECONDS = 120.0
+DEFAULT_CALL_TIMEOUT = 120.0
 """How long a call may take without a sign of life, where nobody says otherwise."""
-CONNECT_SECONDS = 30.0
+DEFAULT_CONNECT_TIMEOUT = 30.0
 """The same for a connection."""
-LONGEST_SECONDS = 86_400.0
+MAX_TIMEOUT = 86_400.0
 
 
 class McpServerConfig(Struct, frozen=True, kw_only=True):
@@ -72,8 +72,8 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     disclosure: Disclosure | None = None
     enabled: bool = True
-    timeout: float = CALL_SECONDS
-    connect_timeout: float = CONNECT_SECONDS
+    timeout: float = DEFAULT_CALL_TIMEOUT
+    connect_timeout: float = DEFAULT_CONNECT_TIMEOUT
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     mode: str = "auto"
@@ -132,7 +132,7 @@ _TRANSPORTS = {
     "streamablehttp": "http",
     "https": "http",
 }
-_FOREIGN = frozenset(
+_IGNORED_KEYS = frozenset(
     "$schema alwaysAllow autoApprove description gallery icon iconUrl label trust version dev tags note comment".split()
 )
 """Settings of other programs that mean nothing here; they are passed over with a warning."""
@@ -158,7 +158,7 @@ def parse_mcp_config(data: Any, *, place: str = "") -> McpConfig:
         return McpConfig(problems=(f"{at}{error}",))
     for name, entry in entries:
         try:
-            made = entry if isinstance(entry, McpServerConfig) else _server(name, entry, place, warnings)
+            made = entry if isinstance(entry, McpServerConfig) else _parse_entry(name, entry, place, warnings)
         except ValueError as error:
             problems.append(f"{at}MCP server {name or '(no name)'!r}: {error}")
             continue
@@ -216,7 +216,7 @@ def _is_entry(table: Mapping[str, Any]) -> bool:
     return any(isinstance(table.get(key), str) for key in ("command", "url", "serverUrl", "httpUrl"))
 
 
-def _server(name: str, entry: Any, place: str, warnings: list[str]) -> McpServerConfig:
+def _parse_entry(name: str, entry: Any, place: str, warnings: list[str]) -> McpServerConfig:
     """One entry.
 
     Raises:
@@ -238,7 +238,7 @@ def _server(name: str, entry: Any, place: str, warnings: list[str]) -> McpServer
             given["include"] = value
         elif (field := _ALIASES.get(key, key)) in _FIELDS:
             given[field] = value
-        elif key in _FOREIGN or key.startswith("x-"):
+        elif key in _IGNORED_KEYS or key.startswith("x-"):
             warnings.append(f"{place + ': ' if place else ''}MCP server {name!r}: {key} means nothing here")
         else:
             near = difflib.get_close_matches(key, [*_FIELDS, *_ALIASES, "disabled", "tools"], 1)
@@ -246,11 +246,11 @@ def _server(name: str, entry: Any, place: str, warnings: list[str]) -> McpServer
                 f"there is no setting {key!r}; "
                 + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_FIELDS)}")
             )
-    return _checked(name, given, place)
+    return _convert_entry(name, given, place)
 
 
-def _checked(name: str, given: dict[str, Any], place: str) -> McpServerConfig:
-    _shape(given)
+def _convert_entry(name: str, given: dict[str, Any], place: str) -> McpServerConfig:
+    _normalize_entry(given)
     try:
         made = msgspec.convert({**given, "name": name, "place": place}, McpServerConfig, strict=False)
     except msgspec.ValidationError as error:
@@ -263,12 +263,12 @@ def _checked(name: str, given: dict[str, Any], place: str) -> McpServerConfig:
             f"transport {made.transport} needs a url that begins with http:// or https://, not {made.url!r:.200}"
         )
     for key in ("timeout", "connect_timeout"):
-        if not 0 < getattr(made, key) <= LONGEST_SECONDS:
-            raise ValueError(f"{key} is in seconds, 0 to {LONGEST_SECONDS:g}, not {getattr(made, key):g}")
+        if not 0 < getattr(made, key) <= MAX_TIMEOUT:
+            raise ValueError(f"{key} is in seconds, 0 to {MAX_TIMEOUT:g}, not {getattr(made, key):g}")
     return made
 
 
-def _shape(given: dict[str, Any]) -> None:
+def _normalize_entry(given: dict[str, Any]) -> None:
     """Bring what other programs write into our form, in place."""
     command, args = given.get("command"), given.get("args")
     if isinstance(args, str):
@@ -285,10 +285,10 @@ def _shape(given: dict[str, Any]) -> None:
             table = cast("Mapping[str, Any]", given[key])
             given[key] = {k: _text(v) for k, v in table.items() if v is not None}
     said = given.get("transport")
-    given["transport"] = _TRANSPORTS.get(said, said) if isinstance(said, str) else said or _guess(given)
+    given["transport"] = _TRANSPORTS.get(said, said) if isinstance(said, str) else said or _guess_transport(given)
 
 
-def _guess(given: Mapping[str, Any]) -> str:
+def _guess_transport(given: Mapping[str, Any]) -> str:
     if given.get("command") or not given.get("url"):
         return "stdio"
     return "sse" if str(given["url"]).rstrip("/").endswith("/sse") else "http"
@@ -306,7 +306,7 @@ def _text(value: Any) -> str:
 _REFERENCE = lazy_re(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^{}]|\{[^{}]*\})*))?\}")
 
 
-def expand(text: str, environ: Mapping[str, str], missing: set[str]) -> str:
+def expand_variables(text: str, environ: Mapping[str, str], missing: set[str]) -> str:
     """The text with its variables; those that are not set and have no default go into ``missing``.
 
     A variable that is empty counts as not set where there is a default. What a variable holds is not looked at again.
@@ -325,7 +325,7 @@ def expand(text: str, environ: Mapping[str, str], missing: set[str]) -> str:
     return _REFERENCE.sub(value, text)
 
 
-def expanded(config: McpServerConfig, environ: Mapping[str, str]) -> McpServerConfig:
+def expand_config(config: McpServerConfig, environ: Mapping[str, str]) -> McpServerConfig:
     """A configuration with its variables put in.
 
     Raises:
@@ -334,7 +334,7 @@ def expanded(config: McpServerConfig, environ: Mapping[str, str]) -> McpServerCo
     missing: set[str] = set()
 
     def put(text: str) -> str:
-        return expand(text, environ, missing)
+        return expand_variables(text, environ, missing)
 
     made = replace(
         config,

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.errors import ConfigError
-from mainspring.mcp.client_features import Allow, Asking, Elicit, Sampler
+from mainspring.mcp.client_features import AllowSamplingCallback, ClientFeatures, ElicitCallback, SamplingCallback
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
 from mainspring.mcp.sdk import SdkConnector
-from mainspring.mcp.server import McpServer, open_server
-from mainspring.mcp.tools import server_keys
+from mainspring.mcp.server import McpServer, connected_server
+from mainspring.mcp.tools import server_prefixes
 from mainspring.mcp.types import McpConnector
 
 
@@ -22,9 +22,9 @@ async def connect_mcp(
     server: McpServerConfig | Mapping[str, Any] | str,
     *,
     connector: McpConnector | None = None,
-    elicit: Elicit | None = None,
-    allow_sampling: Allow | None = None,
-    sampler: Sampler | None = None,
+    elicit: ElicitCallback | None = None,
+    allow_sampling: AllowSamplingCallback | None = None,
+    sampler: SamplingCallback | None = None,
     roots: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
     tokens: Path | None = None,
@@ -52,22 +52,22 @@ async def connect_mcp(
         ConfigError: If the configuration is none.
         McpFailure: If it cannot be connected.
     """
-    config = _config(server)
-    asking = Asking(elicit, allow_sampling)
+    config = _to_config(server)
+    asking = ClientFeatures(elicit, allow_sampling)
     asking.sampler = sampler
     made = McpServer(
         config,
-        server_keys([config.name])[config.name],
+        server_prefixes([config.name])[config.name],
         connector or SdkConnector(environ, tokens),
         asking=asking,
         roots=lambda: roots,
         environ=environ,
     )
-    async with open_server(made) as opened:
+    async with connected_server(made) as opened:
         yield opened
 
 
-def _config(server: McpServerConfig | Mapping[str, Any] | str) -> McpServerConfig:
+def _to_config(server: McpServerConfig | Mapping[str, Any] | str) -> McpServerConfig:
     if isinstance(server, McpServerConfig):
         return server
     given: Mapping[str, Any] = {"url": server} if isinstance(server, str) else server

@@ -7,22 +7,22 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from mainspring.mcp.types import Answer, Block, PromptMessage
+from mainspring.mcp.types import Answer, ContentBlock, PromptMessage
 from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.tools import Attachment, ToolErrorCode, ToolOutput, ToolResult
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What models take."""
-_LARGEST_IMAGE = 5_000_000
+_MAX_IMAGE_CHARS = 5_000_000
 """Characters of an image that every provider takes."""
-_MOST = 1_000
+_MAX_PARTS = 1_000
 """Parts of a result; where there are more, texts that follow each other become one."""
-EMPTY = "(no output)"
+NO_OUTPUT = "(no output)"
 
 
 def tool_result(answer: Answer, server: str, tool: str) -> ToolResult:
     """A call's answer as a result: all parts in order; what no model can see as a note, and for applications as attachment."""
-    blocks, attachments = output_blocks(answer.content)
+    blocks, attachments = to_model_blocks(answer.content)
     structured = answer.structured
     if structured is not None and not any(isinstance(b, TextBlock) for b in blocks):
         blocks.append(TextBlock(json.dumps(structured, ensure_ascii=False, indent=2)))
@@ -41,15 +41,15 @@ def tool_result(answer: Answer, server: str, tool: str) -> ToolResult:
 def _output(blocks: Sequence[TextBlock | ImageBlock]) -> ToolOutput:
     said = [b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()]
     if not said:
-        return EMPTY
-    if len(said) > _MOST:
-        said = _joined(said)
+        return NO_OUTPUT
+    if len(said) > _MAX_PARTS:
+        said = _merge_text_blocks(said)
     if len(said) == 1 and isinstance(said[0], TextBlock):
         return said[0].text
     return tuple(said)
 
 
-def _joined(blocks: Sequence[TextBlock | ImageBlock]) -> list[TextBlock | ImageBlock]:
+def _merge_text_blocks(blocks: Sequence[TextBlock | ImageBlock]) -> list[TextBlock | ImageBlock]:
     """The blocks, texts that follow each other as one."""
     made: list[TextBlock | ImageBlock] = []
     lines: list[str] = []
@@ -62,7 +62,7 @@ def _joined(blocks: Sequence[TextBlock | ImageBlock]) -> list[TextBlock | ImageB
     return [*made, TextBlock("\n".join(lines))] if lines else made
 
 
-def output_blocks(content: Iterable[Block]) -> tuple[list[TextBlock | ImageBlock], list[Attachment]]:
+def to_model_blocks(content: Iterable[ContentBlock]) -> tuple[list[TextBlock | ImageBlock], list[Attachment]]:
     """Content blocks as a model sees them, and what it cannot see."""
     blocks: list[TextBlock | ImageBlock] = []
     attachments: list[Attachment] = []
@@ -71,23 +71,23 @@ def output_blocks(content: Iterable[Block]) -> tuple[list[TextBlock | ImageBlock
             case "text":
                 blocks.append(TextBlock(str(block.get("text", ""))))
             case "image" | "audio":
-                blocks.append(_media(block, "", attachments))
+                blocks.append(_convert_media(block, "", attachments))
             case "resource_link":
-                blocks.append(TextBlock(_link(block)))
+                blocks.append(TextBlock(_describe_link(block)))
             case "resource":
-                blocks.append(_embedded(cast("Block", block.get("resource") or {}), attachments))
+                blocks.append(_convert_embedded(cast("ContentBlock", block.get("resource") or {}), attachments))
             case other:
                 blocks.append(TextBlock(f"[content of the unknown type {str(other)[:100]!r}]"))
     return blocks, attachments
 
 
-def _media(block: Block, name: str, attachments: list[Attachment]) -> TextBlock | ImageBlock:
+def _convert_media(block: ContentBlock, name: str, attachments: list[Attachment]) -> TextBlock | ImageBlock:
     kind = str(block.get("mimeType") or "application/octet-stream").lower()
     data = "".join(str(block.get("data") or "").split())  # some break it into lines
     if kind == "image/jpg":
         kind = "image/jpeg"
     if kind in _IMAGES and _is_base64(data):
-        if len(data) <= _LARGEST_IMAGE:
+        if len(data) <= _MAX_IMAGE_CHARS:
             return ImageBlock(kind, data)
         size = f"{len(data) * 3 // 4} bytes, which is more than models take"
         attachments.append(Attachment(name or kind.replace("/", "."), kind, data=data))
@@ -106,24 +106,24 @@ def _is_base64(data: str) -> bool:
         return False
 
 
-def _link(block: Block) -> str:
+def _describe_link(block: ContentBlock) -> str:
     kind = f", {block['mimeType']}" if block.get("mimeType") else ""
     about = f": {block['description']}" if block.get("description") else ""
     return f"[resource {block.get('title') or block.get('name')}, {block.get('uri')}{kind}]{about}"
 
 
-def _embedded(resource: Block, attachments: list[Attachment]) -> TextBlock | ImageBlock:
+def _convert_embedded(resource: ContentBlock, attachments: list[Attachment]) -> TextBlock | ImageBlock:
     uri = str(resource.get("uri", ""))
     if isinstance(resource.get("text"), str):
         return TextBlock(f"[resource {uri}]\n{resource['text']}")
-    return _media({"mimeType": resource.get("mimeType"), "data": resource.get("blob")}, uri, attachments)
+    return _convert_media({"mimeType": resource.get("mimeType"), "data": resource.get("blob")}, uri, attachments)
 
 
-def prompt_messages(messages: Iterable[PromptMessage]) -> list[Message]:
+def to_messages(messages: Iterable[PromptMessage]) -> list[Message]:
     """A prompt that was filled in, as messages for a history."""
     made: list[Message] = []
     for message in messages:
-        blocks = output_blocks(message.content)[0]
+        blocks = to_model_blocks(message.content)[0]
         if message.role == "assistant":
             text = "\n".join(b.text for b in blocks if isinstance(b, TextBlock))
             made.append(Message(role="assistant", content=(TextBlock(text),)))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.mcp.config import McpServerConfig
-from mainspring.mcp.types import McpFailure
+from mainspring.mcp.types import McpError
 from mainspring.redaction import redact
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _GONE = frozenset({404, 410})
 _LONGEST = 1_000
 
 
-class Endpoint:
+class EndpointState:
     """What is known of the other end of a connection.
 
     Attributes:
@@ -52,7 +52,7 @@ class Endpoint:
         return self.process.exit_code
 
 
-async def failure_of(error: BaseException, end: Endpoint, reason: str) -> McpFailure:
+async def to_mcp_error(error: BaseException, end: EndpointState, reason: str) -> McpError:
     """The failure that an exception stands for.
 
     Args:
@@ -60,36 +60,36 @@ async def failure_of(error: BaseException, end: Endpoint, reason: str) -> McpFai
         end: The other end.
         reason: ``connect`` or ``lost`` where that is what was going on; else ``refused``.
     """
-    found = leaf(error)
-    if isinstance(found, McpFailure):
+    found = first_error(error)
+    if isinstance(found, McpError):
         return found
     name, kind = end.config.name, type(found).__name__
     text = redact(str(found)[: 8 * _LONGEST].strip() or kind)[:_LONGEST]  # cut first: it may be megabytes
     if kind.startswith("OAuth") or (reason in ("connect", "refused") and end.status in _LOGIN):
         status = f" (HTTP {end.status})" if end.status in _LOGIN else f" ({text})"
         end.settled()
-        return McpFailure(name, f"MCP server {name!r} wants a login{status}; run: mainspring mcp login {name}", "login")
+        return McpError(name, f"MCP server {name!r} wants a login{status}; run: mainspring mcp login {name}", "login")
     if end.session_gone:
         end.session_gone = False
-        return McpFailure(name, f"MCP server {name!r} has forgotten this connection", "session")
+        return McpError(name, f"MCP server {name!r} has forgotten this connection", "session")
     code: Any = getattr(found, "code", None)
     closed = kind == "MCPError" and (code == -32000 or "onnection closed" in text)
     if reason == "connect":
-        return McpFailure(
-            name, f"MCP server {name!r} could not be connected: {await _why(found, text, end)}", "connect"
+        return McpError(
+            name, f"MCP server {name!r} could not be connected: {await _reason(found, text, end)}", "connect"
         )
     if reason == "lost" and end.process is None and not closed:
-        return McpFailure(name, f"MCP server {name!r} was lost: {text}", "lost")
+        return McpError(name, f"MCP server {name!r} was lost: {text}", "lost")
     if closed or reason == "lost" or kind in ("ClosedResourceError", "BrokenResourceError"):
-        return McpFailure(name, f"MCP server {name!r} ended{await _exit(end)}", "lost")
+        return McpError(name, f"MCP server {name!r} ended{await _exit(end)}", "lost")
     if isinstance(found, TimeoutError) or code == -32001:
-        return McpFailure(name, f"MCP server {name!r} did not answer in time", "timeout")
+        return McpError(name, f"MCP server {name!r} did not answer in time", "timeout")
     if kind == "ValidationError":
         text = f"its answer is not what the protocol says: {text}"
-    return McpFailure(name, f"MCP server {name!r}: {text}", "refused")
+    return McpError(name, f"MCP server {name!r}: {text}", "refused")
 
 
-def leaf(error: BaseException) -> BaseException:
+def first_error(error: BaseException) -> BaseException:
     """The first real failure in a group."""
     while isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
@@ -97,7 +97,7 @@ def leaf(error: BaseException) -> BaseException:
     return error
 
 
-async def _why(error: BaseException, text: str, end: Endpoint) -> str:
+async def _reason(error: BaseException, text: str, end: EndpointState) -> str:
     if end.process is not None:
         code = await end.exit_code()
         if code is not None:
@@ -111,7 +111,7 @@ async def _why(error: BaseException, text: str, end: Endpoint) -> str:
     return f"{url} cannot be reached: {text}"
 
 
-async def _exit(end: Endpoint) -> str:
+async def _exit(end: EndpointState) -> str:
     code = await end.exit_code()
     return "" if code is None else _code(code)
 

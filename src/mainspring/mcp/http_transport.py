@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainspring.mcp.config import McpServerConfig
-from mainspring.mcp.errors import Endpoint
-from mainspring.mcp.oauth import stored_login
+from mainspring.mcp.errors import EndpointState
+from mainspring.mcp.oauth import load_auth
 
 if TYPE_CHECKING:
     import httpx2
     from mcp.client._transport import TransportStreams
 
 _READ_SECONDS = 300.0
-_LARGEST_EVENT = 64 << 20
+_MAX_EVENT_BYTES = 64 << 20
 
 
 @asynccontextmanager
 async def http_transport(
-    config: McpServerConfig, end: Endpoint, tokens: Path | None
+    config: McpServerConfig, end: EndpointState, tokens: Path | None
 ) -> AsyncGenerator[TransportStreams]:
     """The streams to a server, for as long as the block lasts.
 
@@ -34,7 +34,7 @@ async def http_transport(
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
-    login = stored_login(config, tokens)
+    login = load_auth(config, tokens)
 
     def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
@@ -50,24 +50,24 @@ async def http_transport(
         else:
             made = await stack.enter_async_context(client())
             streams = await stack.enter_async_context(
-                streamable_http_client(config.url, http_client=made, max_sse_event_size=_LARGEST_EVENT)
+                streamable_http_client(config.url, http_client=made, max_sse_event_size=_MAX_EVENT_BYTES)
             )
         yield streams
 
 
-def _seen(end: Endpoint) -> Any:
+def _seen(end: EndpointState) -> Any:
     """Notes a refusal: the SDK keeps no status, and does not tell a forgotten session from another refusal."""
 
     async def look(response: httpx2.Response) -> None:
         if response.status_code >= 400:
             end.refused(response.status_code)
-            if "mcp-session-id" in response.request.headers and await _forgotten(response):
+            if "mcp-session-id" in response.request.headers and await _is_session_expired(response):
                 end.session_gone = True
 
     return look
 
 
-async def _forgotten(response: httpx2.Response) -> bool:
+async def _is_session_expired(response: httpx2.Response) -> bool:
     """Whether it does not know our session: 404 says the protocol, 410 and 400 with a word about it say some servers."""
     if response.status_code == 400:
         return b"session" in (await response.aread()).lower()

@@ -10,15 +10,15 @@ from typing import Any
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.types import (
     Answer,
-    Block,
-    ClientSide,
+    ClientHandler,
+    ContentBlock,
     McpConnection,
-    McpFailure,
-    Progress,
+    McpError,
+    ProgressCallback,
     PromptInfo,
     PromptMessage,
     ResourceInfo,
-    ServerFacts,
+    ServerInfo,
     ToolInfo,
 )
 
@@ -26,7 +26,7 @@ Handler = Callable[..., "Answer | str | Awaitable[Answer | str]"]
 """Does a tool's work: arguments by name, and ``side`` and ``on_progress`` where it has such parameters."""
 
 
-class TwinServer:
+class InMemoryServer:
     """A server in memory.
 
     Args:
@@ -64,7 +64,7 @@ class TwinServer:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.cancelled: list[str] = []
         self.lost = asyncio.Event()
-        self.side: ClientSide | None = None
+        self.side: ClientHandler | None = None
 
     def die(self) -> None:
         """End the connection, as a program does that crashes."""
@@ -77,42 +77,42 @@ class TwinServer:
             self.side.changed("tools")
 
 
-class TwinConnector:
+class InMemoryConnector:
     """Connects to servers in memory, by the name of the configuration.
 
     Args:
         servers: The servers.
     """
 
-    def __init__(self, servers: Mapping[str, TwinServer]) -> None:
+    def __init__(self, servers: Mapping[str, InMemoryServer]) -> None:
         self.servers = dict(servers)
 
-    def connect(self, config: McpServerConfig, side: ClientSide) -> AbstractAsyncContextManager[McpConnection]:
+    def connect(self, config: McpServerConfig, side: ClientHandler) -> AbstractAsyncContextManager[McpConnection]:
         """See `McpConnector.connect`."""
         return self._connect(config, side)
 
     @asynccontextmanager
-    async def _connect(self, config: McpServerConfig, side: ClientSide) -> AsyncGenerator[McpConnection]:
+    async def _connect(self, config: McpServerConfig, side: ClientHandler) -> AsyncGenerator[McpConnection]:
         server = self.servers.get(config.name)
         if server is None:
-            raise McpFailure(config.name, f"MCP server {config.name!r} does not exist", "connect")
+            raise McpError(config.name, f"MCP server {config.name!r} does not exist", "connect")
         if server.delay is not None:
             await server.delay.wait()
         if server.refuse:
-            raise McpFailure(config.name, server.refuse, "connect")
+            raise McpError(config.name, server.refuse, "connect")
         server.connections += 1
         server.lost, server.side = asyncio.Event(), side
-        yield _Twin(config.name, server, side)
+        yield _InMemoryConnection(config.name, server, side)
 
 
-class _Twin:
-    def __init__(self, name: str, server: TwinServer, side: ClientSide) -> None:
+class _InMemoryConnection:
+    def __init__(self, name: str, server: InMemoryServer, side: ClientHandler) -> None:
         self._name = name
         self._server = server
-        self._side = side
+        self._on_usage = side
         self.lost = server.lost
         has = {"tools": True, "resources": bool(server.resources), "prompts": bool(server.prompts)}
-        self.facts = ServerFacts(
+        self.facts = ServerInfo(
             name=name,
             version="1",
             protocol="twin",
@@ -123,10 +123,10 @@ class _Twin:
     async def list_tools(self) -> Sequence[ToolInfo]:
         return [info for info, _ in self._server.tools.values()]
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], on_progress: Progress) -> Answer:
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], on_progress: ProgressCallback) -> Answer:
         server = self._server
         if name not in server.tools:
-            raise McpFailure(self._name, f"MCP server {self._name!r}: there is no tool {name!r}")
+            raise McpError(self._name, f"MCP server {self._name!r}: there is no tool {name!r}")
         server.calls.append((name, dict(arguments)))
         work = asyncio.ensure_future(self._work(server.tools[name][1], arguments, on_progress))
         lost = asyncio.ensure_future(self.lost.wait())
@@ -135,7 +135,7 @@ class _Twin:
             if work.done():
                 answer = work.result()
                 return Answer(content=({"type": "text", "text": answer},)) if isinstance(answer, str) else answer
-            raise McpFailure(self._name, f"MCP server {self._name!r} ended", "lost")
+            raise McpError(self._name, f"MCP server {self._name!r} ended", "lost")
         except asyncio.CancelledError:
             server.cancelled.append(name)
             raise
@@ -143,19 +143,19 @@ class _Twin:
             work.cancel()
             lost.cancel()
 
-    async def _work(self, work: Handler, arguments: Mapping[str, Any], on_progress: Progress) -> Answer | str:
+    async def _work(self, work: Handler, arguments: Mapping[str, Any], on_progress: ProgressCallback) -> Answer | str:
         wanted = work.__code__.co_varnames[: work.__code__.co_argcount] if hasattr(work, "__code__") else ()
-        offered = {"side": self._side, "on_progress": on_progress}
+        offered = {"side": self._on_usage, "on_progress": on_progress}
         given = work(**arguments, **{name: value for name, value in offered.items() if name in wanted})
         return given if isinstance(given, Answer | str) else await given
 
     async def list_resources(self) -> Sequence[ResourceInfo]:
         return [ResourceInfo(uri=uri, name=uri, media_type="text/plain") for uri in self._server.resources]
 
-    async def read_resource(self, uri: str) -> Sequence[Block]:
+    async def read_resource(self, uri: str) -> Sequence[ContentBlock]:
         text = self._server.resources.get(uri)
         if text is None:
-            raise McpFailure(self._name, f"MCP server {self._name!r}: there is no resource {uri}")
+            raise McpError(self._name, f"MCP server {self._name!r}: there is no resource {uri}")
         return [{"type": "resource", "resource": {"uri": uri, "text": text, "mimeType": "text/plain"}}]
 
     async def list_prompts(self) -> Sequence[PromptInfo]:
@@ -164,5 +164,5 @@ class _Twin:
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
         text = self._server.prompts.get(name)
         if text is None:
-            raise McpFailure(self._name, f"MCP server {self._name!r}: there is no prompt {name!r}")
+            raise McpError(self._name, f"MCP server {self._name!r}: there is no prompt {name!r}")
         return [PromptMessage(role="user", content=({"type": "text", "text": text.format(**arguments)},))]

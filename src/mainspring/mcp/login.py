@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from mainspring.errors import ConfigError
-from mainspring.mcp.config import McpServerConfig, expanded
-from mainspring.mcp.errors import Endpoint, failure_of
-from mainspring.mcp.oauth import LoginFile, StoredLogin, callback_url, provider
-from mainspring.mcp.sdk import import_sdk
-from mainspring.mcp.types import McpFailure
-from mainspring.text import visible
+from mainspring.mcp.config import McpServerConfig, expand_config
+from mainspring.mcp.errors import EndpointState, to_mcp_error
+from mainspring.mcp.oauth import LoginFile, StoredLogin, callback_url, create_oauth_provider
+from mainspring.mcp.sdk import load_sdk
+from mainspring.mcp.types import McpError
+from mainspring.text import escape_invisible
 
 if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult
 
-LOGIN_SECONDS = 300.0
+LOGIN_TIMEOUT = 300.0
 """How long the user may take."""
 
-Show = Callable[[str], Awaitable[None] | None]
+ShowUrl = Callable[[str], Awaitable[None] | None]
 """Shows the address of the login page."""
 
 _LONGEST_REQUEST = 16 << 10
@@ -37,10 +37,10 @@ async def login_mcp(
     config: McpServerConfig,
     tokens: Path,
     *,
-    show: Show,
+    show: ShowUrl,
     environ: Mapping[str, str] | None = None,
     browser: bool = True,
-    seconds: float = LOGIN_SECONDS,
+    seconds: float = LOGIN_TIMEOUT,
 ) -> bool:
     """Log in at a server. What it gives is kept for later runs.
 
@@ -59,35 +59,35 @@ async def login_mcp(
         ConfigError: If the server is a program, or has a login of its own in its headers, or the SDK is not installed.
         McpFailure: If it cannot be reached, or nobody logged in.
     """
-    _refuse(config)
-    await asyncio.to_thread(import_sdk)
-    config = expanded(config, environ) if environ is not None else config
+    _check_supported(config)
+    await asyncio.to_thread(load_sdk)
+    config = expand_config(config, environ) if environ is not None else config
     file = LoginFile(tokens, config)
     kept = await asyncio.to_thread(file.read)
-    async with _Callback.listening(kept.port) as callback:
-        await asyncio.to_thread(_ready, file, kept, callback.port)
+    async with _CallbackServer.listening(kept.port) as callback:
+        await asyncio.to_thread(_reset_stale, file, kept, callback.port)
 
         async def wait() -> AuthorizationCodeResult:
             try:
                 return await asyncio.wait_for(callback.next(), seconds)
             except TimeoutError:
-                raise McpFailure(config.name, f"nobody logged in within {seconds:g} seconds", "login") from None
+                raise McpError(config.name, f"nobody logged in within {seconds:g} seconds", "login") from None
 
-        login = provider(
-            config, file, callback.port, redirect_handler=_shower(show, browser, callback), callback_handler=wait
+        login = create_oauth_provider(
+            config, file, callback.port, redirect_handler=_url_handler(show, browser, callback), callback_handler=wait
         )
-        end = Endpoint(config)
+        end = EndpointState(config)
         try:
-            await _knock(config, login)
+            await _trigger_login(config, login)
         except Exception as error:
-            raise await failure_of(error, end, "refused") from error
+            raise await to_mcp_error(error, end, "refused") from error
         found = login.context.oauth_metadata
         known = {"metadata": found.model_dump(mode="json", exclude_none=True)} if found is not None else {}
         await asyncio.to_thread(file.change, wanted="", **known)
     return login.context.current_tokens is not None
 
 
-def _ready(file: LoginFile, kept: StoredLogin, port: int) -> None:
+def _reset_stale(file: LoginFile, kept: StoredLogin, port: int) -> None:
     """Forget what does not hold for this login."""
     if port != kept.port:  # what is registered names another port
         file.change(client={}, port=port)
@@ -95,14 +95,14 @@ def _ready(file: LoginFile, kept: StoredLogin, port: int) -> None:
         file.change(tokens={}, expires=None)
 
 
-def _refuse(config: McpServerConfig) -> None:
+def _check_supported(config: McpServerConfig) -> None:
     if config.transport == "stdio":
         raise ConfigError(f"MCP server {config.name!r} is a program: it has no login; give it what it needs in env")
     if any(name.lower() == "authorization" for name in config.headers):
         raise ConfigError(f"MCP server {config.name!r} has an Authorization header; remove that to log in")
 
 
-def _shower(show: Show, browser: bool, callback: _Callback) -> Callable[[str], Awaitable[None]]:
+def _url_handler(show: ShowUrl, browser: bool, callback: _CallbackServer) -> Callable[[str], Awaitable[None]]:
     async def redirect(url: str) -> None:
         callback.state = parse_qs(urlsplit(url).query).get("state", [""])[0]
         shown = show(url)
@@ -119,7 +119,7 @@ async def logout_mcp(config: McpServerConfig, tokens: Path) -> bool:
     return await asyncio.to_thread(LoginFile(tokens, config).remove)
 
 
-async def _knock(config: McpServerConfig, login: Any) -> None:
+async def _trigger_login(config: McpServerConfig, login: Any) -> None:
     """Make a request that the server answers with a demand for a login, if it has any."""
     import httpx2
     from mcp import Client
@@ -138,7 +138,7 @@ async def _knock(config: McpServerConfig, login: Any) -> None:
             await server.list_tools()  # some greet everybody, and ask who it is only then
 
 
-class _Callback:
+class _CallbackServer:
     """Waits on this machine for the browser to come back.
 
     Attributes:
@@ -154,7 +154,7 @@ class _Callback:
 
     @classmethod
     @asynccontextmanager
-    async def listening(cls, port: int) -> AsyncGenerator[_Callback]:
+    async def listening(cls, port: int) -> AsyncGenerator[_CallbackServer]:
         """Listen, on the port that is registered if it is free."""
         self = cls()
         try:
@@ -209,7 +209,9 @@ class _Callback:
             return "410 Gone", "This login is over already."
         if "error" in found:
             why = f"{found['error']}: {found.get('error_description', 'no reason given')}"
-            self.result.set_exception(McpFailure("", f"the login was refused: {visible(why, limit=300)}", "login"))
+            self.result.set_exception(
+                McpError("", f"the login was refused: {escape_invisible(why, limit=300)}", "login")
+            )
             return "200 OK", "The login was refused. You can close this page."
         if "code" not in found:
             return "400 Bad Request", "This is not the answer of a login."

@@ -30,21 +30,21 @@ _NEEDED = {
 
 _SCHEMA: dict[str, type] = {"properties": dict, "required": list, "$defs": dict, "definitions": dict}
 """What these are in a schema."""
-_DEEPEST = 100
+_MAX_DEPTH = 100
 """Levels of a schema; the SDK drops a whole list for one that is deeper than it can write."""
 _START = 300
 """Bytes in which the id of an answer is looked for that is too deep to be read."""
 _ID = lazy_re(rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
-_NO_MESSAGE = "its answer is no message of the protocol"
+_INVALID_MESSAGE = "its answer is no message of the protocol"
 
 
-def mended_message(text: bytes) -> dict[str, Any] | None:
+def repair_message(text: bytes) -> dict[str, Any] | None:
     """What a line that is no message was meant as: without numbers and characters that JSON has not. ``None`` if it is anything else."""
     try:
         read: Any = json.loads(text.decode("utf-8", "replace"), parse_constant=lambda name: None)
         whole: Any = json.loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace"))
     except RecursionError:
-        return _refusal_of(text[:_START])
+        return _error_from_prefix(text[:_START])
     except ValueError:
         return None
     if not isinstance(whole, dict) or "jsonrpc" not in whole:
@@ -52,24 +52,24 @@ def mended_message(text: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", whole)
 
 
-def refusal(message: dict[str, Any]) -> dict[str, Any] | None:
+def error_response(message: dict[str, Any]) -> dict[str, Any] | None:
     """The error that stands for an answer that is none; ``None`` if it is no answer."""
     key, error = message.get("id"), message.get("error")
     if "method" in message or isinstance(key, bool) or not isinstance(key, int | str):
         return None
     said = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
-    told = said if isinstance(said, str) and said else _NO_MESSAGE
+    told = said if isinstance(said, str) and said else _INVALID_MESSAGE
     return {"jsonrpc": "2.0", "id": key, "error": {"code": -32603, "message": told}}
 
 
-def _refusal_of(start: bytes) -> dict[str, Any] | None:
+def _error_from_prefix(start: bytes) -> dict[str, Any] | None:
     key = _ID.search(start)
     if key is None or b'"jsonrpc"' not in start or b'"method"' in start:
         return None
-    return refusal({"id": json.loads(key[1])})
+    return error_response({"id": json.loads(key[1])})
 
 
-def mend_result(result: dict[str, Any]) -> None:
+def repair_result(result: dict[str, Any]) -> None:
     """Make a result fit, in place."""
     for kind in ("tools", "resources", "resourceTemplates", "prompts"):
         if kind in result and not isinstance(result[kind], list):
@@ -80,11 +80,11 @@ def mend_result(result: dict[str, Any]) -> None:
     messages = result.get("messages")
     for message in cast("list[Any]", messages) if isinstance(messages, list) else []:
         if isinstance(message, dict) and "content" in message:
-            message["content"] = _block(cast("Any", message["content"]))
+            message["content"] = _repair_block(cast("Any", message["content"]))
     if "content" in result or "structuredContent" in result:
         content = result.get("content")
         blocks = cast("list[Any]", content) if isinstance(content, list) else [] if content is None else [content]
-        result["content"] = [_block(b) for b in blocks]
+        result["content"] = [_repair_block(b) for b in blocks]
         structured = result.get("structuredContent")
         if structured is not None and not isinstance(structured, dict):
             result["structuredContent"] = {"result": structured}
@@ -102,7 +102,7 @@ def _tool(given: Any) -> dict[str, Any] | None:
         tool["inputSchema"] = {"type": "object", "properties": {}}
     else:
         known = {k: v for k, v in cast("dict[str, Any]", schema).items() if isinstance(v, _SCHEMA.get(k, object))}
-        tool["inputSchema"] = _cut({**known, "type": "object"}, _DEEPEST)
+        tool["inputSchema"] = _limit_depth({**known, "type": "object"}, _MAX_DEPTH)
     tool.pop("outputSchema", None)
     for key in ("description", "title"):
         if tool.get(key) is not None and not isinstance(tool[key], str):
@@ -118,17 +118,17 @@ def _tool(given: Any) -> dict[str, Any] | None:
     return tool
 
 
-def _cut(value: Any, levels: int) -> Any:
+def _limit_depth(value: Any, levels: int) -> Any:
     """JSON of so many levels at most; below stands an empty value, which in a schema lets anything pass."""
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
-        return {k: _cut(v, levels - 1) for k, v in table.items()} if levels > 0 else {}
+        return {k: _limit_depth(v, levels - 1) for k, v in table.items()} if levels > 0 else {}
     if isinstance(value, list):
-        return [_cut(v, levels - 1) for v in cast("list[Any]", value)] if levels > 0 else []
+        return [_limit_depth(v, levels - 1) for v in cast("list[Any]", value)] if levels > 0 else []
     return value
 
 
-def _block(given: Any) -> dict[str, Any]:
+def _repair_block(given: Any) -> dict[str, Any]:
     """A content block; one that nobody knows becomes a note."""
     if isinstance(given, str):
         return {"type": "text", "text": given}
@@ -147,7 +147,7 @@ def _block(given: Any) -> dict[str, Any]:
     return block
 
 
-class MendedStream:
+class RepairingStream:
     """What a transport reads, mended; ``lost`` is set when nothing more will come.
 
     Args:
@@ -166,7 +166,7 @@ class MendedStream:
     ) -> None:
         self._inner = inner
         self._lost = lost
-        self._heard = heard
+        self._on_new_input = heard
 
     @property
     def last_context(self) -> Any:
@@ -176,7 +176,7 @@ class MendedStream:
     async def receive(self) -> Incoming:
         """The next message."""
         try:
-            while await self._is_heard(item := await self._inner.receive()):
+            while await self._is_notification_handled(item := await self._inner.receive()):
                 pass
             return self._mended(item)
         except BaseException:
@@ -193,7 +193,7 @@ class MendedStream:
 
     async def __anext__(self) -> Incoming:
         try:
-            while await self._is_heard(item := await self._inner.__anext__()):
+            while await self._is_notification_handled(item := await self._inner.__anext__()):
                 pass
             return self._mended(item)
         except BaseException:
@@ -210,15 +210,15 @@ class MendedStream:
         self._lost.set()
         return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
 
-    async def _is_heard(self, item: Incoming) -> bool:
+    async def _is_notification_handled(self, item: Incoming) -> bool:
         message: Any = getattr(item, "message", None)
         method = getattr(message, "method", None)
         if method is None or getattr(message, "id", None) is not None:
             return False
-        return await self._heard(method, message.params)
+        return await self._on_new_input(method, message.params)
 
     def _mended(self, item: Incoming) -> Incoming:
         result = getattr(getattr(item, "message", None), "result", None)
         if isinstance(result, dict):
-            mend_result(cast("dict[str, Any]", result))
+            repair_result(cast("dict[str, Any]", result))
         return item

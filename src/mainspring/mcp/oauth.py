@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.locks import FolderLockedError, locked_folder
+from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.mcp.config import McpServerConfig
-from mainspring.state_files import replace_text
+from mainspring.state_files import write_text_atomically
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 
-async def needs_person(context: OAuthContext, file: LoginFile, response: httpx2.Response) -> bool:
+async def needs_new_login(context: OAuthContext, file: LoginFile, response: httpx2.Response) -> bool:
     """Whether only a new login helps, for which nobody is here: then the refusal stands. What it was not enough for is kept."""
     from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
 
@@ -42,14 +42,14 @@ async def needs_person(context: OAuthContext, file: LoginFile, response: httpx2.
     return True
 
 
-async def widen(context: OAuthContext, file: LoginFile) -> None:
+async def request_missing_scopes(context: OAuthContext, file: LoginFile) -> None:
     """Ask for what the last login was not enough for, too."""
     kept = await asyncio.to_thread(file.read)
     asked = context.client_metadata.scope
     context.client_metadata.scope = " ".join(dict.fromkeys(f"{asked or ''} {kept.wanted}".split())) or None
 
 
-def fit_secret(context: OAuthContext, config: McpServerConfig) -> None:
+def set_client_secret_method(context: OAuthContext, config: McpServerConfig) -> None:
     """A configured secret goes where the login takes it; in a header, where it does not say."""
     found, info = context.oauth_metadata, context.client_info
     if config.client_secret and info is not None:
@@ -58,7 +58,7 @@ def fit_secret(context: OAuthContext, config: McpServerConfig) -> None:
         context.client_info = info.model_copy(update={"token_endpoint_auth_method": way})
 
 
-_EARLY = 60.0
+_REFRESH_MARGIN_SECONDS = 60.0
 """Seconds before its end at which a token is renewed."""
 
 
@@ -84,9 +84,9 @@ class StoredLogin(Struct, frozen=True, omit_defaults=True):
     wanted: str = ""
 
     @property
-    def renewed_at(self) -> float | None:
+    def refresh_at(self) -> float | None:
         """When the access token is to be renewed, a little before its end."""
-        return None if self.expires is None else self.expires - _EARLY
+        return None if self.expires is None else self.expires - _REFRESH_MARGIN_SECONDS
 
     def __repr__(self) -> str:
         return f"<StoredLogin {self.url} expires={self.expires}>"
@@ -116,7 +116,7 @@ class LoginFile:
         """Keep something more. Blocks."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = replace(self.read(), url=self._config.url, **fields)
-        replace_text(self.path, msgspec.json.format(msgspec.json.encode(new)).decode() + "\n")
+        write_text_atomically(self.path, msgspec.json.format(msgspec.json.encode(new)).decode() + "\n")
 
     def remove(self) -> bool:
         """Forget it. Says whether there was one. Blocks."""
@@ -162,7 +162,7 @@ class LoginFile:
         await asyncio.to_thread(self.change, client=given)
 
 
-def logins_folder(home: Path) -> Path:
+def logins_path(home: Path) -> Path:
     """Where logins are kept, in the user's folder."""
     return home / "mcp" / "logins"
 
@@ -172,16 +172,16 @@ def callback_url(port: int) -> str:
     return f"http://127.0.0.1:{port}/callback"
 
 
-def stored_login(config: McpServerConfig, folder: Path | None) -> httpx2.Auth | None:
+def load_auth(config: McpServerConfig, folder: Path | None) -> httpx2.Auth | None:
     """What makes requests carry a login that is kept; ``None`` where there is none. Blocks."""
     own = any(name.lower() == "authorization" for name in config.headers)
     if folder is None or own or config.auth == "none":
         return None
     file = LoginFile(folder, config)
-    return provider(config, file, file.read().port) if file.read().tokens else None
+    return create_oauth_provider(config, file, file.read().port) if file.read().tokens else None
 
 
-def provider(config: McpServerConfig, file: LoginFile, port: int, **handlers: Any) -> OAuthClientProvider:
+def create_oauth_provider(config: McpServerConfig, file: LoginFile, port: int, **handlers: Any) -> OAuthClientProvider:
     """The SDK's provider over a file that other processes use too.
 
     Args:
@@ -200,12 +200,12 @@ def provider(config: McpServerConfig, file: LoginFile, port: int, **handlers: An
         "token_endpoint_auth_method": "client_secret_post" if config.client_secret else "none",
         "scope": config.scope or None,
     }
-    made = _shared_provider()(config.url, OAuthClientMetadata.model_validate(metadata), file, **handlers)
+    made = _provider_class()(config.url, OAuthClientMetadata.model_validate(metadata), file, **handlers)
     made.file, made.config, made.alone = file, config, not handlers
     return made
 
 
-def _shared_provider() -> Any:
+def _provider_class() -> Any:
     """A class of the SDK's, which is not there before the SDK is."""
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import OAuthMetadata
@@ -221,36 +221,36 @@ def _shared_provider() -> Any:
             await self._reload()
             due = not self.context.is_token_valid() and self.context.can_refresh_token()
             refused = False
-            async with _renewing(self.file, due):
+            async with _refresh_lock(self.file, due):
                 if due:
                     await self._reload()
-                async with _closing(super().async_auth_flow(request)) as flow:
+                async with _closing_flow(super().async_auth_flow(request)) as flow:
                     sent = first = await anext(flow, None)
                     while sent is not None and not refused:
                         response = yield sent
-                        if sent is first and self.alone and await needs_person(self.context, self.file, response):
+                        if sent is first and self.alone and await needs_new_login(self.context, self.file, response):
                             return
                         mine = sent is first and not due and self.context.can_refresh_token()
                         refused = mine and response.status_code == 401
                         sent = None if refused else await _send(flow, response)
             if refused:  # revoked before its end: renew it, and ask again
-                async with _renewing(self.file, True):
+                async with _refresh_lock(self.file, True):
                     self.context.token_expiry_time = 1.0
-                    async with _closing(super().async_auth_flow(request)) as flow:
+                    async with _closing_flow(super().async_auth_flow(request)) as flow:
                         sent = await anext(flow, None)
                         while sent is not None:
                             sent = await _send(flow, (yield sent))
 
         async def _perform_authorization(self) -> httpx2.Request:
-            await widen(self.context, self.file)
+            await request_missing_scopes(self.context, self.file)
             return await super()._perform_authorization()
 
         async def _exchange_token_authorization_code(self, auth_code: str, code_verifier: str) -> httpx2.Request:
-            fit_secret(self.context, self.config)
+            set_client_secret_method(self.context, self.config)
             return await super()._exchange_token_authorization_code(auth_code, code_verifier)
 
         async def _refresh_token(self) -> httpx2.Request:
-            fit_secret(self.context, self.config)
+            set_client_secret_method(self.context, self.config)
             return await super()._refresh_token()
 
         async def _reload(self) -> None:
@@ -260,14 +260,14 @@ def _shared_provider() -> Any:
             context.client_info = context.client_info or await self.file.get_client_info()
             if kept.metadata and context.oauth_metadata is None:
                 context.oauth_metadata = OAuthMetadata.model_validate(kept.metadata)
-            context.token_expiry_time = None if kept.expires is None else kept.expires - _EARLY
+            context.token_expiry_time = None if kept.expires is None else kept.expires - _REFRESH_MARGIN_SECONDS
             self._initialized = True
 
     return Shared
 
 
 @asynccontextmanager
-async def _closing(flow: AsyncGenerator[Any, Any]) -> AsyncGenerator[AsyncGenerator[Any, Any]]:
+async def _closing_flow(flow: AsyncGenerator[Any, Any]) -> AsyncGenerator[AsyncGenerator[Any, Any]]:
     try:
         yield flow
     finally:
@@ -282,16 +282,16 @@ async def _send(flow: AsyncGenerator[Any, Any], response: Any) -> Any:
 
 
 @asynccontextmanager
-async def _renewing(file: LoginFile, due: bool) -> AsyncGenerator[None]:
+async def _refresh_lock(file: LoginFile, due: bool) -> AsyncGenerator[None]:
     """While a token is renewed, other processes wait: a refresh token is often good for one use only."""
     if not due:
         yield
         return
     file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = locked_folder(file.path.parent)
+    lock = lock_directory(file.path.parent)
     try:
         await asyncio.to_thread(lock.__enter__)
-    except FolderLockedError:  # whoever has it hangs; better twice than never
+    except LockTimeoutError:  # whoever has it hangs; better twice than never
         yield
         return
     try:

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainspring.errors import ConfigError
-from mainspring.loop import Plug
+from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
-    AgentDone,
     ContextTransform,
     HookBus,
     McpBootstrapEnd,
@@ -28,49 +27,51 @@ from mainspring.loop.hooks import (
     McpToolBefore,
     McpToolGate,
     McpToolTransform,
+    RunDone,
     SessionStart,
-    ToolAfter,
     ToolBefore,
+    ToolFinished,
     ToolGate,
     ToolTransform,
     ToolUnknown,
 )
-from mainspring.mcp.client_features import Allow, Asking, Elicit, Sampler
+from mainspring.mcp.client_features import AllowSamplingCallback, ClientFeatures, ElicitCallback, SamplingCallback
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
-from mainspring.mcp.oauth import logins_folder
+from mainspring.mcp.oauth import logins_path
 from mainspring.mcp.prompts import McpPrompt
-from mainspring.mcp.resources import RESOURCE_TOOLS, resource_tools
+from mainspring.mcp.resources import RESOURCE_TOOLS, create_resource_tools
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer
-from mainspring.mcp.server_log import ServerLog, log_file
-from mainspring.mcp.tools import server_keys, server_of, server_of_tool
-from mainspring.mcp.types import McpConnector, McpFailure, ResourceInfo
+from mainspring.mcp.server_log import ServerLog, server_log_path
+from mainspring.mcp.tools import server_of_tool, server_of_tool_name, server_prefixes
+from mainspring.mcp.types import McpConnector, ResourceInfo
+from mainspring.mcp.types import McpError as McpFailure
 from mainspring.tools import Tool, ToolErrorCode, ToolResult
-from mainspring.tools.interaction import INTERACTION
+from mainspring.tools.interaction import INTERACTION_KEY
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 
-GATE, AFTER = 45, 70
+GATE_ORDER, AFTER_ORDER = 45, 70
 """Behind what an application and its budgets say, before large results are put aside."""
 
 
-def derive(agent: CoreAgent, find: Callable[[str], Tool | None]) -> None:
+def add_mcp_hooks(agent: CoreAgent, find: Callable[[str], Tool | None]) -> None:
     """Have an agent fire them.
 
     Args:
         agent: The agent.
         find: Gives a tool by its name.
     """
-    handlers = _Derived(agent.bus, find)
-    agent.on(ToolGate, handlers.gate, order=GATE)
-    agent.on(ToolBefore, handlers.before, order=AFTER)
-    agent.on(ToolTransform, handlers.transform, order=AFTER)
-    agent.on(ToolAfter, handlers.after, order=AFTER)
+    handlers = _McpHooks(agent.bus, find)
+    agent.on(ToolGate, handlers.gate, order=GATE_ORDER)
+    agent.on(ToolBefore, handlers.before, order=AFTER_ORDER)
+    agent.on(ToolTransform, handlers.transform, order=AFTER_ORDER)
+    agent.on(ToolFinished, handlers.after, order=AFTER_ORDER)
 
 
-class _Derived:
+class _McpHooks:
     def __init__(self, bus: HookBus, find: Callable[[str], Tool | None]) -> None:
         self._bus = bus
         self._find = find
@@ -95,7 +96,7 @@ class _Derived:
         if server is not None:
             hook.result = (await self._bus.emit(McpToolTransform.of(hook, server))).result
 
-    async def after(self, hook: ToolAfter) -> None:
+    async def after(self, hook: ToolFinished) -> None:
         server = self._server(hook.name) if self._bus.has(McpToolAfter) else None
         if server is not None:
             await self._bus.emit(McpToolAfter.of(hook, server))
@@ -104,14 +105,14 @@ class _Derived:
 logger = logging.getLogger("mainspring")
 
 
-_AT_ONCE = 0.75  # what takes no longer is not worth telling
+_SILENT_WAIT = 0.75  # what takes no longer is not worth telling
 GRACE = 3.0
 """Seconds that the first prompt waits for servers, at most."""
-EARLY = -900
+HOOK_ORDER = -900
 """Tools change before anything else of a request is made."""
 
 
-class Mcp(Plug):
+class McpPlug(Plugin):
     """Gives an agent the tools of servers.
 
     All servers are started at once, at warm-up or the first run. The first prompt waits for those that are still on their way, but no
@@ -143,8 +144,8 @@ class Mcp(Plug):
         *,
         connector: McpConnector | None = None,
         grace: float = GRACE,
-        elicit: Elicit | None = None,
-        allow_sampling: Allow | None = None,
+        elicit: ElicitCallback | None = None,
+        allow_sampling: AllowSamplingCallback | None = None,
         roots: Sequence[str] | None = None,
         environ: Mapping[str, str] = os.environ,
         home: Path | None = None,
@@ -153,16 +154,16 @@ class Mcp(Plug):
         if found.problems:
             raise ConfigError("\n".join(found.problems))
         self.grace = grace
-        self._asking = Asking(elicit, allow_sampling)
-        self._connector = connector or SdkConnector(environ, logins_folder(home) if home else None)
+        self._asking = ClientFeatures(elicit, allow_sampling)
+        self._connector = connector or SdkConnector(environ, logins_path(home) if home else None)
         self._roots = roots
         self._agent: CoreAgent | None = None
-        self._boot: asyncio.Task[None] | None = None
+        self._startup_task: asyncio.Task[None] | None = None
         self._dirty = False
-        self._offered: tuple[Tool, ...] = ()
-        self.tell: Callable[[str], object] = _nobody
-        self._told_of: set[str] = set()
-        keys = server_keys([s.name for s in found.servers])
+        self._has_tools: tuple[Tool, ...] = ()
+        self.tell: Callable[[str], object] = _ignore
+        self._announced_questions: set[str] = set()
+        keys = server_prefixes([s.name for s in found.servers])
         self.servers: tuple[McpServer, ...] = tuple(
             [self._server(config, keys[config.name], environ, home) for config in found.servers]
         )
@@ -176,7 +177,7 @@ class Mcp(Plug):
             roots=self._folders,
             environ=environ,
             watcher=self,
-            log=ServerLog(log_file(home, config.name) if home else None),
+            log=ServerLog(server_log_path(home, config.name) if home else None),
         )
 
     def _folders(self) -> Sequence[str]:
@@ -191,20 +192,20 @@ class Mcp(Plug):
         if self._agent is not None:
             raise ConfigError("this Mcp belongs to another agent; make one for each")
         self._agent = agent
-        self._asking.interaction = lambda: agent.extra.get(INTERACTION)
+        self._asking.interaction = lambda: agent.extra.get(INTERACTION_KEY)
         if not self.servers:
             return
-        agent.on(SessionStart, self._begin, order=EARLY)
-        agent.on(ContextTransform, self._turn, order=EARLY)
-        agent.on(AgentDone, self._rest)
-        agent.on(ToolUnknown, self._unknown)
-        derive(agent, agent.tools.get)
+        agent.on(SessionStart, self._begin, order=HOOK_ORDER)
+        agent.on(ContextTransform, self._turn, order=HOOK_ORDER)
+        agent.on(RunDone, self._on_agent_done)
+        agent.on(ToolUnknown, self._on_tool_unknown)
+        add_mcp_hooks(agent, agent.tools.get)
 
-    def for_child(self) -> Plug | None:
+    def for_child(self) -> Plugin | None:
         """The same connections: a sub-agent has its parent's tools already."""
-        return _Shared() if self.servers else None
+        return _ChildMcpPlug() if self.servers else None
 
-    def bind_sampler(self, sampler: Sampler) -> None:
+    def set_sampler(self, sampler: SamplingCallback) -> None:
         """Say who asks the model when a server wants that and may."""
         self._asking.sampler = sampler
 
@@ -213,13 +214,13 @@ class Mcp(Plug):
         if not self.servers:
             return
         self._start()
-        assert self._boot is not None
-        at_once = min(_AT_ONCE, self.grace)
-        await asyncio.wait({self._boot}, timeout=at_once)
+        assert self._startup_task is not None
+        at_once = min(_SILENT_WAIT, self.grace)
+        await asyncio.wait({self._startup_task}, timeout=at_once)
         late = ", ".join([repr(s.name) for s in self.servers if s.status == "connecting"])
         if late and self.grace > at_once:  # nobody waits in the dark
             self.tell(f"waiting for MCP server {late}, {self.grace:g} s at most")
-            await asyncio.wait({self._boot}, timeout=self.grace - at_once)
+            await asyncio.wait({self._startup_task}, timeout=self.grace - at_once)
         for server in self.servers:
             if server.status == "connecting":
                 self.tell(f"MCP server {server.name!r} has not answered yet; its tools are offered once it does")
@@ -227,7 +228,7 @@ class Mcp(Plug):
 
     async def aclose(self) -> None:
         """End all connections, and all programs that were started. What is used later is started again."""
-        boot, self._boot = self._boot, None
+        boot, self._startup_task = self._startup_task, None
         await asyncio.gather(*[server.aclose() for server in self.servers])
         if boot is not None and boot.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({boot}, timeout=1.0)
@@ -274,8 +275,8 @@ class Mcp(Plug):
 
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._boot is None or self._boot.get_loop() is not loop:
-            self._boot = loop.create_task(self._bootstrap(), name="mcp bootstrap", context=Context())
+        if self._startup_task is None or self._startup_task.get_loop() is not loop:
+            self._startup_task = loop.create_task(self._bootstrap(), name="mcp bootstrap", context=Context())
 
     async def _bootstrap(self) -> None:
         """Start all, and tell when all have answered or failed."""
@@ -298,7 +299,7 @@ class Mcp(Plug):
 
     async def _begin(self, hook: SessionStart) -> None:
         """A run begins: in an event loop of its own perhaps, where nothing is connected yet."""
-        if self._boot is None or self._boot.get_loop() is not asyncio.get_running_loop():
+        if self._startup_task is None or self._startup_task.get_loop() is not asyncio.get_running_loop():
             await self.prepare()
 
     # --- what is offered ----------------------------------------------------------------------------------------------
@@ -308,13 +309,13 @@ class Mcp(Plug):
         if self._dirty:
             self._offer()
 
-    def _rest(self, hook: AgentDone) -> None:
+    def _on_agent_done(self, hook: RunDone) -> None:
         if self._dirty:
             self._offer(between=True)
 
-    async def _unknown(self, hook: ToolUnknown) -> None:
+    async def _on_tool_unknown(self, hook: ToolUnknown) -> None:
         """A tool of a server that is not there: it may be on its way, or there is a reason."""
-        name = server_of(hook.name, {s.name: s.key for s in self.servers})
+        name = server_of_tool_name(hook.name, {s.name: s.key for s in self.servers})
         server = next((s for s in self.servers if s.name == name and s.status != "ready"), None)
         if server is None:
             return
@@ -333,7 +334,7 @@ class Mcp(Plug):
         if agent is None:
             return
         self._dirty = False
-        known = {t.name for t in self._offered}
+        known = {t.name for t in self._has_tools}
         wanted: list[Tool] = []
         for tool in (t for server in self.servers for t in server.tools):
             if (
@@ -347,12 +348,12 @@ class Mcp(Plug):
             else:
                 wanted.append(tool)
         if any("resources" in s.facts.capabilities for s in self.servers):
-            wanted += resource_tools(self)
-        if [_same(t) for t in wanted] == [_same(t) for t in self._offered]:
+            wanted += create_resource_tools(self)
+        if [_tool_signature(t) for t in wanted] == [_tool_signature(t) for t in self._has_tools]:
             return
-        for tool in self._offered:
+        for tool in self._has_tools:
             agent.tools.remove(tool.name)
-        self._offered = tuple([t for t in wanted if _added(agent, t)])
+        self._has_tools = tuple([t for t in wanted if _try_add(agent, t)])
 
     def _begun(self) -> bool:
         """Whether the run's names are settled: they are once its first turn is looked at."""
@@ -362,7 +363,7 @@ class Mcp(Plug):
 
     async def connected(self, server: McpServer, seconds: float) -> None:
         """A server is ready."""
-        self._told_of.discard(server.name)
+        self._announced_questions.discard(server.name)
         self._news()
         names = tuple([t.name for t in server.tools])
         await self._emit(McpConnect, lambda: McpConnect(server.name, names, seconds))
@@ -370,12 +371,12 @@ class Mcp(Plug):
     async def failed(self, server: McpServer, error: McpFailure) -> None:
         """A server failed. Its tools stay, so that the prompt does: a call is told why."""
         logger.warning("%s", error)
-        if server.name not in self._told_of:  # once, however often it is tried again
-            self._told_of.add(server.name)
+        if server.name not in self._announced_questions:  # once, however often it is tried again
+            self._announced_questions.add(server.name)
             self.tell(str(error))
         await self._emit(McpError, lambda: McpError(server.name, error))
 
-    def relisted(self, server: McpServer) -> None:
+    def on_tools_changed(self, server: McpServer) -> None:
         """A server has other tools."""
         self._news()
 
@@ -385,25 +386,25 @@ class Mcp(Plug):
             self._offer()
 
 
-class _Shared(Plug):
+class _ChildMcpPlug(Plugin):
     """What a sub-agent has of its parent's servers: the hooks. The tools come with the others that it inherits."""
 
     def install(self, agent: CoreAgent) -> None:
-        derive(agent, agent.tools.get)
+        add_mcp_hooks(agent, agent.tools.get)
 
-    def for_child(self) -> Plug | None:
-        return _Shared()
+    def for_child(self) -> Plugin | None:
+        return _ChildMcpPlug()
 
 
-def _nobody(text: str) -> None:
+def _ignore(text: str) -> None:
     """Tells nobody."""
 
 
-def _same(tool: Tool) -> Any:
+def _tool_signature(tool: Tool) -> Any:
     return tool.name if tool.name in RESOURCE_TOOLS else (tool.name, tool.description, tool.input_schema, tool.source)
 
 
-def _added(agent: CoreAgent, tool: Tool) -> bool:
+def _try_add(agent: CoreAgent, tool: Tool) -> bool:
     try:
         agent.tools.add(tool)
     except ConfigError as error:

@@ -5,27 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainspring.errors import ConfigError
-from mainspring.mcp.content import EMPTY, output_blocks
-from mainspring.mcp.types import McpFailure, ResourceInfo
+from mainspring.mcp.content import NO_OUTPUT, to_model_blocks
+from mainspring.mcp.types import McpError, ResourceInfo
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
-    from mainspring.mcp.plug import Mcp
+    from mainspring.mcp.plug import McpPlug
 
 LIST_TOOL, READ_TOOL = "mcp_list_resources", "mcp_read_resource"
 RESOURCE_TOOLS = (LIST_TOOL, READ_TOOL)
-_MOST = 200
+_MAX_LISTED = 200
 
 
-def resource_tools(mcp: Mcp) -> list[Tool]:
+def create_resource_tools(mcp: McpPlug) -> list[Tool]:
     """The two tools, for the servers of an agent."""
 
     async def list_resources(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         wanted = arguments.get("server") or None
         found = await mcp.resources()
         if wanted is not None and wanted not in found:
-            return _failed(f"there is no MCP server {wanted!r} that is ready; there are {', '.join(found) or 'none'}")
+            return _error_result(
+                f"there is no MCP server {wanted!r} that is ready; there are {', '.join(found) or 'none'}"
+            )
         lines = [
             line
             for name, resources in found.items()
@@ -33,15 +35,15 @@ def resource_tools(mcp: Mcp) -> list[Tool]:
             for line in [f"{name}:", *[_line(r) for r in resources]]
             if resources
         ]
-        more = [f"... {len(lines) - _MOST} more; name a server"] if len(lines) > _MOST else []
-        return ToolResult(output="\n".join([*lines[:_MOST], *more]) or "There are no resources.")
+        more = [f"... {len(lines) - _MAX_LISTED} more; name a server"] if len(lines) > _MAX_LISTED else []
+        return ToolResult(output="\n".join([*lines[:_MAX_LISTED], *more]) or "There are no resources.")
 
     async def read_resource(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         try:
             contents = await mcp.get(arguments["server"]).read_resource(arguments["uri"])
-        except (McpFailure, ConfigError) as error:
-            return _failed(str(error))
-        blocks, attachments = output_blocks(contents)
+        except (McpError, ConfigError) as error:
+            return _error_result(str(error))
+        blocks, attachments = to_model_blocks(contents)
         details = {"server": arguments["server"], "uri": arguments["uri"]}
         return ToolResult(output=_output(blocks), metadata=details, attachments=tuple(attachments))
 
@@ -85,9 +87,9 @@ def _line(resource: ResourceInfo) -> str:
 
 def _output(blocks: list[TextBlock | ImageBlock]) -> str | tuple[TextBlock | ImageBlock, ...]:
     if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
-        return blocks[0].text or EMPTY
-    return tuple(blocks) or EMPTY
+        return blocks[0].text or NO_OUTPUT
+    return tuple(blocks) or NO_OUTPUT
 
 
-def _failed(text: str) -> ToolResult:
+def _error_result(text: str) -> ToolResult:
     return ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)

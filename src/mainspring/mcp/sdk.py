@@ -16,27 +16,27 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mainspring import __version__
 from mainspring.errors import ConfigError
-from mainspring.extras import how_to_install
+from mainspring.extras import install_command
 from mainspring.mcp.config import McpServerConfig
-from mainspring.mcp.errors import Endpoint, failure_of
+from mainspring.mcp.errors import EndpointState, to_mcp_error
 from mainspring.mcp.http_transport import http_transport
-from mainspring.mcp.message_repair import MendedStream
-from mainspring.mcp.stdio_transport import Orphans, stdio_transport
+from mainspring.mcp.message_repair import RepairingStream
+from mainspring.mcp.stdio_transport import OrphanReaper, stdio_transport
 from mainspring.mcp.types import (
     Answer,
-    Block,
-    ClientSide,
-    Elicitation,
-    Kind,
+    ClientHandler,
+    ContentBlock,
+    ElicitRequest,
+    ListKind,
     McpConnection,
-    McpFailure,
-    Progress,
+    McpError,
+    ProgressCallback,
     PromptArgument,
     PromptInfo,
     PromptMessage,
     ResourceInfo,
-    Sampling,
-    ServerFacts,
+    SamplingRequest,
+    ServerInfo,
     ToolInfo,
 )
 
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-_KINDS: dict[str, Kind] = {
+_LIST_CHANGED: dict[str, ListKind] = {
     "notifications/tools/list_changed": "tools",
     "notifications/resources/list_changed": "resources",
     "notifications/prompts/list_changed": "prompts",
 }
 _LOG = "notifications/message"
-_AGAIN_SECONDS = 5.0
+_RESUBSCRIBE_SECONDS = 5.0
 _TRIES = 5
 
 
-class Callbacks:
+class SdkCallbacks:
     """Hands the SDK's calls on to a `ClientSide`.
 
     Args:
@@ -65,9 +65,9 @@ class Callbacks:
         side: Whom to ask and tell.
     """
 
-    def __init__(self, server: str, side: ClientSide) -> None:
+    def __init__(self, server: str, side: ClientHandler) -> None:
         self._server = server
-        self._side = side
+        self._on_usage = side
 
     async def elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
@@ -77,8 +77,8 @@ class Callbacks:
 
         schema: Any = getattr(params, "requested_schema", None) or {}
         url = getattr(params, "url", "")
-        asked = Elicitation(server=self._server, message=params.message, schema=schema, url=url)
-        answer = await self._side.elicit(asked)
+        asked = ElicitRequest(server=self._server, message=params.message, schema=schema, url=url)
+        answer = await self._on_usage.elicit(asked)
         content = dict(answer.content) if answer.action == "accept" and not url else None
         return types.ElicitResult(action=answer.action, content=content)
 
@@ -88,14 +88,14 @@ class Callbacks:
         """The model is asked."""
         from mcp import types
 
-        asked = Sampling(
+        asked = SamplingRequest(
             server=self._server,
             messages=tuple([PromptMessage(role=m.role, content=_blocks(m.content)) for m in params.messages]),
             system=params.system_prompt or "",
             max_tokens=params.max_tokens,
             temperature=params.temperature,
         )
-        answer = await self._side.sample(asked)
+        answer = await self._on_usage.sample(asked)
         if isinstance(answer, str):
             return types.ErrorData(code=-1, message=answer)  # the code that the protocol has for a refusal by the user
         return types.CreateMessageResult(
@@ -109,16 +109,16 @@ class Callbacks:
         """Where it may work."""
         from mcp import types
 
-        folders = [Path(folder) for folder in self._side.roots()]
+        folders = [Path(folder) for folder in self._on_usage.roots()]
         return types.ListRootsResult.model_validate(
             {"roots": [{"uri": f.absolute().as_uri(), "name": f.name or str(f)} for f in folders]}
         )
 
     async def heard(self, method: str, params: Any) -> bool:
         """Take a notification; false if it is none of those that are taken here."""
-        kind = _KINDS.get(method)
+        kind = _LIST_CHANGED.get(method)
         if kind is not None:
-            self._side.changed(kind)
+            self._on_usage.changed(kind)
         elif method == _LOG:
             await self._log(cast("dict[str, Any]", params) if isinstance(params, dict) else {})
         else:
@@ -129,7 +129,7 @@ class Callbacks:
         """A line of its log."""
         data, logger = params.get("data"), params.get("logger")
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
-        await self._side.say(f"[{params.get('level', 'info')}] {f'{logger}: ' if logger else ''}{text}")
+        await self._on_usage.say(f"[{params.get('level', 'info')}] {f'{logger}: ' if logger else ''}{text}")
 
     @asynccontextmanager
     async def listening(self, client: Client) -> AsyncGenerator[None]:
@@ -160,24 +160,24 @@ class Callbacks:
             try:
                 async with client.listen(**wanted) as events:
                     if tried:  # something may have changed meanwhile
-                        self._side.changed("tools")
+                        self._on_usage.changed("tools")
                     async for event in events:
                         self._tell(type(event).__name__.removesuffix("ListChanged").lower())
             except (MCPError, RuntimeError, TimeoutError):
                 pass  # a server need not keep what it promised; the connection is as good without
-            await anyio.sleep(_AGAIN_SECONDS)
+            await anyio.sleep(_RESUBSCRIBE_SECONDS)
 
     def _tell(self, kind: str) -> None:
         if kind in ("tools", "resources", "prompts"):
-            self._side.changed(kind)
+            self._on_usage.changed(kind)
 
 
-def _blocks(content: Any) -> tuple[Block, ...]:
+def _blocks(content: Any) -> tuple[ContentBlock, ...]:
     several = cast("list[Any]", content) if isinstance(content, list) else [content]
     return tuple([block.model_dump(by_alias=True, exclude_none=True, mode="json") for block in several])
 
 
-PAGES = 100
+MAX_PAGES = 100
 """Most pages of a list; a server that has more has no end."""
 
 
@@ -196,7 +196,7 @@ class SdkConnector:
     def __init__(self, environ: Mapping[str, str] = os.environ, tokens: Path | None = None) -> None:
         self._environ = environ
         self._tokens = tokens
-        self._orphans = Orphans()
+        self._orphans = OrphanReaper()
 
     async def ready(self) -> None:
         """See `ReadyingConnector.ready`: half a second of work, in a thread.
@@ -204,16 +204,16 @@ class SdkConnector:
         Raises:
             ConfigError: If the SDK is not installed.
         """
-        await asyncio.to_thread(import_sdk)
+        await asyncio.to_thread(load_sdk)
 
-    def connect(self, config: McpServerConfig, side: ClientSide) -> AbstractAsyncContextManager[McpConnection]:
+    def connect(self, config: McpServerConfig, side: ClientHandler) -> AbstractAsyncContextManager[McpConnection]:
         """See `McpConnector.connect`."""
         return self._connect(config, side)
 
     @asynccontextmanager
-    async def _connect(self, config: McpServerConfig, side: ClientSide) -> AsyncGenerator[McpConnection]:
+    async def _connect(self, config: McpServerConfig, side: ClientHandler) -> AsyncGenerator[McpConnection]:
         await self.ready()
-        end = Endpoint(config)
+        end = EndpointState(config)
         lost = asyncio.Event()
         stage = "connect"
         try:
@@ -223,8 +223,8 @@ class SdkConnector:
                     end.process, streams = await stack.enter_async_context(started)
                 else:
                     streams = await stack.enter_async_context(http_transport(config, end, self._tokens))
-                callbacks = Callbacks(config.name, side)
-                heard = _Streams(streams, lost, callbacks)
+                callbacks = SdkCallbacks(config.name, side)
+                heard = _OpenTransport(streams, lost, callbacks)
                 client = await stack.enter_async_context(_client(heard, config, callbacks))
                 await stack.enter_async_context(callbacks.listening(client))
                 stage = "lost"
@@ -233,10 +233,10 @@ class SdkConnector:
         except (
             Exception
         ) as error:  # of the handshake, or of a transport that failed later: a group, told when it is left
-            raise await failure_of(error, end, stage) from error
+            raise await to_mcp_error(error, end, stage) from error
 
 
-def import_sdk() -> None:
+def load_sdk() -> None:
     """Load the parts of the SDK that every connection needs.
 
     Raises:
@@ -246,10 +246,10 @@ def import_sdk() -> None:
         for module in ("mcp", "mcp.types", "mcp.client.streamable_http", "mcp.shared.message"):
             importlib.import_module(module)
     except ImportError as error:
-        raise ConfigError(f"MCP servers need the extra mcp: {how_to_install('mcp')} ({error})") from error
+        raise ConfigError(f"MCP servers need the extra mcp: {install_command('mcp')} ({error})") from error
 
 
-def _client(streams: _Streams, config: McpServerConfig, callbacks: Callbacks) -> Client:
+def _client(streams: _OpenTransport, config: McpServerConfig, callbacks: SdkCallbacks) -> Client:
     from mcp import Client, types
 
     return Client(
@@ -263,16 +263,16 @@ def _client(streams: _Streams, config: McpServerConfig, callbacks: Callbacks) ->
     )
 
 
-class _Streams:
+class _OpenTransport:
     """Streams that are open already, as the SDK takes a transport; what is read is mended, and what is told is heard here."""
 
-    def __init__(self, streams: TransportStreams, lost: asyncio.Event, callbacks: Callbacks) -> None:
+    def __init__(self, streams: TransportStreams, lost: asyncio.Event, callbacks: SdkCallbacks) -> None:
         self._read, self._write = streams
         self._lost = lost
         self._callbacks = callbacks
 
     async def __aenter__(self) -> TransportStreams:
-        return MendedStream(self._read, self._lost, self._callbacks.heard), self._write
+        return RepairingStream(self._read, self._lost, self._callbacks.heard), self._write
 
     async def __aexit__(self, *error: object) -> None:
         self._lost.set()
@@ -281,12 +281,12 @@ class _Streams:
 class SdkConnection:
     """See `McpConnection`."""
 
-    def __init__(self, client: Client, end: Endpoint, lost: asyncio.Event) -> None:
+    def __init__(self, client: Client, end: EndpointState, lost: asyncio.Event) -> None:
         self._client = client
         self._end = end
         self.lost = lost
         info, abilities = client.server_info, client.server_capabilities
-        self.facts = ServerFacts(
+        self.facts = ServerInfo(
             name=info.name if info else "",
             version=info.version if info else "",
             protocol=client.protocol_version,
@@ -307,20 +307,20 @@ class SdkConnection:
                 description=t.description or "",
                 title=t.title or "",
                 input_schema=t.input_schema,
-                annotations=_plain(t.annotations) if t.annotations else {},
+                annotations=_model_to_dict(t.annotations) if t.annotations else {},
             )
-            for t in await self._pages(page)
+            for t in await self._list_all_pages(page)
         ]
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], on_progress: Progress) -> Answer:
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], on_progress: ProgressCallback) -> Answer:
         """See `McpConnection.call_tool`."""
 
         async def told(progress: float, total: float | None, message: str | None) -> None:
             on_progress(progress, total, message)
 
-        got = await self._ask(lambda: self._client.call_tool(name, dict(arguments), progress_callback=told))
+        got = await self._request(lambda: self._client.call_tool(name, dict(arguments), progress_callback=told))
         return Answer(
-            content=tuple([_plain(b) for b in got.content]),
+            content=tuple([_model_to_dict(b) for b in got.content]),
             structured=got.structured_content,
             is_error=bool(got.is_error),
         )
@@ -336,17 +336,17 @@ class SdkConnection:
             found = await self._client.list_resource_templates(cursor=cursor)
             return found.resource_templates, found.next_cursor
 
-        found = [_resource(r, str(r.uri)) for r in await self._pages(page)]
+        found = [_to_resource_info(r, str(r.uri)) for r in await self._list_all_pages(page)]
         try:
-            more = await self._pages(templates)
-        except McpFailure:  # a server that has resources need not have templates
+            more = await self._list_all_pages(templates)
+        except McpError:  # a server that has resources need not have templates
             more = []
-        return [*found, *(_resource(t, t.uri_template, template=True) for t in more)]
+        return [*found, *(_to_resource_info(t, t.uri_template, template=True) for t in more)]
 
-    async def read_resource(self, uri: str) -> Sequence[Block]:
+    async def read_resource(self, uri: str) -> Sequence[ContentBlock]:
         """See `McpConnection.read_resource`."""
-        got = await self._ask(lambda: self._client.read_resource(uri))
-        return [{"type": "resource", "resource": _plain(c)} for c in got.contents]
+        got = await self._request(lambda: self._client.read_resource(uri))
+        return [{"type": "resource", "resource": _model_to_dict(c)} for c in got.contents]
 
     async def list_prompts(self) -> Sequence[PromptInfo]:
         """See `McpConnection.list_prompts`."""
@@ -367,42 +367,42 @@ class SdkConnection:
                     ]
                 ),
             )
-            for p in await self._pages(page)
+            for p in await self._list_all_pages(page)
         ]
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
         """See `McpConnection.get_prompt`."""
-        got = await self._ask(lambda: self._client.get_prompt(name, dict(arguments) or None))
-        return [PromptMessage(role=m.role, content=(_plain(m.content),)) for m in got.messages]
+        got = await self._request(lambda: self._client.get_prompt(name, dict(arguments) or None))
+        return [PromptMessage(role=m.role, content=(_model_to_dict(m.content),)) for m in got.messages]
 
-    async def _pages(self, page: Callable[[str | None], Awaitable[Page[Any]]]) -> list[Any]:
+    async def _list_all_pages(self, page: Callable[[str | None], Awaitable[Page[Any]]]) -> list[Any]:
         """Everything of a list, page by page; a server that gives one page again and again is not asked for ever."""
         found: list[Any] = []
         cursor: str | None = None
         seen: set[str] = set()
-        for _ in range(PAGES):
-            items, cursor = await self._ask(lambda at=cursor: page(at))
+        for _ in range(MAX_PAGES):
+            items, cursor = await self._request(lambda at=cursor: page(at))
             found.extend(items)
             if not cursor or cursor in seen:
                 break
             seen.add(cursor)
         return found
 
-    async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
+    async def _request(self, request: Callable[[], Awaitable[T]]) -> T:
         if self.lost.is_set():
-            raise await failure_of(ConnectionError("the connection is closed"), self._end, "lost")
+            raise await to_mcp_error(ConnectionError("the connection is closed"), self._end, "lost")
         try:
             return await request()
         except Exception as error:
-            failure = await failure_of(error, self._end, "lost" if self.lost.is_set() else "refused")
+            failure = await to_mcp_error(error, self._end, "lost" if self.lost.is_set() else "refused")
             raise failure from error
 
 
-def _plain(model: BaseModel) -> dict[str, Any]:
+def _model_to_dict(model: BaseModel) -> dict[str, Any]:
     return model.model_dump(by_alias=True, exclude_none=True, mode="json")
 
 
-def _resource(given: Any, uri: str, *, template: bool = False) -> ResourceInfo:
+def _to_resource_info(given: Any, uri: str, *, template: bool = False) -> ResourceInfo:
     return ResourceInfo(
         uri=uri,
         name=given.name or "",

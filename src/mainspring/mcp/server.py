@@ -13,29 +13,29 @@ from typing import Any, Literal, Protocol, TypeVar
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.mcp.client_features import Asking
-from mainspring.mcp.config import McpServerConfig, expanded
-from mainspring.mcp.errors import leaf
+from mainspring.mcp.client_features import ClientFeatures
+from mainspring.mcp.config import McpServerConfig, expand_config
+from mainspring.mcp.errors import first_error
 from mainspring.mcp.server_log import ServerLog
-from mainspring.mcp.timeouts import Clock, Patience
-from mainspring.mcp.tools import make_tools
+from mainspring.mcp.timeouts import CallTimeouts, CallTimer
+from mainspring.mcp.tools import create_tools
 from mainspring.mcp.types import (
     Answer,
-    Block,
-    ElicitAnswer,
-    Elicitation,
-    Kind,
+    ContentBlock,
+    ElicitRequest,
+    ElicitResult,
+    ListKind,
     McpConnection,
     McpConnector,
-    McpFailure,
-    Progress,
+    McpError,
+    PreloadingConnector,
+    ProgressCallback,
     PromptInfo,
     PromptMessage,
-    ReadyingConnector,
     ResourceInfo,
-    Sampled,
-    Sampling,
-    ServerFacts,
+    SamplingRequest,
+    SamplingResult,
+    ServerInfo,
     ToolInfo,
 )
 from mainspring.redaction import redact, secret_values
@@ -44,10 +44,10 @@ from mainspring.tools import Tool
 Status = Literal["disabled", "idle", "connecting", "ready", "lost", "failed", "closed"]
 """``lost`` is between a connection that ended and the next try; ``failed`` is given up, until somebody calls."""
 
-TRIES = 5
+MAX_RECONNECTS = 5
 """How often a connection that was lost is made again, before it is given up."""
-FIRST_WAIT = 0.5
-LONGEST_WAIT = 30.0
+MIN_RECONNECT_WAIT = 0.5
+MAX_RECONNECT_WAIT = 30.0
 STABLE_SECONDS = 60.0
 """A connection that stood this long counts as a good one: the next loss begins with the shortest wait."""
 CLOSE_SECONDS = 5.0
@@ -57,18 +57,18 @@ RELIST_SECONDS = 1.0
 T = TypeVar("T")
 
 
-class Watcher(Protocol):
+class ServerObserver(Protocol):
     """Whoever keeps servers and wants to know."""
 
     async def connected(self, server: McpServer, seconds: float) -> None:
         """It is connected, and its tools are known."""
         ...
 
-    async def failed(self, server: McpServer, error: McpFailure) -> None:
+    async def failed(self, server: McpServer, error: McpError) -> None:
         """It could not be connected, or was lost."""
         ...
 
-    def relisted(self, server: McpServer) -> None:
+    def on_tools_changed(self, server: McpServer) -> None:
         """It has other tools now."""
         ...
 
@@ -93,37 +93,37 @@ class McpServer:
         key: str,
         connector: McpConnector,
         *,
-        asking: Asking | None = None,
+        asking: ClientFeatures | None = None,
         roots: Callable[[], Sequence[str]] = tuple,
         environ: Mapping[str, str] = os.environ,
-        watcher: Watcher | None = None,
+        watcher: ServerObserver | None = None,
         log: ServerLog | None = None,
     ) -> None:
         self.config = config
         self.key = key
         self.status: Status = "idle" if config.enabled else "disabled"
         self.tools: tuple[Tool, ...] = ()
-        self.infos: tuple[ToolInfo, ...] = ()
-        self.facts = ServerFacts()
-        self.error: McpFailure | None = None
+        self.tool_infos: tuple[ToolInfo, ...] = ()
+        self.facts = ServerInfo()
+        self.error: McpError | None = None
         self.log = log or ServerLog()
         self.seconds = 0.0
         self.roots = roots
         self._connector = connector
-        self._asking = asking or Asking()
+        self._asking = asking or ClientFeatures()
         self._environ = environ
         self._watcher = watcher
-        self._patience = Patience()
+        self._patience = CallTimeouts()
         self._live: McpConnection | None = None
-        self._owner: asyncio.Task[None] | None = None
+        self._connection_task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._settled = asyncio.Event()
-        self._wake = asyncio.Event()
+        self._close_dialog = asyncio.Event()
+        self._notify_waiter = asyncio.Event()
         self._stop = False
-        self._renew: McpFailure | None = None
+        self._reconnect_reason: McpError | None = None
         self._since: float | None = None
         self._waiting = 0
-        self._changed: set[Kind] = set()
+        self._changed: set[ListKind] = set()
 
     @property
     def name(self) -> str:
@@ -140,20 +140,22 @@ class McpServer:
     def start(self) -> None:
         """Begin to connect, unless it is connected or on the way; belongs to the event loop that runs."""
         loop = asyncio.get_running_loop()
-        if self.status == "disabled" or (self._owner is not None and self._loop is loop and not self._owner.done()):
+        if self.status == "disabled" or (
+            self._connection_task is not None and self._loop is loop and not self._connection_task.done()
+        ):
             return
         self._loop = loop
-        self._live, self._stop, self._renew = None, False, None
-        self._settled, self._wake = asyncio.Event(), asyncio.Event()
+        self._live, self._stop, self._reconnect_reason = None, False, None
+        self._close_dialog, self._notify_waiter = asyncio.Event(), asyncio.Event()
         self._changed = set()
         self.status = "connecting"
         # A context of its own: what is traced in the run that happens to come first has nothing to do with it.
-        self._owner = loop.create_task(self._own(), name=f"mcp server {self.name}", context=Context())
+        self._connection_task = loop.create_task(self._own(), name=f"mcp server {self.name}", context=Context())
 
     async def settled(self) -> None:
         """Wait until it is ready or has failed."""
-        if self._owner is not None and self._loop is asyncio.get_running_loop():
-            await self._settled.wait()
+        if self._connection_task is not None and self._loop is asyncio.get_running_loop():
+            await self._close_dialog.wait()
 
     async def restart(self) -> None:
         """End the connection, if there is one, and make another."""
@@ -163,11 +165,11 @@ class McpServer:
 
     async def aclose(self) -> None:
         """End the connection, and the program with all that it started. It can be started again."""
-        owner, self._owner = self._owner, None
+        owner, self._connection_task = self._connection_task, None
         if owner is None or self._loop is not asyncio.get_running_loop():
             return
         self._stop = True
-        self._wake.set()
+        self._notify_waiter.set()
         if self._live is None and self.status in ("connecting", "lost"):
             owner.cancel()  # on its way to a server that may never answer
         try:
@@ -187,19 +189,19 @@ class McpServer:
             McpFailure: If there is none to be had.
         """
         if self.status == "disabled":
-            raise McpFailure(self.name, f"MCP server {self.name!r} is disabled", "disabled")
+            raise McpError(self.name, f"MCP server {self.name!r} is disabled", "disabled")
         self.start()
         if self._live is not None and self._live.lost.is_set():
-            self._lose(self._live, McpFailure(self.name, f"MCP server {self.name!r} ended", "lost"))
+            self._mark_lost(self._live, McpError(self.name, f"MCP server {self.name!r} ended", "lost"))
         if self.status == "lost":
-            self._wake.set()  # somebody waits: try now
+            self._notify_waiter.set()  # somebody waits: try now
         self._waiting += 1
         try:
-            await self._settled.wait()
+            await self._close_dialog.wait()
         finally:
             self._waiting -= 1
         if self._live is None:
-            raise self.error or McpFailure(self.name, f"MCP server {self.name!r} is closed", "lost")
+            raise self.error or McpError(self.name, f"MCP server {self.name!r} is closed", "lost")
         return self._live
 
     async def _own(self) -> None:
@@ -207,48 +209,48 @@ class McpServer:
         tries = 0
         try:
             while not self._stop:
-                self._since = self._renew = None
-                failure = await self._one_connection()
+                self._since = self._reconnect_reason = None
+                failure = await self._connect_once()
                 if self._stop:
                     break
-                if self._renew is not None:
-                    failure = self._renew
+                if self._reconnect_reason is not None:
+                    failure = self._reconnect_reason
                 failure = self._with_log(failure)
                 if self._since is None and tries == 0:  # there never was one to keep up
                     await self._fail(failure, "failed")
                     return
                 stood = self._since is not None and time.monotonic() - self._since > STABLE_SECONDS
                 tries = 1 if stood else tries + 1
-                await self._fail(failure, "lost" if tries <= TRIES else "failed")
-                if tries > TRIES:
+                await self._fail(failure, "lost" if tries <= MAX_RECONNECTS else "failed")
+                if tries > MAX_RECONNECTS:
                     return
                 if tries > 1 or not self._waiting:
-                    await self._pause(min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT))
+                    await self._pause(min(MIN_RECONNECT_WAIT * 2 ** (tries - 1), MAX_RECONNECT_WAIT))
         finally:
             self._live = None
             if self.status not in ("failed", "disabled"):
                 self.status = "closed"
-            self._settled.set()
+            self._close_dialog.set()
 
     async def _pause(self, seconds: float) -> None:
-        self._wake.clear()
+        self._notify_waiter.clear()
         if not self._stop:
             try:
-                await asyncio.wait_for(self._wake.wait(), seconds)
+                await asyncio.wait_for(self._notify_waiter.wait(), seconds)
             except TimeoutError:
                 pass
 
-    async def _one_connection(self) -> McpFailure:
+    async def _connect_once(self) -> McpError:
         """Connect, list, and keep it until it is lost or to be ended. Gives the reason."""
         try:
-            config = expanded(self.config, self._environ)
+            config = expand_config(self.config, self._environ)
         except ConfigError as error:
-            return McpFailure(self.name, str(error), "connect")
+            return McpError(self.name, str(error), "connect")
         stack = AsyncExitStack()
-        failure = McpFailure(self.name, f"MCP server {self.name!r} ended", "lost")
+        failure = McpError(self.name, f"MCP server {self.name!r} ended", "lost")
         try:
             async with stack:
-                if isinstance(self._connector, ReadyingConnector):
+                if isinstance(self._connector, PreloadingConnector):
                     await self._connector.ready()  # ours to load, so no time of the server's
                 began = time.monotonic()
                 try:
@@ -257,42 +259,42 @@ class McpServer:
                         self.facts = connection.facts
                         await self._list(connection)
                 except TimeoutError:
-                    return McpFailure(
+                    return McpError(
                         self.name,
                         f"MCP server {self.name!r} did not answer within {config.connect_timeout:g} seconds",
                         "connect",
                     )
                 self.seconds = time.monotonic() - began
                 self._live, self.status, self.error, self._since = connection, "ready", None, time.monotonic()
-                self._settled.set()
+                self._close_dialog.set()
                 if self._watcher is not None:
                     await self._watcher.connected(self, self.seconds)
-                await self._keep(connection)
+                await self._wait_until_lost(connection)
         except ConfigError as error:  # nothing can be connected here, and that is no fault of the server's
-            return McpFailure(self.name, f"MCP server {self.name!r} was not connected: {error}", "connect")
+            return McpError(self.name, f"MCP server {self.name!r} was not connected: {error}", "connect")
         except Exception as error:  # a group, where the SDK's task groups are: of our own failure, or of a transport's
-            found = leaf(error)
+            found = first_error(error)
             text = redact(
                 str(found) or type(found).__name__, *secret_values({**self.config.env, **self.config.headers})
             )[:500]
-            lost = McpFailure(self.name, f"MCP server {self.name!r} was lost: {text}", "lost")
-            failure = found if isinstance(found, McpFailure) else lost
+            lost = McpError(self.name, f"MCP server {self.name!r} was lost: {text}", "lost")
+            failure = found if isinstance(found, McpError) else lost
         return failure
 
-    async def _keep(self, connection: McpConnection) -> None:
+    async def _wait_until_lost(self, connection: McpConnection) -> None:
         lost = asyncio.ensure_future(connection.lost.wait())
         listed = time.monotonic() - RELIST_SECONDS
         try:
-            while not (self._stop or self._renew is not None or lost.done()):
-                self._wake.clear()
+            while not (self._stop or self._reconnect_reason is not None or lost.done()):
+                self._notify_waiter.clear()
                 due: float | None = None
                 if "tools" in self._changed:
                     due = listed + RELIST_SECONDS - time.monotonic()
                     if due <= 0:
-                        await self._relist(connection)
+                        await self._refresh_tools(connection)
                         listed = time.monotonic()
                         continue
-                woken = asyncio.ensure_future(self._wake.wait())
+                woken = asyncio.ensure_future(self._notify_waiter.wait())
                 try:
                     await asyncio.wait({lost, woken}, timeout=due, return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -301,60 +303,60 @@ class McpServer:
             lost.cancel()
             self._live = None
             if not self._stop:
-                self._settled.clear()
+                self._close_dialog.clear()
 
-    async def _relist(self, connection: McpConnection) -> None:
+    async def _refresh_tools(self, connection: McpConnection) -> None:
         self._changed.discard("tools")
         try:
             async with asyncio.timeout(self.config.connect_timeout):
                 await self._list(connection)
-        except (TimeoutError, McpFailure) as error:
+        except (TimeoutError, McpError) as error:
             self.log.note(f"its tools could not be listed again: {error or 'no answer'}")
         else:
             if self._watcher is not None:
-                self._watcher.relisted(self)
+                self._watcher.on_tools_changed(self)
 
     async def _list(self, connection: McpConnection) -> None:
         listed = await connection.list_tools() if "tools" in self.facts.capabilities else ()
         infos = {i.name: i for i in listed if self.config.offers(i.name)}
-        self.infos = tuple([infos[name] for name in sorted(infos)])
-        self.tools = make_tools(self, self.infos)
+        self.tool_infos = tuple([infos[name] for name in sorted(infos)])
+        self.tools = create_tools(self, self.tool_infos)
 
-    async def _fail(self, failure: McpFailure, status: Status) -> None:
+    async def _fail(self, failure: McpError, status: Status) -> None:
         self.error, self.status = failure, status
         if status == "failed":
-            self._settled.set()
+            self._close_dialog.set()
         self.log.note(str(failure))
         await self.log.written()
         if self._watcher is not None:
             await self._watcher.failed(self, failure)
 
-    def _with_log(self, failure: McpFailure) -> McpFailure:
+    def _with_log(self, failure: McpError) -> McpError:
         """The failure with what the server said last."""
         said = self.log.last() if self.config.transport == "stdio" and failure.reason in ("connect", "lost") else ""
-        return McpFailure(
-            failure.server, f"{failure}. Its last words:\n{said}" if said else str(failure), failure.reason
-        )
+        return McpError(failure.server, f"{failure}. Its last words:\n{said}" if said else str(failure), failure.reason)
 
     # --- what it can be asked ---------------------------------------------------------------------------------------
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: Progress | None = None) -> Answer:
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], on_progress: ProgressCallback | None = None
+    ) -> Answer:
         """Call one of its tools, by the tool's own name. Cancelling this cancels the call at the server.
 
         Raises:
             McpFailure: If there is no result. What the call did is unknown then, unless the reason is ``connect``.
         """
 
-        async def work(clock: Clock) -> Answer:
+        async def work(clock: CallTimer) -> Answer:
             def told(progress: float, total: float | None, message: str | None) -> None:
                 clock.life()
                 if on_progress is not None:
                     on_progress(progress, total, message)
 
-            return await self._ask(lambda connection: connection.call_tool(tool, arguments, told))
+            return await self._request(lambda connection: connection.call_tool(tool, arguments, told))
 
-        def slow() -> McpFailure:
-            return McpFailure(
+        def slow() -> McpError:
+            return McpError(
                 self.name,
                 f"MCP server {self.name!r} gave no sign of life for {self.config.timeout:g} seconds while {tool!r} ran; the "
                 "call was cancelled, and what it did is unknown",
@@ -369,15 +371,15 @@ class McpServer:
         Raises:
             McpFailure: If it does not say.
         """
-        return await self._listing("resources", lambda c: c.list_resources())
+        return await self._list_kind("resources", lambda c: c.list_resources())
 
-    async def read_resource(self, uri: str) -> Sequence[Block]:
+    async def read_resource(self, uri: str) -> Sequence[ContentBlock]:
         """Read a resource.
 
         Raises:
             McpFailure: If it cannot be read.
         """
-        return await self._timely(uri, lambda connection: connection.read_resource(uri))
+        return await self._with_timeout(uri, lambda connection: connection.read_resource(uri))
 
     async def list_prompts(self) -> Sequence[PromptInfo]:
         """Prompts that it offers; nothing if it has no such thing.
@@ -385,7 +387,7 @@ class McpServer:
         Raises:
             McpFailure: If it does not say.
         """
-        return await self._listing("prompts", lambda c: c.list_prompts())
+        return await self._list_kind("prompts", lambda c: c.list_prompts())
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Sequence[PromptMessage]:
         """A prompt, filled in.
@@ -393,50 +395,50 @@ class McpServer:
         Raises:
             McpFailure: If it cannot be had.
         """
-        return await self._timely(name, lambda connection: connection.get_prompt(name, arguments or {}))
+        return await self._with_timeout(name, lambda connection: connection.get_prompt(name, arguments or {}))
 
-    async def _listing(self, kind: Kind, ask: Callable[[McpConnection], Awaitable[Sequence[T]]]) -> Sequence[T]:
+    async def _list_kind(self, kind: ListKind, ask: Callable[[McpConnection], Awaitable[Sequence[T]]]) -> Sequence[T]:
         await self.connection()
         if kind not in self.facts.capabilities:
             return ()
-        return await self._timely(kind, ask)
+        return await self._with_timeout(kind, ask)
 
-    async def _timely(self, what: str, ask: Callable[[McpConnection], Awaitable[T]]) -> T:
+    async def _with_timeout(self, what: str, ask: Callable[[McpConnection], Awaitable[T]]) -> T:
         text = f"MCP server {self.name!r} did not answer within {self.config.timeout:g} seconds ({what})"
         return await self._patience.within(
-            self.config.timeout, lambda _: self._ask(ask), lambda: McpFailure(self.name, text, "timeout")
+            self.config.timeout, lambda _: self._request(ask), lambda: McpError(self.name, text, "timeout")
         )
 
-    async def _ask(self, request: Callable[[McpConnection], Awaitable[T]]) -> T:
+    async def _request(self, request: Callable[[McpConnection], Awaitable[T]]) -> T:
         """Ask over the connection. A server that had forgotten us has done nothing, so it is asked once more."""
         again = False
         while True:
             connection = await self.connection()
             try:
                 return await request(connection)
-            except McpFailure as failure:
+            except McpError as failure:
                 if failure.reason not in ("session", "lost"):
                     raise
-                self._lose(connection, failure)
+                self._mark_lost(connection, failure)
                 if failure.reason == "session" and not again:
                     again = True
                     continue
                 raise self._with_log(failure) from failure
 
-    def _lose(self, connection: McpConnection, failure: McpFailure) -> None:
+    def _mark_lost(self, connection: McpConnection, failure: McpError) -> None:
         if self._live is connection:
-            self._live, self._renew = None, failure
-            self._settled.clear()
-            self._wake.set()
+            self._live, self._reconnect_reason = None, failure
+            self._close_dialog.clear()
+            self._notify_waiter.set()
 
     # --- what it asks and tells: see `ClientSide` --------------------------------------------------------------------
 
-    async def elicit(self, asked: Elicitation) -> ElicitAnswer:
+    async def elicit(self, asked: ElicitRequest) -> ElicitResult:
         """Ask the user; no call's time runs meanwhile."""
         with self._patience.pause():
             return await self._asking.elicit(replace(asked, server=self.name))
 
-    async def sample(self, asked: Sampling) -> Sampled | str:
+    async def sample(self, asked: SamplingRequest) -> SamplingResult | str:
         """Ask the user, then the model; no call's time runs meanwhile."""
         with self._patience.pause():
             return await self._asking.sample(replace(asked, server=self.name))
@@ -445,15 +447,15 @@ class McpServer:
         """Keep a line that it wrote."""
         self.log.add(line)
 
-    def changed(self, kind: Kind) -> None:
+    def changed(self, kind: ListKind) -> None:
         """A list of its is another now. One that waits to be read stands for all that is told until it is read."""
         if kind not in self._changed:
             self._changed.add(kind)
-            self._wake.set()
+            self._notify_waiter.set()
 
 
 @asynccontextmanager
-async def open_server(server: McpServer) -> AsyncGenerator[McpServer]:
+async def connected_server(server: McpServer) -> AsyncGenerator[McpServer]:
     """A server that is connected while the block lasts.
 
     Raises:

@@ -11,26 +11,26 @@ from pathlib import Path
 
 from mainspring.redaction import redact
 
-KEPT = 200
+MAX_LINES = 200
 """Lines in memory."""
-LONGEST = 2_000
+MAX_LINE_CHARS = 2_000
 """Characters of one."""
-LARGEST_FILE = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 """Bytes of the file; a full one becomes ``NAME.log.1``, and the one before that is gone."""
 
-BURST = 2_000
+BURST_LINES = 2_000
 """Lines that may come at once and all stand in the file."""
-PER_SECOND = 100
+LINES_PER_SECOND = 100
 """Lines a second that stand in the file, however long it goes on; of what is more only the number is told."""
 
-OURS = "[mainspring]"
+NOTE_PREFIX = "[mainspring]"
 """How lines begin that we add."""
 
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f]")
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-def log_file(home: Path, server: str) -> Path:
+def server_log_path(home: Path, server: str) -> Path:
     """Where the lines of a server are kept, in the user's folder."""
     return home / "mcp" / "logs" / f"{_UNFIT.sub('_', server)[:100].lstrip('.') or 'server'}.log"
 
@@ -49,21 +49,21 @@ class ServerLog:
     def __init__(self, file: Path | None = None) -> None:
         self.file = file
         self.left_out = 0
-        self._lines: deque[str] = deque(maxlen=KEPT)  # as they came: most are never looked at
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)  # as they came: most are never looked at
         self._waiting: list[str] = []
         self._writer: asyncio.Task[None] | None = None
         self._untold = 0
-        self._allowance = float(BURST)
+        self._allowance = float(BURST_LINES)
         self._at = time.monotonic()
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The last lines."""
-        return tuple([_fit(line) for line in self._lines])
+        return tuple([_sanitize_line(line) for line in self._lines])
 
     def last(self, count: int = 5) -> str:
         """The last lines that say something, for an error."""
-        return "\n".join([line for line in self.lines if line.strip() and not line.startswith(OURS)][-count:])
+        return "\n".join([line for line in self.lines if line.strip() and not line.startswith(NOTE_PREFIX)][-count:])
 
     def clear(self) -> None:
         """Begin anew in memory."""
@@ -71,11 +71,11 @@ class ServerLog:
 
     def add(self, line: str) -> None:
         """Keep a line of the server's. What cannot be written to the file is only kept in memory."""
-        text = line.rstrip()[:LONGEST]
+        text = line.rstrip()[:MAX_LINE_CHARS]
         self._lines.append(text)
         if self.file is None:
             return
-        if not self._may_be_written():
+        if not self._is_within_rate():
             self.left_out += 1
             self._untold += 1
             return
@@ -83,7 +83,7 @@ class ServerLog:
 
     def note(self, text: str) -> None:
         """Keep a line of our own; none of those is left out."""
-        line = f"{OURS} {text}"
+        line = f"{NOTE_PREFIX} {text}"
         self._lines.append(line)
         if self.file is not None:
             self._write(line)
@@ -95,18 +95,18 @@ class ServerLog:
         if self._writer is not None and self._writer.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({self._writer})
 
-    def _may_be_written(self) -> bool:
+    def _is_within_rate(self) -> bool:
         now = time.monotonic()
-        self._allowance = min(BURST, self._allowance + (now - self._at) * PER_SECOND)
+        self._allowance = min(BURST_LINES, self._allowance + (now - self._at) * LINES_PER_SECOND)
         self._at = now
-        if self._allowance < 1 or len(self._waiting) >= BURST:
+        if self._allowance < 1 or len(self._waiting) >= BURST_LINES:
             return False
         self._allowance -= 1
         return True
 
     def _write(self, *lines: str) -> None:
         if self._untold:
-            self._waiting.append(f"{OURS} {self._untold} lines were left out here: they came too fast")
+            self._waiting.append(f"{NOTE_PREFIX} {self._untold} lines were left out here: they came too fast")
             self._untold = 0
         self._waiting.extend(lines)
         loop = asyncio.get_running_loop()
@@ -119,17 +119,17 @@ class ServerLog:
             await asyncio.to_thread(_append, self.file, batch)
 
 
-def _fit(line: str) -> str:
+def _sanitize_line(line: str) -> str:
     return redact(_CONTROLS.sub("", line))
 
 
 def _append(file: Path, lines: list[str]) -> None:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if file.exists() and file.stat().st_size > LARGEST_FILE:
+        if file.exists() and file.stat().st_size > MAX_FILE_BYTES:
             os.replace(file, file.with_name(f"{file.name}.1"))
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as stream:
-            stream.write("".join([f"{_fit(line)}\n" for line in lines]))
+            stream.write("".join([f"{_sanitize_line(line)}\n" for line in lines]))
     except OSError:
         pass

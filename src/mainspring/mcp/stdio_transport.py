@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mainspring.env.process_tree import MARK, end_family, family, kill_family, left_behind
+from mainspring.env.process_tree import RUN_ID_VARIABLE, find_orphans, find_processes, kill_tree, terminate_tree
 from mainspring.mcp.config import McpServerConfig
-from mainspring.mcp.message_repair import mended_message, refusal
-from mainspring.mcp.types import McpFailure
+from mainspring.mcp.message_repair import error_response, repair_message
+from mainspring.mcp.types import McpError
 from mainspring.programs import find_program
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
 """
 
 
-class Orphans:
+class OrphanReaper:
     """Watches over process groups. The shell runs while there are any."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Orphans:
             shell.kill()
 
 
-BASE_VARIABLES = (
+INHERITED_VARIABLES = (
     "HOME LANG LC_ALL LC_CTYPE LOGNAME PATH SHELL TERM TMPDIR TZ USER "
     "SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy "
     "APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE PROGRAMDATA PROGRAMFILES SYSTEMDRIVE "
@@ -114,14 +114,14 @@ BASE_VARIABLES = (
 """What a server gets of our variables: what programs need to run and to reach the network, and no keys."""
 
 
-LONGEST_LINE = 64 << 20
+MAX_LINE_BYTES = 64 << 20
 """Bytes of one message; a server that sends more is broken."""
-EXIT_SECONDS = 1.0
+EXIT_TIMEOUT = 1.0
 """How long a server may take to end once its input is closed."""
-KILL_SECONDS = 1.0
+TERMINATE_TIMEOUT = 1.0
 """How long it, and what it started, may take once it is asked to end."""
 _PIECE = 1 << 16
-_TOLD = 5
+_MAX_STRAY_LOGGED = 5
 
 
 Say = Callable[[str], Awaitable[None]]
@@ -129,11 +129,11 @@ Say = Callable[[str], Awaitable[None]]
 
 def server_environment(config: McpServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of a server: the base set, and what is configured for it."""
-    base = {k: v for k in BASE_VARIABLES if (v := environ.get(k)) is not None and not v.startswith("()")}
+    base = {k: v for k in INHERITED_VARIABLES if (v := environ.get(k)) is not None and not v.startswith("()")}
     return {**base, **config.env}
 
 
-class _Pipes(SubprocessStreamProtocol):
+class _ProcessProtocol(SubprocessStreamProtocol):
     """Knows when the program has ended, whoever still holds its pipes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -154,7 +154,7 @@ class ServerProcess:
         exit_code: How it ended; ``None`` while it runs.
     """
 
-    def __init__(self, transport: asyncio.SubprocessTransport, pipes: _Pipes, mark: str) -> None:
+    def __init__(self, transport: asyncio.SubprocessTransport, pipes: _ProcessProtocol, mark: str) -> None:
         assert pipes.stdin is not None
         assert pipes.stdout is not None
         assert pipes.stderr is not None
@@ -177,17 +177,20 @@ class ServerProcess:
         """Close its input, wait, ask it and all that it started to end, force what is left."""
         self.stdin.close()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.ended(), EXIT_SECONDS)
+            await asyncio.wait_for(self.ended(), EXIT_TIMEOUT)
         gone = self._pipes.ended.done()
-        await end_family(
-            self.pid, self._mark, KILL_SECONDS, left_behind if gone and sys.platform == "linux" else family
+        await terminate_tree(
+            self.pid,
+            self._mark,
+            TERMINATE_TIMEOUT,
+            find_orphans if gone and sys.platform == "linux" else find_processes,
         )
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.ended(), KILL_SECONDS)
+            await asyncio.wait_for(self.ended(), TERMINATE_TIMEOUT)
 
     def kill(self) -> None:
         """The same at once; blocks for some milliseconds."""
-        kill_family(self.pid, self._mark, left_behind if self._pipes.ended.done() else family)
+        kill_tree(self.pid, self._mark, find_orphans if self._pipes.ended.done() else find_processes)
 
     def close(self) -> None:
         """Let go of its pipes."""
@@ -204,22 +207,22 @@ async def start_server(config: McpServerConfig, environ: Mapping[str, str]) -> S
     env = server_environment(config, environ)
     mark = secrets.token_hex(8)
     loop = asyncio.get_running_loop()
-    command, cwd = await asyncio.to_thread(_program, config, env)
+    command, cwd = await asyncio.to_thread(_resolve_program, config, env)
     try:
         transport, pipes = await loop.subprocess_exec(
-            lambda: _Pipes(loop),
+            lambda: _ProcessProtocol(loop),
             command,
             *config.args,
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
             cwd=cwd,
-            env={**env, MARK: mark},
+            env={**env, RUN_ID_VARIABLE: mark},
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise McpFailure(
+        raise McpError(
             config.name,
             f"MCP server {config.name!r} could not be started: {command}: {why}. Check its command, args and cwd",
             "connect",
@@ -227,7 +230,7 @@ async def start_server(config: McpServerConfig, environ: Mapping[str, str]) -> S
     return ServerProcess(transport, pipes, mark)
 
 
-def _program(config: McpServerConfig, env: Mapping[str, str]) -> tuple[str, str | None]:
+def _resolve_program(config: McpServerConfig, env: Mapping[str, str]) -> tuple[str, str | None]:
     """The program and its folder; found on the path that it will have itself; ``npx`` is ``npx.cmd`` on some systems.
 
     Raises:
@@ -236,7 +239,7 @@ def _program(config: McpServerConfig, env: Mapping[str, str]) -> tuple[str, str 
     command = os.path.expanduser(config.command)
     found = shutil.which(command, path=env.get("PATH")) if os.sep not in command else command
     if found is None:
-        raise McpFailure(
+        raise McpError(
             config.name,
             f"MCP server {config.name!r} could not be started: there is no program {config.command!r} on its PATH; "
             "install it, or give its whole path",
@@ -245,7 +248,7 @@ def _program(config: McpServerConfig, env: Mapping[str, str]) -> tuple[str, str 
     return found, os.path.expanduser(config.cwd) if config.cwd else None
 
 
-class _Pump:
+class _MessagePump:
     """Moves messages between a program's pipes and the SDK's streams."""
 
     def __init__(self, process: ServerProcess, say: Say) -> None:
@@ -253,7 +256,7 @@ class _Pump:
         from mcp.shared.message import SessionMessage
 
         self._process = process
-        self._lines = _Lines(say)
+        self._lines = _MessageDecoder(say)
         self.into, self.reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self.writing, self.out_of = anyio.create_memory_object_stream[SessionMessage](0)
         self._all_read = asyncio.Event()
@@ -264,7 +267,7 @@ class _Pump:
         from mcp.shared.message import SessionMessage
 
         try:
-            async for line in _split(self._process.stdout):
+            async for line in _iter_lines(self._process.stdout):
                 message = await self._lines.message(line)
                 if message is not None:
                     await self.into.send(SessionMessage(message))
@@ -310,7 +313,7 @@ async def stdio_streams(process: ServerProcess, say: Say) -> AsyncGenerator[Tran
     """
     import anyio
 
-    pump = _Pump(process, say)
+    pump = _MessagePump(process, say)
     try:
         async with anyio.create_task_group() as tasks:
             for work in (pump.read, pump.write, pump.watch):
@@ -334,7 +337,7 @@ async def stdio_streams(process: ServerProcess, say: Say) -> AsyncGenerator[Tran
 
 @asynccontextmanager
 async def stdio_transport(
-    config: McpServerConfig, environ: Mapping[str, str], say: Say, orphans: Orphans
+    config: McpServerConfig, environ: Mapping[str, str], say: Say, orphans: OrphanReaper
 ) -> AsyncGenerator[tuple[ServerProcess, TransportStreams]]:
     """A server's program and the streams to it, for as long as the block lasts."""
     process = await start_server(config, environ)
@@ -349,7 +352,7 @@ async def stdio_transport(
         yield process, streams
 
 
-async def _split(pipe: asyncio.StreamReader) -> AsyncGenerator[bytes]:
+async def _iter_lines(pipe: asyncio.StreamReader) -> AsyncGenerator[bytes]:
     """Lines, however long, up to `LONGEST_LINE`."""
     pieces: list[bytes] = []
     size = 0
@@ -362,11 +365,11 @@ async def _split(pipe: asyncio.StreamReader) -> AsyncGenerator[bytes]:
         if rest:
             pieces.append(rest)
             size += len(rest)
-            if size > LONGEST_LINE:
+            if size > MAX_LINE_BYTES:
                 return
 
 
-class _Lines:
+class _MessageDecoder:
     """Tells messages from whatever else a server prints."""
 
     def __init__(self, say: Say) -> None:
@@ -387,18 +390,18 @@ class _Lines:
             return read(_decoded(text))
         except (ValueError, RecursionError):  # no JSON, or no message
             pass
-        meant = mended_message(text) if text.startswith(b"{") else None
+        meant = repair_message(text) if text.startswith(b"{") else None
         try:
             if meant is not None:
                 return read(meant)
         except ValueError:
-            meant = refusal(meant) if meant is not None else None
+            meant = error_response(meant) if meant is not None else None
         await self._stray(text)
         return read(meant) if meant is not None else None
 
     async def _stray(self, text: bytes) -> None:
         self._strays += 1
-        if self._strays <= _TOLD or self._strays % 1000 == 0:
+        if self._strays <= _MAX_STRAY_LOGGED or self._strays % 1000 == 0:
             shown = text[:200].decode("utf-8", "replace")
             await self._say(f"[not a message, on stdout; {self._strays} so far] {shown}")
 

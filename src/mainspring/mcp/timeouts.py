@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Clock:
+class CallTimer:
     """The time of one call."""
 
     def __init__(self, seconds: float, scope: asyncio.Timeout) -> None:
@@ -30,20 +30,22 @@ class Clock:
             self._scope.reschedule(None if paused else asyncio.get_running_loop().time() + self._seconds)
 
 
-class Patience:
+class CallTimeouts:
     """The clocks of the calls to one server."""
 
     def __init__(self) -> None:
-        self._clocks: set[Clock] = set()
+        self._clocks: set[CallTimer] = set()
         self._pauses = 0
 
-    async def within(self, seconds: float, work: Callable[[Clock], Awaitable[T]], slow: Callable[[], Exception]) -> T:
+    async def within(
+        self, seconds: float, work: Callable[[CallTimer], Awaitable[T]], slow: Callable[[], Exception]
+    ) -> T:
         """Do something; when its time is over it is cancelled, and what ``slow`` makes is raised."""
-        clock: Clock | None = None
+        clock: CallTimer | None = None
         scope = asyncio.timeout(seconds)
         try:
             async with scope:
-                clock = Clock(seconds, scope)
+                clock = CallTimer(seconds, scope)
                 self._clocks.add(clock)
                 if self._pauses:
                     clock.pause(True)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mainspring.messages import ToolSpec
+from mainspring.messages import ToolDefinition
 from mainspring.messages.token_estimate import estimate_overhead
-from mainspring.policies.disclosure import SEARCH, Disclosure
-from mainspring.prompt_tags import escaped, escaped_json
+from mainspring.policies.disclosure import TOOL_SEARCH_NAME, Disclosure
+from mainspring.prompt_tags import escape_json, escape_text
 from mainspring.text_search import ToolIndex
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 
-LIMIT = 10
+DEFAULT_RESULTS = 10
 """How many tools a search shows and unlocks where nobody says."""
 
 
-MOST = 50
+MAX_RESULTS = 50
 """The most that one search shows and unlocks."""
 
 
-_QUERY = 1000
+_MAX_QUERY_CHARS = 1000
 _DESCRIPTION = 4000
 _SCHEMA = 30_000
 """Characters of a schema that are shown; a longer one stands among the model's tools all the same."""
-_ALL = 120_000
-_LISTED = 100
+_MAX_OUTPUT_BYTES = 120_000
+_MAX_NAMES = 100
 
 
-_ABOUT = (
+_TOOL_DESCRIPTION = (
     "Find tools of MCP servers that are locked, see their schemas and unlock them for use. Give names when you know them, words "
     "that say what is to be done, or a server; query and server together narrow each other. What is found can be called from your next "
     "step on."
@@ -50,8 +50,8 @@ def create_tool_search(
     tools: Callable[[], Iterable[Tool]] | Iterable[Tool],
     unlock: Callable[[Sequence[str]], object],
     *,
-    name: str = SEARCH,
-    limit: int = LIMIT,
+    name: str = TOOL_SEARCH_NAME,
+    limit: int = DEFAULT_RESULTS,
     wire_name: Callable[[str], str] = str,
 ) -> Tool:
     """The tool `tool_search`, for an application that unlocks tools in its own way; an `Agent` with a `Disclosure` has it already.
@@ -63,11 +63,11 @@ def create_tool_search(
         limit: How many tools a search shows and unlocks where the model does not say, 1 to 50.
         wire_name: Gives the name under which the model knows a tool; results show that. Default: its own.
     """
-    search = _Search(tools, unlock, limit, wire_name)
-    words = {"type": "string", "maxLength": _QUERY}
+    search = _SearchTool(tools, unlock, limit, wire_name)
+    words = {"type": "string", "maxLength": _MAX_QUERY_CHARS}
     return define_tool(
         name,
-        description=_ABOUT,
+        description=_TOOL_DESCRIPTION,
         parameters={
             "type": "object",
             "properties": {
@@ -80,7 +80,7 @@ def create_tool_search(
                 "limit": {
                     "type": "integer",
                     "minimum": 1,
-                    "maximum": MOST,
+                    "maximum": MAX_RESULTS,
                     "description": f"Most tools to show and unlock. Default {limit}; for names: all of them.",
                 },
             },
@@ -89,11 +89,11 @@ def create_tool_search(
         execute=search.execute,
         source="builtin",
         idempotent=True,
-        access=_nothing,
+        access=_no_access,
     )
 
 
-class ToolSearch:
+class ToolSearchPlug:
     """The plug that gives an agent with a `Disclosure` the tool `tool_search`, unless it has one of that name.
 
     Attributes:
@@ -106,22 +106,22 @@ class ToolSearch:
     def install(self, agent: CoreAgent) -> None:
         """See `Plug`."""
         disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
-        if disclosure is None or not disclosure.wanted or not disclosure.tool or SEARCH in agent.tools:
+        if disclosure is None or not disclosure.wanted or not disclosure.tool or TOOL_SEARCH_NAME in agent.tools:
             return
         self.tool = create_tool_search(
             lambda: disclosure.lazy_tools,
-            disclosure.unlock,
+            disclosure.on_found,
             limit=disclosure.limit,
             wire_name=disclosure.wire_name,
         )
         agent.tools.add(self.tool)
 
-    def for_child(self) -> ToolSearch:
+    def for_child(self) -> ToolSearchPlug:
         """A sub-agent searches for itself."""
-        return ToolSearch()
+        return ToolSearchPlug()
 
 
-class _Search:
+class _SearchTool:
     """One agent's search."""
 
     def __init__(
@@ -144,21 +144,21 @@ class _Search:
         query, server = arguments.get("query", "").strip(), arguments.get("server", "").strip()
         tools = sorted(self._tools(), key=lambda t: t.name)
         if not names and not query and not server:
-            text = f"Give names, a query or a server. {_servers(tools)}"
+            text = f"Give names, a query or a server. {_describe_servers(tools)}"
             return ToolResult(output=text, is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
         found, notes = self._named(tools, names)
-        limit = arguments.get("limit") or (max(self._limit, min(len(found), MOST)) if names else self._limit)
+        limit = arguments.get("limit") or (max(self._limit, min(len(found), MAX_RESULTS)) if names else self._limit)
         if query or server:
-            candidates = [t for t in tools if not server or _is_of(t, server)]
+            candidates = [t for t in tools if not server or _is_from_server(t, server)]
             if query:
-                candidates = await asyncio.to_thread(self._index.rank, candidates, query[:_QUERY])
+                candidates = await asyncio.to_thread(self._index.rank, candidates, query[:_MAX_QUERY_CHARS])
             found += [t for t in candidates if t not in found]
         shown, rest = found[:limit], found[limit:]
         self._unlock([t.name for t in shown])
         if rest:
             notes.append(f"{len(rest)} more match; search for them by name, or raise limit: {self._list(rest)}")
         if not found and not notes:
-            notes.append(f"Nothing matches. {_servers(tools)}")
+            notes.append(f"Nothing matches. {_describe_servers(tools)}")
         lines = ["<tool_search_results>", *self._shown(shown), "</tool_search_results>", *notes]
         facts = {"unlocked": [t.name for t in shown], "matches": len(found)}
         return ToolResult(output="\n".join(lines), title=f"{len(shown)} of {len(found)} tools", metadata=facts)
@@ -169,20 +169,20 @@ class _Search:
         by_name |= {self._wire_name(t.name): t for t in tools}
         found: dict[str, Tool] = {}
         notes: list[str] = []
-        for name in dict.fromkeys(names[:_LISTED]):
+        for name in dict.fromkeys(names[:_MAX_NAMES]):
             tool = by_name.get(name) or by_name.get(name.casefold())
             if tool is not None:
                 found[tool.name] = tool
                 continue
             near = difflib.get_close_matches(name[:200], [self._wire_name(t.name) for t in tools[:1000]], 3)
-            hint = f"; near it: {', '.join(map(escaped, near))}" if near else ""
-            notes.append(f"No locked tool is named {escaped(name[:200])}{hint}")
+            hint = f"; near it: {', '.join(map(escape_text, near))}" if near else ""
+            notes.append(f"No locked tool is named {escape_text(name[:200])}{hint}")
         return list(found.values()), notes
 
     def _shown(self, tools: Sequence[Tool]) -> list[str]:
         """The tools as JSON, one a line, all together no longer than a result should be."""
         lines: list[str] = []
-        left = _ALL
+        left = _MAX_OUTPUT_BYTES
         for tool in tools:
             line = _line(self._wire_name(tool.name), tool, left > 0)
             left -= len(line)
@@ -190,11 +190,11 @@ class _Search:
         return lines
 
     def _list(self, tools: Sequence[Tool]) -> str:
-        names = ", ".join(escaped(self._wire_name(t.name)) for t in tools[:_LISTED])
-        return names if len(tools) <= _LISTED else f"{names}, ..."
+        names = ", ".join(escape_text(self._wire_name(t.name)) for t in tools[:_MAX_NAMES])
+        return names if len(tools) <= _MAX_NAMES else f"{names}, ..."
 
 
-def _nothing(arguments: Mapping[str, Any]) -> Sequence[Access]:
+def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
     """A search touches nothing, so it needs no permission; what it unlocks does."""
     return ()
 
@@ -204,19 +204,19 @@ def _line(name: str, tool: Tool, room: bool) -> str:
     schema = ""
     if room:
         try:
-            schema = escaped_json(tool.input_schema)
+            schema = escape_json(tool.input_schema)
         except ValueError:
             schema = ""
     if not schema or len(schema) > _SCHEMA:
-        return escaped_json({**told, "note": "the schema is too long to show here; it stands among your tools now"})
-    return f'{escaped_json(told)[:-1]},"input_schema":{schema}}}'
+        return escape_json({**told, "note": "the schema is too long to show here; it stands among your tools now"})
+    return f'{escape_json(told)[:-1]},"input_schema":{schema}}}'
 
 
 def _short(text: str) -> str:
     return text if len(text) <= _DESCRIPTION else f"{text[:_DESCRIPTION]}\u2026"
 
 
-def _is_of(tool: Tool, server: str) -> bool:
+def _is_from_server(tool: Tool, server: str) -> bool:
     """Whether a tool is of a server, by its name or by the part that stands for it in the tool's."""
     own = tool.source.partition(":")[2]
     return server.casefold() in (own.casefold(), _plain(own)) or _plain(server) == _plain(own)
@@ -226,18 +226,18 @@ def _plain(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in name).casefold()
 
 
-def _servers(tools: Sequence[Tool]) -> str:
+def _describe_servers(tools: Sequence[Tool]) -> str:
     counts: dict[str, int] = {}
     for tool in tools:
         server = tool.source.partition(":")[2]
         counts[server] = counts.get(server, 0) + 1
     if not counts:
         return "No tool is locked."
-    told = [f"{escaped(name)} ({n})" for name, n in sorted(counts.items())]
-    return f"Servers and how many tools they have: {', '.join(told[:_LISTED])}"
+    told = [f"{escape_text(name)} ({n})" for name, n in sorted(counts.items())]
+    return f"Servers and how many tools they have: {', '.join(told[:_MAX_NAMES])}"
 
 
-class ServerCost(Struct, frozen=True, kw_only=True):
+class ServerTokenCost(Struct, frozen=True, kw_only=True):
     """What a server's tools cost, in tokens, as far as they can be told without the model's own tokeniser.
 
     Attributes:
@@ -251,15 +251,15 @@ class ServerCost(Struct, frozen=True, kw_only=True):
     lazy: int = 0
 
 
-def cost_of(specs: Sequence[ToolSpec]) -> ServerCost:
+def estimate_cost(specs: Sequence[ToolDefinition]) -> ServerTokenCost:
     """What tools cost, as they are sent."""
-    return ServerCost(
+    return ServerTokenCost(
         tools=len(specs),
         eager=estimate_overhead("", specs),
         lazy=estimate_overhead("".join(f"{s.name}\n" for s in specs), ()),
     )
 
 
-def search_cost() -> int:
+def estimate_search_cost() -> int:
     """What the tool `tool_search` costs in every request, in tokens."""
     return estimate_overhead("", (create_tool_search((), lambda names: None).spec,))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainspring.lazy import lazy_re
 from mainspring.mcp.content import tool_result
-from mainspring.mcp.types import McpFailure, ToolInfo
+from mainspring.mcp.types import McpError, ToolInfo
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 PREFIX = "mcp__"
-LONGEST = 64
+MAX_NAME_CHARS = 64
 """Characters that every provider accepts."""
 _SERVER = 30
 """Characters of a server's part; rules such as ``mcp__server__*`` need it whole."""
@@ -32,7 +32,7 @@ _UNFIT = lazy_re(r"[^A-Za-z0-9_-]+")
 _RUNS = lazy_re(r"__+")
 
 
-def server_keys(servers: Iterable[str]) -> dict[str, str]:
+def server_prefixes(servers: Iterable[str]) -> dict[str, str]:
     """For each server the part of names that stands for it: no ``__`` inside, and never the same for two."""
     names = list(dict.fromkeys(servers))
     plain = {name: _RUNS.sub("_", _UNFIT.sub("_", name)).strip("_") for name in names}
@@ -40,9 +40,9 @@ def server_keys(servers: Iterable[str]) -> dict[str, str]:
     keys: dict[str, str] = {}
     for name, key in plain.items():
         if key != name and (not key or taken[key] > 1):
-            key = f"{key[: _SERVER - 7] or 'server'}_{_digest(name, 6)}"
+            key = f"{key[: _SERVER - 7] or 'server'}_{_short_hash(name, 6)}"
         elif len(key) > _SERVER:
-            key = f"{key[: _SERVER - 7].rstrip('_')}_{_digest(name, 6)}"
+            key = f"{key[: _SERVER - 7].rstrip('_')}_{_short_hash(name, 6)}"
         keys[name] = key
     return keys
 
@@ -55,13 +55,13 @@ def tool_names(key: str, tools: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, clean in plain.items():
         whole = f"{PREFIX}{key}__{clean}"
-        if len(whole) > LONGEST or (clean != name and taken[clean] > 1):
-            whole = f"{whole[: LONGEST - 9]}_{_digest(name, 8)}"
+        if len(whole) > MAX_NAME_CHARS or (clean != name and taken[clean] > 1):
+            whole = f"{whole[: MAX_NAME_CHARS - 9]}_{_short_hash(name, 8)}"
         found[name] = whole
     return found
 
 
-def server_of(name: str, keys: Mapping[str, str]) -> str | None:
+def server_of_tool_name(name: str, keys: Mapping[str, str]) -> str | None:
     """The server that a tool's name says it is of; ``None`` if it is of none."""
     if not name.startswith(PREFIX):
         return None
@@ -69,18 +69,18 @@ def server_of(name: str, keys: Mapping[str, str]) -> str | None:
     return next((server for server, own in keys.items() if own == key), None)
 
 
-def _digest(text: str, length: int) -> str:
+def _short_hash(text: str, length: int) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
-SOURCE = "mcp:"
+SOURCE_PREFIX = "mcp:"
 """How the source of such a tool begins; the name of its server follows."""
 
 
 _CODES = {"timeout": ToolErrorCode.TIMEOUT, "login": ToolErrorCode.CONFIG_ERROR, "disabled": ToolErrorCode.CONFIG_ERROR}
 
 
-def make_tools(server: McpServer, infos: Sequence[ToolInfo]) -> tuple[Tool, ...]:
+def create_tools(server: McpServer, infos: Sequence[ToolInfo]) -> tuple[Tool, ...]:
     """The tools of a server, in the order of their own names."""
     names = tool_names(server.key, [i.name for i in infos])
     return tuple([_tool(server, info, names[info.name]) for info in infos])
@@ -88,17 +88,17 @@ def make_tools(server: McpServer, infos: Sequence[ToolInfo]) -> tuple[Tool, ...]
 
 def server_of_tool(tool: Tool) -> str | None:
     """The name of the server whose tool it is; ``None`` if it is of none."""
-    return tool.source.removeprefix(SOURCE) if tool.source.startswith(SOURCE) else None
+    return tool.source.removeprefix(SOURCE_PREFIX) if tool.source.startswith(SOURCE_PREFIX) else None
 
 
 def _tool(server: McpServer, info: ToolInfo, name: str) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         def told(progress: float, total: float | None, message: str | None) -> None:
-            ctx.update(_progress(progress, total, message))
+            ctx.update(_format_progress(progress, total, message))
 
         try:
             answer = await server.call(info.name, arguments, told)
-        except McpFailure as failure:
+        except McpError as failure:
             code = _CODES.get(failure.reason, ToolErrorCode.IO_ERROR)
             details = {"server": server.name, "tool": info.name, "reason": failure.reason}
             return ToolResult(output=str(failure), metadata=details, is_error=True, code=code)
@@ -113,17 +113,17 @@ def _tool(server: McpServer, info: ToolInfo, name: str) -> Tool:
         input_schema=info.input_schema,
         execute=execute,
         label=f"{server.name}: {info.title or info.name}",
-        source=f"{SOURCE}{server.name}",
+        source=f"{SOURCE_PREFIX}{server.name}",
         concurrency_safe=reads,
         idempotent=again and trusted,
-        access=_touches_nothing if reads and trusted else None,
+        access=_no_access if reads and trusted else None,
     )
 
 
-def _touches_nothing(arguments: Mapping[str, Any]) -> Sequence[Access]:
+def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
     return ()
 
 
-def _progress(progress: float, total: float | None, message: str | None) -> str:
+def _format_progress(progress: float, total: float | None, message: str | None) -> str:
     share = f"{progress:g}/{total:g}" if total else f"{progress:g}"
     return f"{share}: {message}" if message else share

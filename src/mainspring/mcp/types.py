@@ -14,13 +14,13 @@ from msgspec import Struct
 from mainspring.errors import MainspringError
 from mainspring.mcp.config import McpServerConfig
 
-Block = dict[str, Any]
+ContentBlock = dict[str, Any]
 """A content block as it goes over the wire: ``{"type": "text", "text": "..."}``."""
 
-Kind = Literal["tools", "resources", "prompts"]
+ListKind = Literal["tools", "resources", "prompts"]
 
 
-class McpFailure(MainspringError):
+class McpError(MainspringError):
     """A server could not be connected, died, refused, or did not answer in time.
 
     Attributes:
@@ -78,18 +78,18 @@ class PromptMessage(Struct, frozen=True, kw_only=True):
     """A message of a prompt that was filled in."""
 
     role: Literal["user", "assistant"]
-    content: tuple[Block, ...]
+    content: tuple[ContentBlock, ...]
 
 
 class Answer(Struct, frozen=True, kw_only=True):
     """What a call gave: content blocks, and the same as data where the tool has that."""
 
-    content: tuple[Block, ...] = ()
+    content: tuple[ContentBlock, ...] = ()
     structured: Any = None
     is_error: bool = False
 
 
-class ServerFacts(Struct, frozen=True, kw_only=True):
+class ServerInfo(Struct, frozen=True, kw_only=True):
     """What a server says of itself."""
 
     name: str = ""
@@ -99,7 +99,7 @@ class ServerFacts(Struct, frozen=True, kw_only=True):
     capabilities: frozenset[str] = frozenset()
 
 
-class Elicitation(Struct, frozen=True, kw_only=True):
+class ElicitRequest(Struct, frozen=True, kw_only=True):
     """A server asks the user.
 
     Attributes:
@@ -115,14 +115,14 @@ class Elicitation(Struct, frozen=True, kw_only=True):
     url: str = ""
 
 
-class ElicitAnswer(Struct, frozen=True):
+class ElicitResult(Struct, frozen=True):
     """What the user says to that; ``content`` where they accept."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Mapping[str, str | int | float | bool | list[str] | None] = {}
 
 
-class Sampling(Struct, frozen=True, kw_only=True):
+class SamplingRequest(Struct, frozen=True, kw_only=True):
     """A server asks the model.
 
     Attributes:
@@ -140,7 +140,7 @@ class Sampling(Struct, frozen=True, kw_only=True):
     temperature: float | None = None
 
 
-class Sampled(Struct, frozen=True):
+class SamplingResult(Struct, frozen=True):
     """The model's answer."""
 
     text: str
@@ -148,18 +148,18 @@ class Sampled(Struct, frozen=True):
     stop_reason: str = "endTurn"
 
 
-Progress = Callable[[float, float | None, str | None], None]
+ProgressCallback = Callable[[float, float | None, str | None], None]
 """Told how far a call is, of how much, and in words."""
 
 
-class ClientSide(Protocol):
+class ClientHandler(Protocol):
     """Whom a connection asks and tells."""
 
-    async def elicit(self, asked: Elicitation) -> ElicitAnswer:
+    async def elicit(self, asked: ElicitRequest) -> ElicitResult:
         """Ask the user."""
         ...
 
-    async def sample(self, asked: Sampling) -> Sampled | str:
+    async def sample(self, asked: SamplingRequest) -> SamplingResult | str:
         """Ask the model; a text says why not."""
         ...
 
@@ -171,7 +171,7 @@ class ClientSide(Protocol):
         """Keep a line that the server wrote."""
         ...
 
-    def changed(self, kind: Kind) -> None:
+    def changed(self, kind: ListKind) -> None:
         """A list of the server's is another now."""
         ...
 
@@ -184,14 +184,14 @@ class McpConnection(Protocol):
         lost: Set when the connection is over.
     """
 
-    facts: ServerFacts
+    facts: ServerInfo
     lost: asyncio.Event
 
     async def list_tools(self) -> Sequence[ToolInfo]:
         """All tools, of all pages."""
         ...
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], on_progress: Progress) -> Answer:
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], on_progress: ProgressCallback) -> Answer:
         """Call a tool.
 
         Raises:
@@ -203,7 +203,7 @@ class McpConnection(Protocol):
         """All resources, then all templates."""
         ...
 
-    async def read_resource(self, uri: str) -> Sequence[Block]:
+    async def read_resource(self, uri: str) -> Sequence[ContentBlock]:
         """The contents of a resource, each as an embedded resource."""
         ...
 
@@ -219,7 +219,7 @@ class McpConnection(Protocol):
 class McpConnector(Protocol):
     """Opens connections. ``Agent(mcp_connector=...)`` puts another in place of the real one."""
 
-    def connect(self, config: McpServerConfig, side: ClientSide) -> AbstractAsyncContextManager[McpConnection]:
+    def connect(self, config: McpServerConfig, side: ClientHandler) -> AbstractAsyncContextManager[McpConnection]:
         """A connection for as long as the block lasts; it is entered and left in one task.
 
         Raises:
@@ -229,7 +229,7 @@ class McpConnector(Protocol):
 
 
 @runtime_checkable
-class ReadyingConnector(McpConnector, Protocol):
+class PreloadingConnector(McpConnector, Protocol):
     """A connector that has something to load first, which takes none of the time that a server has to connect."""
 
     async def ready(self) -> None:

@@ -1,30 +1,30 @@
 """Memory: what is worth knowing in the next conversation, as plain text that people can read, edit and delete."""
 
 from mainspring.memory.notes import (
-    FILE,
+    MEMORY_FILE_NAME,
     SECTIONS,
-    Located,
     MemoryFile,
-    Section,
+    MemoryFiles,
+    NoteSection,
     add_note,
-    checked_note,
-    locate,
-    prompt_part,
+    find_memory_files,
+    render_prompt,
+    validate_note,
 )
-from mainspring.memory.plug import Confirm, Memory, Note, Where
+from mainspring.memory.plug import ConfirmNote, Memory, Note, Where
 
 __all__ = [
-    "FILE",
-    "SECTIONS",
-    "Confirm",
-    "Located",
+    "ConfirmNote",
+    "MEMORY_FILE_NAME",
     "Memory",
     "MemoryFile",
+    "MemoryFiles",
     "Note",
-    "Section",
+    "NoteSection",
+    "SECTIONS",
     "Where",
     "add_note",
-    "checked_note",
-    "locate",
-    "prompt_part",
+    "find_memory_files",
+    "render_prompt",
+    "validate_note",
 ]

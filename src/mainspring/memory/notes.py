@@ -15,23 +15,23 @@ from msgspec import Struct
 
 from mainspring.errors import MainspringError
 from mainspring.lazy import lazy_re
-from mainspring.locks import FolderLockedError, locked_folder
+from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.redaction import redact
-from mainspring.state_files import replace_text, target_in_project
-from mainspring.text import named, odd_character
+from mainspring.state_files import resolve_project_file, write_text_atomically
+from mainspring.text import code_point, find_invisible
 
-Section = Literal["Preferences", "Context", "Learned Patterns"]
+NoteSection = Literal["Preferences", "Context", "Learned Patterns"]
 """What a note is about: what the user likes, how things are, or what was found to work."""
 
 
-SECTIONS: tuple[Section, ...] = get_args(Section)
+SECTIONS: tuple[NoteSection, ...] = get_args(NoteSection)
 
 
-MAX_NOTE = 500
+MAX_NOTE_CHARS = 500
 """Most characters of one note: it is read in every conversation from then on."""
 
 
-MAX_SHOWN = 16 * 1024
+MAX_PROMPT_BYTES = 16 * 1024
 """Most bytes of one file that reach the model, about 4,000 tokens; what is cut is told."""
 
 
@@ -46,7 +46,7 @@ _INTRODUCTION = (
 )
 
 
-def checked_note(text: str) -> str:
+def validate_note(text: str) -> str:
     """A note as it may be stored: one line, without anything hidden or secret in it.
 
     Raises:
@@ -56,17 +56,19 @@ def checked_note(text: str) -> str:
     note = re.sub(r"^(?:[-*+>]|#{1,6})\s+", "", note)
     if not note:
         raise ValueError("there is nothing to remember: the note is empty")
-    if len(note) > MAX_NOTE:
-        raise ValueError(f"the note has {len(note)} characters, and {MAX_NOTE} is the most; say it in fewer words")
-    odd = odd_character(note)
+    if len(note) > MAX_NOTE_CHARS:
+        raise ValueError(
+            f"the note has {len(note)} characters, and {MAX_NOTE_CHARS} is the most; say it in fewer words"
+        )
+    odd = find_invisible(note)
     if odd is not None:
-        raise ValueError(f"the note holds the character {named(odd)}, which people cannot see; leave it out")
+        raise ValueError(f"the note holds the character {code_point(odd)}, which people cannot see; leave it out")
     if redact(note) != note:
         raise ValueError("the note looks like it holds a key or password; memory is plain text, so keep it elsewhere")
     return note
 
 
-def add_note(text: str, note: str, section: Section = "Context") -> str:
+def add_note(text: str, note: str, section: NoteSection = "Context") -> str:
     """The file's text with a bullet more, at the end of its section; everything else stays as it is.
 
     Args:
@@ -86,17 +88,17 @@ def add_note(text: str, note: str, section: Section = "Context") -> str:
         lines = ["# Memory"]
     start = next((i for i, line in enumerate(lines) if _is_section(line, section)), None)
     if start is None:
-        lines = [*_without_blanks_at_end(lines), "", f"## {section}", "", bullet]
+        lines = [*_strip_trailing_blanks(lines), "", f"## {section}", "", bullet]
     else:
         end = next((i for i in range(start + 1, len(lines)) if _HEADING.match(lines[i])), len(lines))
-        filled = _without_blanks_at_end(lines[:end])
+        filled = _strip_trailing_blanks(lines[:end])
         gap = [""] if len(filled) == start + 1 else []
         behind = lines[end:]
         lines = [*filled, *gap, bullet, *([""] if behind else []), *behind]
     return end_of_line.join(lines) + end_of_line
 
 
-def prompt_part(sources: Sequence[tuple[str, str]]) -> str:
+def render_prompt(sources: Sequence[tuple[str, str]]) -> str:
     """What the system prompt says of memory; empty where nothing is remembered.
 
     The files stand in an envelope that their text cannot leave, each cut to `MAX_SHOWN`, with a line that tells of it.
@@ -104,40 +106,40 @@ def prompt_part(sources: Sequence[tuple[str, str]]) -> str:
     Args:
         sources: Name and text of each file, the global one first.
     """
-    parts = [f'<memory source="{name}">\n{_shown(text)}\n</memory>' for name, text in sources if _says_something(text)]
+    parts = [f'<memory source="{name}">\n{_truncate(text)}\n</memory>' for name, text in sources if _has_content(text)]
     return "\n\n".join([f"# {HEADING}", _INTRODUCTION, *parts]) if parts else ""
 
 
-def _shown(text: str) -> str:
+def _truncate(text: str) -> str:
     data = text.strip().encode("utf-8", "replace")
     note = ""
-    if len(data) > MAX_SHOWN:
-        cut = data[:MAX_SHOWN]
+    if len(data) > MAX_PROMPT_BYTES:
+        cut = data[:MAX_PROMPT_BYTES]
         cut = cut[: cut.rfind(b"\n") + 1] or cut
         note = f"\n[cut: {len(cut)} of {len(data)} bytes are shown; the file needs tidying]"
         data = cut
-    clean = "".join(c if c == "\n" or odd_character(c) is None else " " for c in data.decode("utf-8", "ignore"))
+    clean = "".join(c if c == "\n" or find_invisible(c) is None else " " for c in data.decode("utf-8", "ignore"))
     return clean.rstrip().replace("<", "&lt;") + note
 
 
-def _says_something(text: str) -> bool:
+def _has_content(text: str) -> bool:
     return any(line.strip() and not _HEADING.match(line) for line in text.splitlines())
 
 
-def _is_section(line: str, section: Section) -> bool:
+def _is_section(line: str, section: NoteSection) -> bool:
     match = _HEADING.match(line)
     return match is not None and match[1].casefold() == section.casefold()
 
 
-def _without_blanks_at_end(lines: Sequence[str]) -> list[str]:
+def _strip_trailing_blanks(lines: Sequence[str]) -> list[str]:
     end = len(lines)
     while end and not lines[end - 1].strip():
         end -= 1
     return list(lines[:end])
 
 
-FILE = "MEMORY.md"
-_MOST = 1024 * 1024  # bytes; a memory file beyond it is a mistake, and reading on would not help
+MEMORY_FILE_NAME = "MEMORY.md"
+_MAX_BYTES = 1024 * 1024  # bytes; a memory file beyond it is a mistake, and reading on would not help
 
 
 class MemoryFile:
@@ -163,7 +165,7 @@ class MemoryFile:
     def _bytes(self) -> bytes:
         try:
             with open(os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
-                return stream.read(_MOST)
+                return stream.read(_MAX_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return b""
         except OSError as error:
@@ -180,17 +182,17 @@ class MemoryFile:
         """
         try:
             folder = self.path.parent.parent
-            target = Path(os.path.realpath(self.path)) if self.private else target_in_project(self.path, folder)
+            target = Path(os.path.realpath(self.path)) if self.private else resolve_project_file(self.path, folder)
             target.parent.mkdir(mode=0o700 if self.private else 0o777, parents=True, exist_ok=True)
-            with locked_folder(target.parent):
+            with lock_directory(target.parent):
                 old = self._bytes().decode("utf-8-sig")
                 new = edit(old)
                 if new == old:
                     return False
-                if target.exists() and target.stat().st_size > _MOST:
-                    raise MainspringError(f"memory: {self.path} is larger than {_MOST} bytes; tidy it first")
-                replace_text(target, new, private=self.private)
-        except FolderLockedError as error:
+                if target.exists() and target.stat().st_size > _MAX_BYTES:
+                    raise MainspringError(f"memory: {self.path} is larger than {_MAX_BYTES} bytes; tidy it first")
+                write_text_atomically(target, new, private=self.private)
+        except LockTimeoutError as error:
             raise MainspringError(f"memory: {error}") from None
         except UnicodeDecodeError:
             raise MainspringError(
@@ -201,21 +203,21 @@ class MemoryFile:
         return True
 
 
-class Located(Struct, frozen=True):
+class MemoryFiles(Struct, frozen=True):
     """The files of memory; ``None`` where there is no such place."""
 
     user: MemoryFile | None
     project: MemoryFile | None
 
 
-def locate(cwd: str | os.PathLike[str], home: str | os.PathLike[str] | None) -> Located:
+def find_memory_files(cwd: str | os.PathLike[str], home: str | os.PathLike[str] | None) -> MemoryFiles:
     """The files for a folder.
 
     Args:
         cwd: The project's folder.
         home: The user's folder, as ``~/.agent``.
     """
-    user = None if home is None else MemoryFile(Path(home) / FILE)
-    path = Path(cwd) / ".agent" / FILE
+    user = None if home is None else MemoryFile(Path(home) / MEMORY_FILE_NAME)
+    path = Path(cwd) / ".agent" / MEMORY_FILE_NAME
     same = user is not None and os.path.realpath(path) == os.path.realpath(user.path)
-    return Located(user, None if same else MemoryFile(path, private=False))
+    return MemoryFiles(user, None if same else MemoryFile(path, private=False))

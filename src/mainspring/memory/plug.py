@@ -13,17 +13,17 @@ from msgspec import Struct
 from mainspring.errors import MainspringError
 from mainspring.loop.hooks import SessionStart, SystemTransform
 from mainspring.memory.notes import (
-    MAX_SHOWN,
+    MAX_PROMPT_BYTES,
     SECTIONS,
-    Located,
     MemoryFile,
-    Section,
+    MemoryFiles,
+    NoteSection,
     add_note,
-    checked_note,
-    locate,
-    prompt_part,
+    find_memory_files,
+    render_prompt,
+    validate_note,
 )
-from mainspring.threads import in_thread
+from mainspring.threads import run_in_thread
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ class Note(Struct, frozen=True):
     """
 
     text: str
-    section: Section
+    section: NoteSection
     where: Where
     path: str
 
 
-Confirm = Callable[[Note], "bool | Awaitable[bool]"]
+ConfirmNote = Callable[[Note], "bool | Awaitable[bool]"]
 """Asks a person whether to keep a note. Sync or async; a sync one runs in a thread, so that it may wait."""
 
 _DESCRIPTION = (
@@ -93,30 +93,30 @@ class Memory:
         user: MemoryFile | str | os.PathLike[str] | None = None,
         project: MemoryFile | str | os.PathLike[str] | None = None,
         *,
-        confirm: Confirm | None = None,
+        confirm: ConfirmNote | None = None,
     ) -> None:
-        self.files = Located(_file(user), _file(project))
+        self.files = MemoryFiles(_to_memory_file(user), _to_memory_file(project))
         self.confirm = confirm
         self.problems: list[str] = []
         self._part: str | None = None
         self._joined: tuple[str, str] = ("", "")
 
     @classmethod
-    def of_folder(
+    def for_folder(
         cls,
         cwd: str | os.PathLike[str],
         home: str | os.PathLike[str] | None,
         *,
         trusted: bool = True,
-        confirm: Confirm | None = None,
+        confirm: ConfirmNote | None = None,
     ) -> Memory:
         """The memory of a folder: ``MEMORY.md`` in ``home``, and ``.agent/MEMORY.md`` in ``cwd`` if that is trusted."""
-        found = locate(cwd, home)
+        found = find_memory_files(cwd, home)
         return cls(found.user, found.project if trusted else None, confirm=confirm)
 
     def install(self, agent: CoreAgent) -> None:
         """See `Plug`."""
-        agent.bus.on(SessionStart, self._begin)
+        agent.bus.on(SessionStart, self._on_session_start)
         agent.bus.on(SystemTransform, self._system)
         if self.confirm is not None and (self.files.user or self.files.project):
             agent.tools.add(self.tool())
@@ -133,9 +133,9 @@ class Memory:
                 sources.append((name, "" if file is None else file.read()))
             except MainspringError as error:
                 self.problems.append(str(error))
-        return prompt_part(sources)
+        return render_prompt(sources)
 
-    async def remember(self, text: str, *, section: Section = "Context", where: Where = "project") -> str:
+    async def remember(self, text: str, *, section: NoteSection = "Context", where: Where = "project") -> str:
         """Keep a note, once it is confirmed.
 
         Returns:
@@ -150,8 +150,8 @@ class Memory:
         file = file or self.files.user or self.files.project
         if file is None:
             raise MainspringError("memory: there is no place for it: no home folder, and no project that is trusted")
-        note = checked_note(text)
-        if not await self._confirmed(
+        note = validate_note(text)
+        if not await self._confirm(
             Note(note, section, "user" if file is self.files.user else "project", str(file.path))
         ):
             raise PermissionError("the note was not confirmed, so it was not kept; do not try again")
@@ -165,8 +165,8 @@ class Memory:
         if not await asyncio.to_thread(file.change, edit):
             return f"It was remembered already, in {file.path}."
         full = (
-            f" The file has {sizes[0]} bytes, of which {MAX_SHOWN} are read: it needs tidying."
-            if sizes[0] > MAX_SHOWN
+            f" The file has {sizes[0]} bytes, of which {MAX_PROMPT_BYTES} are read: it needs tidying."
+            if sizes[0] > MAX_PROMPT_BYTES
             else ""
         )
         return f"Remembered in {file.path}, under {section}.{full}"
@@ -204,16 +204,16 @@ class Memory:
         file = wanted or self.files.user or self.files.project
         return () if file is None else (Access("fs-write", str(file.path)),)
 
-    async def _confirmed(self, note: Note) -> bool:
+    async def _confirm(self, note: Note) -> bool:
         if self.confirm is None:
             return False
         if inspect.iscoroutinefunction(self.confirm):
             answer = self.confirm(note)
         else:
-            answer = await in_thread(self.confirm, note)
+            answer = await run_in_thread(self.confirm, note)
         return (await answer if inspect.isawaitable(answer) else answer) is True
 
-    async def _begin(self, hook: SessionStart) -> None:
+    async def _on_session_start(self, hook: SessionStart) -> None:
         if self._part is None or not hook.resumed:
             self._part = await asyncio.to_thread(self.read)
 
@@ -225,5 +225,5 @@ class Memory:
         hook.system = self._joined[1]
 
 
-def _file(given: MemoryFile | str | os.PathLike[str] | None) -> MemoryFile | None:
+def _to_memory_file(given: MemoryFile | str | os.PathLike[str] | None) -> MemoryFile | None:
     return given if isinstance(given, MemoryFile) or given is None else MemoryFile(given)

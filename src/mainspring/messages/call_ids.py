@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mainspring.messages import Message, ToolUseBlock
 
 
-def with_sound_ids(message: Message, new_id: Callable[[], str]) -> Message:
+def ensure_unique_call_ids(message: Message, new_id: Callable[[], str]) -> Message:
     """The message with an id for each of its calls that no other has; the same object where that is so already."""
     ids = [c.id for c in message.tool_uses]
     if not ids or (all(ids) and len(set(ids)) == len(ids)):

@@ -78,7 +78,7 @@ ContentBlock = TextBlock | ThinkingBlock | RedactedThinkingBlock | ImageBlock | 
 """Everything a message can hold, told apart by ``type``."""
 
 
-class ToolSpec(Struct, frozen=True, eq=False, dict=True):
+class ToolDefinition(Struct, frozen=True, eq=False, dict=True):
     """Name, description and JSON Schema of the input, as offered to a model."""
 
     name: str

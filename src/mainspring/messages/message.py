@@ -132,7 +132,7 @@ def _blocks(content: str | Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
     return (TextBlock(content),) if isinstance(content, str) else tuple(content)
 
 
-def as_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBlock]) -> list[AgentMessage]:
+def to_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBlock]) -> list[AgentMessage]:
     """Messages from whatever a caller may pass as a prompt.
 
     A string, or blocks of text and images, become one user message; messages stay as they are.
@@ -157,7 +157,7 @@ def convert_to_llm(messages: Sequence[AgentMessage]) -> list[Message]:
     return [m for m in messages if type(m) is Message]
 
 
-def image_marker(block: ImageBlock) -> str:
+def image_placeholder(block: ImageBlock) -> str:
     """The line of text that stands for an image where the model takes none."""
     return f"[{block.media_type} image left out: this model takes no images]"
 
@@ -175,16 +175,18 @@ def sanitize_stored_tool_results(messages: Sequence[AgentMessage], *, vision: bo
     Returns:
         The messages; those in which nothing had to change are the same objects.
     """
-    return list(messages) if vision else [_flattened(message) for message in messages]
+    return list(messages) if vision else [_without_images(message) for message in messages]
 
 
-def _flattened(message: AgentMessage) -> AgentMessage:
-    if not isinstance(message, Message) or not any(map(_shows, message.content)):
+def _without_images(message: AgentMessage) -> AgentMessage:
+    if not isinstance(message, Message) or not any(map(_has_images, message.content)):
         return message
-    return replace(message, content=tuple([_flat(b) if isinstance(b, ToolResultBlock) else b for b in message.content]))
+    return replace(
+        message, content=tuple([_flatten_result(b) if isinstance(b, ToolResultBlock) else b for b in message.content])
+    )
 
 
-def _shows(block: ContentBlock) -> bool:
+def _has_images(block: ContentBlock) -> bool:
     return (
         isinstance(block, ToolResultBlock)
         and not isinstance(block.content, str)
@@ -192,9 +194,9 @@ def _shows(block: ContentBlock) -> bool:
     )
 
 
-def _flat(block: ToolResultBlock) -> ToolResultBlock:
+def _flatten_result(block: ToolResultBlock) -> ToolResultBlock:
     """A result with all of its content as one text."""
     if isinstance(block.content, str):
         return block
-    lines = [part.text if isinstance(part, TextBlock) else image_marker(part) for part in block.content]
+    lines = [part.text if isinstance(part, TextBlock) else image_placeholder(part) for part in block.content]
     return replace(block, content="\n".join(lines))

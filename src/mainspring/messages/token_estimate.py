@@ -18,8 +18,8 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
 
@@ -29,8 +29,8 @@ CHARS_PER_TOKEN = 4.0
 IMAGE_TOKENS = 1600
 """About what a large image costs; small ones cost less."""
 
-_LEAST, _MOST = 1.2, 6.0
-_MESSAGE = 4
+_MIN_CHARS_PER_TOKEN, _MAX_CHARS_PER_TOKEN = 1.2, 6.0
+_MESSAGE_OVERHEAD = 4
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -50,16 +50,16 @@ def estimate_tokens(messages: Sequence[AgentMessage], chars_per_token: float = C
             more, pictures = _size(block)
             chars += more
             images += pictures
-    return round(chars / chars_per_token) + images * IMAGE_TOKENS + count * _MESSAGE
+    return round(chars / chars_per_token) + images * IMAGE_TOKENS + count * _MESSAGE_OVERHEAD
 
 
-def estimate_overhead(system: str, tools: Sequence[ToolSpec], chars_per_token: float = CHARS_PER_TOKEN) -> int:
+def estimate_overhead(system: str, tools: Sequence[ToolDefinition], chars_per_token: float = CHARS_PER_TOKEN) -> int:
     """About how many tokens the system prompt and the tools have, which every request carries."""
     chars = len(system) + sum(len(t.name) + len(t.description) + len(_encode(t.input_schema)) for t in tools)
     return round(chars / chars_per_token)
 
 
-class TokenMeter:
+class TokenEstimator:
     """Tells how long a conversation is, and learns from what providers report.
 
     Attributes:
@@ -85,14 +85,14 @@ class TokenMeter:
                     return reported + estimate_tokens(messages[i + 1 :], self.chars_per_token)
         return overhead + estimate_tokens(messages, self.chars_per_token)
 
-    def learn(self, chars: int, tokens: int) -> None:
+    def calibrate(self, chars: int, tokens: int) -> None:
         """Take in that ``chars`` characters of a prompt were ``tokens`` tokens; too few tell nothing."""
         if chars >= 2000 and tokens > 0:
-            seen = min(max(chars / tokens, _LEAST), _MOST)
+            seen = min(max(chars / tokens, _MIN_CHARS_PER_TOKEN), _MAX_CHARS_PER_TOKEN)
             self.chars_per_token += (seen - self.chars_per_token) / 2
 
 
-def characters(messages: Sequence[AgentMessage]) -> int:
+def count_characters(messages: Sequence[AgentMessage]) -> int:
     """Characters of messages that a model reads; images left out."""
     return sum(_size(block)[0] for m in messages if isinstance(m, Message) for block in m.content)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.models.catalog import find_entry as find_entry
-    from mainspring.models.catalog import look_up as look_up
+    from mainspring.models.catalog import find_model_info as find_model_info
     from mainspring.models.client import LLMClient as LLMClient
     from mainspring.models.client import ModelCallbacks as ModelCallbacks
     from mainspring.models.client import ResultStream as ResultStream
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
     from mainspring.models.config import ModelFacts as ModelFacts
     from mainspring.models.config import ProviderConfig as ProviderConfig
     from mainspring.models.errors import ErrorKind as ErrorKind
+    from mainspring.models.errors import agent_error_kind as agent_error_kind
     from mainspring.models.errors import classify_error as classify_error
     from mainspring.models.errors import classify_exception as classify_exception
-    from mainspring.models.errors import error_kind as error_kind
     from mainspring.models.errors import map_error_to_code as map_error_to_code
     from mainspring.models.http_model import HttpModel as HttpModel
     from mainspring.models.langchain import LangChainModel as LangChainModel
     from mainspring.models.langchain import from_langchain as from_langchain
+    from mainspring.models.port import EncodingCache as EncodingCache
     from mainspring.models.port import ModelInfo as ModelInfo
     from mainspring.models.port import ModelProvider as ModelProvider
     from mainspring.models.port import ModelRequest as ModelRequest
     from mainspring.models.port import ModelResponse as ModelResponse
     from mainspring.models.port import PriceTier as PriceTier
-    from mainspring.models.port import Scratch as Scratch
     from mainspring.models.port import ThinkingLevel as ThinkingLevel
     from mainspring.models.port import ToolChoice as ToolChoice
-    from mainspring.models.profile import Dialect as Dialect
+    from mainspring.models.profile import ChatCapabilities as ChatCapabilities
     from mainspring.models.profile import GeminiDialect as GeminiDialect
-    from mainspring.models.profile import OllamaDialect as OllamaDialect
-    from mainspring.models.profile import Profile as Profile
+    from mainspring.models.profile import ModelProfile as ModelProfile
+    from mainspring.models.profile import OllamaCapabilities as OllamaCapabilities
     from mainspring.models.providers.compatible import openai_compatible as openai_compatible
     from mainspring.models.providers.local_servers import LocalServer as LocalServer
     from mainspring.models.providers.local_servers import detect_local_servers as detect_local_servers
     from mainspring.models.registry import PROVIDER_REGISTRY as PROVIDER_REGISTRY
-    from mainspring.models.registry import ProviderFactory as ProviderFactory
+    from mainspring.models.registry import AsyncModelFactory as AsyncModelFactory
     from mainspring.models.registry import ProviderRegistry as ProviderRegistry
-    from mainspring.models.registry import create_anthropic_adapter as create_anthropic_adapter
     from mainspring.models.registry import create_anthropic_client as create_anthropic_client
+    from mainspring.models.registry import create_anthropic_model as create_anthropic_model
     from mainspring.models.registry import create_azure_client as create_azure_client
     from mainspring.models.registry import create_cerebras_client as create_cerebras_client
     from mainspring.models.registry import create_codex_client as create_codex_client
@@ -58,13 +58,13 @@ if TYPE_CHECKING:
     from mainspring.models.registry import create_model_provider as create_model_provider
     from mainspring.models.registry import create_ollama_client as create_ollama_client
     from mainspring.models.registry import create_openai_client as create_openai_client
-    from mainspring.models.registry import create_openai_compat_adapter as create_openai_compat_adapter
+    from mainspring.models.registry import create_openai_compatible_model as create_openai_compatible_model
     from mainspring.models.registry import create_openrouter_client as create_openrouter_client
     from mainspring.models.registry import default_registry as default_registry
     from mainspring.models.registry import get_provider_factory as get_provider_factory
     from mainspring.models.registry import get_supported_providers as get_supported_providers
     from mainspring.models.registry import is_provider_supported as is_provider_supported
-    from mainspring.models.replay import replay_exchange as replay_exchange
+    from mainspring.models.replay import decode_exchange_to_dict as decode_exchange_to_dict
     from mainspring.models.results import Failure as Failure
     from mainspring.models.results import ModelErrorCode as ModelErrorCode
     from mainspring.models.results import ModelResult as ModelResult
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from mainspring.models.retry import retry_stream as retry_stream
     from mainspring.models.retry import with_retry as with_retry
     from mainspring.models.retry_after import extract_retry_after as extract_retry_after
-    from mainspring.models.structured import Structured as Structured
+    from mainspring.models.structured import StructuredResponse as StructuredResponse
     from mainspring.models.structured import parse_structured as parse_structured
     from mainspring.models.transport.memory import MemoryResponse as MemoryResponse
     from mainspring.models.transport.memory import MemoryTransport as MemoryTransport
@@ -94,26 +94,26 @@ if TYPE_CHECKING:
     from mainspring.models.usage import extract_token_usage as extract_token_usage
     from mainspring.models.wire.anthropic import build_anthropic_system_param as build_anthropic_system_param
     from mainspring.models.wire.anthropic import normalize_message as normalize_message
-    from mainspring.models.wrappers.fallback import Fallback as Fallback
+    from mainspring.models.wrappers.fallback import FallbackEvent as FallbackEvent
     from mainspring.models.wrappers.fallback import FallbackModel as FallbackModel
     from mainspring.models.wrappers.rate_limit import RateLimitedModel as RateLimitedModel
     from mainspring.models.wrappers.rate_limit import TokenBucket as TokenBucket
-    from mainspring.models.wrappers.tool_aliases import AliasedModel as AliasedModel
+    from mainspring.models.wrappers.tool_aliases import ToolAliasModel as ToolAliasModel
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "wrappers.tool_aliases": "AliasedModel",
-        "catalog": "find_entry look_up",
-        "errors": "ErrorKind classify_error classify_exception error_kind map_error_to_code",
+        "wrappers.tool_aliases": "ToolAliasModel",
+        "catalog": "find_entry find_model_info",
+        "errors": "ErrorKind classify_error classify_exception agent_error_kind map_error_to_code",
         "client": "LLMClient ModelCallbacks ResultStream complete",
         "config": "ModelFacts ProviderConfig",
         "codec.text": "extract_text",
-        "registry": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client ProviderFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
-        "wrappers.fallback": "Fallback FallbackModel",
+        "registry": "PROVIDER_REGISTRY create_anthropic_model create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compatible_model create_openrouter_client AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
+        "wrappers.fallback": "FallbackEvent FallbackModel",
         "http_model": "HttpModel",
-        "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier Scratch ThinkingLevel ToolChoice",
-        "profile": "Dialect Profile GeminiDialect OllamaDialect",
+        "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier EncodingCache ThinkingLevel ToolChoice",
+        "profile": "ChatCapabilities ModelProfile GeminiDialect OllamaCapabilities",
         "langchain": "LangChainModel from_langchain",
         "providers.compatible": "openai_compatible",
         "providers.local_servers": "LocalServer detect_local_servers",
@@ -121,8 +121,8 @@ __all__, __getattr__ = exports(
         "results": "Failure ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response",
         "retry": "RetryConfig RetryContext RetryInfo RetryOptions calculate_delay is_retryable_error retry_stream with_retry",
         "retry_after": "extract_retry_after",
-        "structured": "Structured parse_structured",
-        "replay": "replay_exchange",
+        "structured": "StructuredResponse parse_structured",
+        "replay": "decode_exchange_to_dict",
         "transport.port": "Timeouts Transport",
         "transport.memory": "MemoryResponse MemoryTransport",
         "transport.recording": "RecordingTransport ReplayTransport",

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from mainspring.errors import ProviderConfigError
 from mainspring.lazy import lazy_re
 from mainspring.models.config import ModelFacts, ProviderConfig
-from mainspring.models.port import FREE, ModelInfo, PriceTier, Rates
+from mainspring.models.port import ZERO_PRICES, ModelInfo, PriceTier, TokenPrices
 
-_SAME_PRICE = {"azure": "openai"}
+_PRICE_ALIASES = {"azure": "openai"}
 """Providers that sell the models of another one at its prices."""
 
-_OWN_MACHINES = frozenset({"local", "embedded", "ollama"})
+_LOCAL_PROVIDERS = frozenset({"local", "embedded", "ollama"})
 """Providers that cost nothing. What window their servers were started with, no catalogue knows."""
 
 _VENDORS = {
@@ -43,7 +43,7 @@ _VENDORS = {
 }
 """Vendors as gateways write them before a model's name, and who they are here."""
 
-_FIRST_HAND = ("openai", "anthropic", "gemini", "xai", "mistral", "deepseek")
+_MODEL_MAKERS = ("openai", "anthropic", "gemini", "xai", "mistral", "deepseek")
 _DATE = lazy_re(r"-(\d{8}|\d{4}-\d\d-\d\d|(0\d|1[0-2])([0-2]\d|3[01])|latest)$")
 _BEDROCK = lazy_re(r"^(?:[a-z]+\.)?([a-z0-9]+)\.(.+?)(?:-v\d+(?::\d+)?)?$")
 _VARIANT = lazy_re(r":(nitro|floor|exacto|thinking|extended|beta|online)$")
@@ -73,7 +73,7 @@ class CatalogEntry(Struct, frozen=True):
     vision: bool | None = None
     tools: bool | None = None
     reasoning: bool | None = None
-    prices: Rates | None = None
+    prices: TokenPrices | None = None
     cache_write_1h: float | None = None
     tiers: tuple[PriceTier, ...] = ()
     label: str = ""
@@ -116,7 +116,7 @@ class Catalog(Struct, frozen=True, dict=True):
     def find(self, provider: str, model: str) -> CatalogEntry | None:
         """The entry of a model at a provider, by any of its names there."""
         rows = self._rows(provider)
-        for name in _spellings(model) if rows else ():
+        for name in _candidate_names(model) if rows else ():
             row = rows.get(_key(name))
             if row is not None:
                 return _entry(provider, row)
@@ -137,7 +137,7 @@ class Catalog(Struct, frozen=True, dict=True):
 
 
 @lru_cache(maxsize=1)
-def catalog() -> Catalog:
+def load_catalog() -> Catalog:
     """The catalogue that comes with the program."""
     data = get_data("mainspring.models", "catalog.json")  # `importlib.resources` takes longer to load than all of this
     if data is None:
@@ -147,10 +147,10 @@ def catalog() -> Catalog:
 
 def find_entry(provider: str, model: str) -> CatalogEntry | None:
     """The entry of a model at a provider, by its name or by its name without date."""
-    return catalog().find(provider, model)
+    return load_catalog().find(provider, model)
 
 
-def look_up(provider: str, model: str, *, base_url: str = "", known_as: str = "") -> ModelInfo:
+def find_model_info(provider: str, model: str, *, base_url: str = "", known_as: str = "") -> ModelInfo:
     """What is known about a model.
 
     A dated name (``gpt-5-mini-2025-08-07``) is the model without its date, unless it has an entry of its own. A model that is
@@ -165,14 +165,14 @@ def look_up(provider: str, model: str, *, base_url: str = "", known_as: str = ""
         known_as: The model's real name, where ``model`` is a deployment or an alias.
     """
     name = known_as or model
-    known = catalog()
-    if provider in _OWN_MACHINES and not name.endswith("cloud"):  # Ollama names models so that it only passes on.
-        return ModelInfo(model, provider, prices=FREE)
+    known = load_catalog()
+    if provider in _LOCAL_PROVIDERS and not name.endswith("cloud"):  # Ollama names models so that it only passes on.
+        return ModelInfo(model, provider, prices=ZERO_PRICES)
     host = known.hosts.get(urlsplit(base_url).hostname or "", provider) if base_url else provider
-    entry = known.find(host, name) or (known.find(_SAME_PRICE[host], name) if host in _SAME_PRICE else None)
+    entry = known.find(host, name) or (known.find(_PRICE_ALIASES[host], name) if host in _PRICE_ALIASES else None)
     priced = entry is not None and not _VARIANT.search(name)
-    if entry is None and provider not in _OWN_MACHINES:
-        entry = _at_vendor(name)
+    if entry is None and provider not in _LOCAL_PROVIDERS:
+        entry = _find_original(name)
     if entry is None:
         return ModelInfo(model, provider)
     return ModelInfo(
@@ -190,21 +190,21 @@ def look_up(provider: str, model: str, *, base_url: str = "", known_as: str = ""
     )
 
 
-def configured_info(config: ProviderConfig, provider: str, model: str, base_url: str = "") -> ModelInfo:
+def model_info(config: ProviderConfig, provider: str, model: str, base_url: str = "") -> ModelInfo:
     """Facts of the catalogue, overridden by the configuration: what it says of the provider, then of this very model.
 
     Raises:
         ProviderConfigError: If prices are not two to five numbers.
     """
-    info = look_up(provider, model, base_url=base_url, known_as=config.known_as or "")
+    info = find_model_info(provider, model, base_url=base_url, known_as=config.known_as or "")
     general = ModelFacts(context_window=config.context_window, vision=config.vision, prices=config.prices)
     for facts in (general, config.models.get(model)):
         if facts is not None:
-            info = _overridden(info, facts)
+            info = _apply_overrides(info, facts)
     return info
 
 
-def _overridden(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
+def _apply_overrides(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
     names = ("context_window", "max_output_tokens", "vision", "reasoning", "label")
     changes = {name: value for name in names if (value := getattr(facts, name)) is not None}
     if facts.prices is not None:
@@ -221,18 +221,18 @@ def _overridden(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
     return replace(info, **changes) if changes else info
 
 
-def _at_vendor(model: str) -> CatalogEntry | None:
+def _find_original(model: str) -> CatalogEntry | None:
     """The entry of a model at whoever made it."""
-    known = catalog()
+    known = load_catalog()
     path, deep, name = model.lower().rpartition("/models/")  # as Vertex writes it: publishers/google/models/NAME
     vendor, slash, name = (path, deep, name) if deep else name.rpartition("/")
     if slash:
         owner = _VENDORS.get(vendor.rpartition("/")[2])
         return known.find(owner, name) if owner else known.find("openrouter", model)
-    return next((found for owner in _FIRST_HAND if (found := known.find(owner, model))), None)
+    return next((found for owner in _MODEL_MAKERS if (found := known.find(owner, model))), None)
 
 
-def _spellings(model: str) -> Iterator[str]:
+def _candidate_names(model: str) -> Iterator[str]:
     """The names under which a model may stand in the catalogue, the most exact first."""
     yield model
     name = model.rpartition("@")[0] or model  # as Vertex dates a model
@@ -263,13 +263,13 @@ def _entry(provider: str, row: _Row) -> CatalogEntry:
         None if able is None else "t" in able,
         None if able is None else "r" in able,
         _rates(row.prices),
-        _long_write(row.prices),
-        tuple([PriceTier(above, rates, _long_write(p)) for above, p in row.tiers if (rates := _rates(p))]),
+        _cache_write_1h_rate(row.prices),
+        tuple([PriceTier(above, rates, _cache_write_1h_rate(p)) for above, p in row.tiers if (rates := _rates(p))]),
         row.label,
     )
 
 
-def _rates(told: tuple[float | None, ...] | None) -> Rates | None:
+def _rates(told: tuple[float | None, ...] | None) -> TokenPrices | None:
     """All four rates; where a cache has none of its own, its tokens cost what any input costs."""
     if told is None or told[0] is None or told[1] is None:
         return None
@@ -277,5 +277,5 @@ def _rates(told: tuple[float | None, ...] | None) -> Rates | None:
     return told[0], told[1], told[0] if read is None else read, told[0] if write is None else write
 
 
-def _long_write(told: tuple[float | None, ...] | None) -> float | None:
+def _cache_write_1h_rate(told: tuple[float | None, ...] | None) -> float | None:
     return told[4] if told and len(told) > 4 else None

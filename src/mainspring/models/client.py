@@ -16,24 +16,24 @@ from msgspec.structs import replace
 from mainspring.cancellation import CancelToken
 from mainspring.errors import InvalidResponseError, ModelError, ProviderConfigError
 from mainspring.events import Done, StreamError, StreamEvent
-from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, as_messages, convert_to_llm
-from mainspring.models.config import ProviderConfig, as_config
+from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, convert_to_llm, to_messages
+from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.errors import classify_exception
-from mainspring.models.langchain.detect import as_model, as_prompt
+from mainspring.models.langchain.detect import adapt_model, adapt_prompt
 from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse, collect
 from mainspring.models.registry import ProviderRegistry, create_model_provider, default_registry
-from mainspring.models.results import Failure, ModelResult, Success, failure_of
+from mainspring.models.results import Failure, ModelResult, Success, failure_from_error
 from mainspring.models.retry import RetryConfig, RetryInfo, retry_stream
-from mainspring.models.structured import Schema, Structured, json_schema, parse_structured
+from mainspring.models.structured import Schema, StructuredResponse, json_schema, parse_structured
 
-KeyFinder = Callable[[str], "str | Awaitable[str]"]
+ApiKeyProvider = Callable[[str], "str | Awaitable[str]"]
 """Gives the key of a provider, by its name; may be async."""
 
 
-_KEPT = 4
+_CACHE_SIZE = 4
 _ALIASES = {"max_tokens": "max_output_tokens", "reasoning_effort": "thinking"}
-_ASKED = frozenset(ModelRequest.__struct_fields__) - {"messages"}
-_SETTINGS = (frozenset(ProviderConfig.__struct_fields__) | {"api_version", "deployment"}) - _ASKED
+_REQUEST_OPTIONS = frozenset(ModelRequest.__struct_fields__) - {"messages"}
+_PROVIDER_OPTIONS = (frozenset(ProviderConfig.__struct_fields__) | {"api_version", "deployment"}) - _REQUEST_OPTIONS
 
 
 def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -46,13 +46,13 @@ def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
     settings: dict[str, Any] = {}
     for given, value in options.items():
         name = _ALIASES.get(given, given)
-        if name in _ASKED:
+        if name in _REQUEST_OPTIONS:
             asked[name] = value
-        elif name in _SETTINGS:
+        elif name in _PROVIDER_OPTIONS:
             settings[name] = value
         else:
             raise TypeError(
-                f"there is no option {given!r} of a call; there are {', '.join(sorted(_ASKED | _SETTINGS))}"
+                f"there is no option {given!r} of a call; there are {', '.join(sorted(_REQUEST_OPTIONS | _PROVIDER_OPTIONS))}"
             )
     return asked, settings
 
@@ -65,7 +65,7 @@ class ModelCache:
         get_api_key: Gives keys that no configuration has.
     """
 
-    def __init__(self, registry: ProviderRegistry | None, get_api_key: KeyFinder | None) -> None:
+    def __init__(self, registry: ProviderRegistry | None, get_api_key: ApiKeyProvider | None) -> None:
         self._registry = registry
         self._get_api_key = get_api_key
         self._keys: dict[str, Callable[[], str | Awaitable[str]]] = {}
@@ -100,12 +100,12 @@ class ModelCache:
                     model=source.model,
                 )
             return source
-        config = self._with_key(_changed(source, settings))
+        config = self._with_key(_apply_settings(source, settings))
         model = self.made(config)
         if model is None:
             model = await create_model_provider(config, registry=self._registry)
             self._kept.append((config, model))
-            while len(self._kept) > _KEPT:
+            while len(self._kept) > _CACHE_SIZE:
                 await self._kept.pop(0)[1].aclose()
         return model
 
@@ -122,15 +122,15 @@ class ModelCache:
         return replace(config, api_key=find)
 
 
-def _changed(config: ProviderConfig, settings: Mapping[str, Any]) -> ProviderConfig:
+def _apply_settings(config: ProviderConfig, settings: Mapping[str, Any]) -> ProviderConfig:
     if not settings:
         return config
     fields = {name: getattr(config, name) for name in ProviderConfig.__struct_fields__}
-    return as_config({**fields, **settings})
+    return to_provider_config({**fields, **settings})
 
 
 Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
-Source = ModelProvider | ProviderConfig | Mapping[str, Any] | str
+ModelSource = ModelProvider | ProviderConfig | Mapping[str, Any] | str
 
 
 _log = logging.getLogger("mainspring.models")
@@ -172,18 +172,18 @@ class ResultStream:
     async def __anext__(self) -> StreamEvent:
         if self._first is not None:
             event, self._first = self._first, None
-            return await self._told(event)
+            return await self._run_callbacks(event)
         if self._over:
             raise StopAsyncIteration
         try:
-            return await self._told(await anext(self._events))
+            return await self._run_callbacks(await anext(self._events))
         except StopAsyncIteration:
             self._over = True
             raise
         except Exception as error:  # the last event tells of it
             self._over = True
             failure = classify_exception(error)
-            await _call(self._callbacks.on_error, failure_of(failure))
+            await _run_callback(self._callbacks.on_error, failure_from_error(failure))
             partial = failure.partial or Message("assistant")
             message = replace(partial, stop_reason="error", error=failure.message)
             return StreamError("error", message, failure)
@@ -194,10 +194,10 @@ class ResultStream:
         self._first = None
         await self._events.aclose()
 
-    async def _told(self, event: StreamEvent) -> StreamEvent:
-        await _call(self._callbacks.on_stream_chunk, event)
+    async def _run_callbacks(self, event: StreamEvent) -> StreamEvent:
+        await _run_callback(self._callbacks.on_stream_chunk, event)
         if isinstance(event, Done):
-            await _call(self._callbacks.on_stream_end, event.message.usage or Usage())
+            await _run_callback(self._callbacks.on_stream_end, event.message.usage or Usage())
         return event
 
 
@@ -218,14 +218,14 @@ class LLMClient:
 
     def __init__(
         self,
-        source: Source | Callable[[], Source],
+        source: ModelSource | Callable[[], ModelSource],
         *,
         retry_config: RetryConfig | None = None,
         callbacks: ModelCallbacks | None = None,
         registry: ProviderRegistry | None = None,
-        get_api_key: KeyFinder | None = None,
+        get_api_key: ApiKeyProvider | None = None,
     ) -> None:
-        self._source = as_model(source)
+        self._source = adapt_model(source)
         self._retry = retry_config or RetryConfig()
         self._callbacks = callbacks or ModelCallbacks()
         self._models = ModelCache(registry, get_api_key)
@@ -261,11 +261,11 @@ class LLMClient:
             events, name, model = await self._open(prompt, signal, options)
             return Success(await collect(events, name, model))
         except Exception as error:  # becomes the result
-            return await self._failed(error)
+            return await self._to_failure(error)
 
     async def structured(
         self, prompt: Prompt, schema: Schema, *, signal: CancelToken | None = None, **options: Any
-    ) -> ModelResult[Structured]:
+    ) -> ModelResult[StructuredResponse]:
         """Ask for an answer that follows a schema: ``result.value``, or ``result.text`` where it does not follow.
 
         Args:
@@ -277,7 +277,7 @@ class LLMClient:
         try:
             wanted = json_schema(schema)
         except (TypeError, RuntimeError) as error:
-            return await self._failed(error)
+            return await self._to_failure(error)
         result = await self.invoke(prompt, signal=signal, schema=wanted, **options)
         return result if isinstance(result, Failure) else Success(parse_structured(result.result, schema))
 
@@ -294,7 +294,7 @@ class LLMClient:
             signal: Stops waiting for another try.
             options: As for `invoke`.
         """
-        await _call(self._callbacks.on_stream_start)
+        await _run_callback(self._callbacks.on_stream_start)
         try:
             events, name, _ = await self._open(prompt, signal, options)
             first = await anext(events, None)
@@ -302,7 +302,7 @@ class LLMClient:
                 raise InvalidResponseError(f"{name} gave no answer", reason="empty", provider=name)
             return Success(ResultStream(events, first, self._callbacks))
         except Exception as error:  # becomes the result
-            return await self._failed(error)
+            return await self._to_failure(error)
 
     async def aclose(self) -> None:
         """Give back connections; it may be used again."""
@@ -314,18 +314,18 @@ class LLMClient:
         """The stream of a call, the provider's name and the model's."""
         asked, settings = split_options(options)
         model = await self._models.get(self._current(), settings)
-        request = ModelRequest(convert_to_llm(as_messages(as_prompt(prompt))), **asked)
+        request = ModelRequest(convert_to_llm(to_messages(adapt_prompt(prompt))), **asked)
         events = retry_stream(
             lambda: model.stream(request),
             self._retry,
-            on_retry=lambda info: _call(self._callbacks.on_retry, info),
+            on_retry=lambda info: _run_callback(self._callbacks.on_retry, info),
             signal=signal,
         )
         return events, model.provider, model.model
 
-    async def _failed(self, error: Exception) -> Failure:
-        failure = failure_of(classify_exception(error))
-        await _call(self._callbacks.on_error, failure)
+    async def _to_failure(self, error: Exception) -> Failure:
+        failure = failure_from_error(classify_exception(error))
+        await _run_callback(self._callbacks.on_error, failure)
         return failure
 
     def _current(self) -> ModelProvider | ProviderConfig:
@@ -334,7 +334,7 @@ class LLMClient:
             source = source()
         if isinstance(source, str):
             return self._models.named(source)
-        return as_config(source) if isinstance(source, ProviderConfig | Mapping) else as_model(source)
+        return to_provider_config(source) if isinstance(source, ProviderConfig | Mapping) else adapt_model(source)
 
 
 async def complete(
@@ -343,7 +343,7 @@ async def complete(
     *,
     retry_config: RetryConfig | None = None,
     registry: ProviderRegistry | None = None,
-    get_api_key: KeyFinder | None = None,
+    get_api_key: ApiKeyProvider | None = None,
     signal: CancelToken | None = None,
     **options: Any,
 ) -> Message:
@@ -368,7 +368,7 @@ async def complete(
     return result.result.message
 
 
-async def _call(function: Callable[..., Any] | None, *arguments: object) -> None:
+async def _run_callback(function: Callable[..., Any] | None, *arguments: object) -> None:
     """Call a callback, which may be async; what it raises is its own affair and is logged."""
     if function is None:
         return

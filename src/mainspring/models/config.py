@@ -81,7 +81,7 @@ _FIELDS = {**{name: name for name in ProviderConfig.__struct_fields__}}
 _FIELDS.update(zip(ProviderConfig.__struct_encode_fields__, ProviderConfig.__struct_fields__, strict=True))
 
 
-OWN_SETTINGS = frozenset(
+PROVIDER_SPECIFIC_SETTINGS = frozenset(
     "anthropicVersion api apiVersion auth cacheTtl class clientId contextManagement deployment deploymentNameMap endpoint "
     "extraBetas issuer keepAlive loginPort mode modelAlias modelDeployment numCtx options org projectEndpoint resourceName "
     "secretName temperature tokenFile useVertexai vaultUrl".split()
@@ -89,7 +89,7 @@ OWN_SETTINGS = frozenset(
 """Settings that only one or two providers know; see the page of models for what they mean."""
 
 
-def refuse_misspelt(settings: Iterable[str]) -> None:
+def reject_misspelled_settings(settings: Iterable[str]) -> None:
     """Refuse a setting that is none and looks like one of `ProviderConfig`. Any other name may be known to a provider.
 
     Raises:
@@ -97,7 +97,7 @@ def refuse_misspelt(settings: Iterable[str]) -> None:
     """
     for name in settings:
         first, *rest = name.split("_")
-        if name in _FIELDS or "".join([first, *map(str.capitalize, rest)]) in OWN_SETTINGS:
+        if name in _FIELDS or "".join([first, *map(str.capitalize, rest)]) in PROVIDER_SPECIFIC_SETTINGS:
             continue
         import difflib
 
@@ -108,7 +108,7 @@ def refuse_misspelt(settings: Iterable[str]) -> None:
             )
 
 
-def as_config(config: ProviderConfig | Mapping[str, Any], provider: str = "") -> ProviderConfig:
+def to_provider_config(config: ProviderConfig | Mapping[str, Any], provider: str = "") -> ProviderConfig:
     """A configuration from one, or from a dict with names in either case; unknown names go to ``extra``.
 
     Raises:
@@ -117,7 +117,7 @@ def as_config(config: ProviderConfig | Mapping[str, Any], provider: str = "") ->
     if isinstance(config, ProviderConfig):
         return config if config.provider or not provider else msgspec.structs.replace(config, provider=provider)
     try:
-        refuse_misspelt(config)
+        reject_misspelled_settings(config)
     except TypeError as error:
         raise ProviderConfigError(str(error), provider=str(config.get("provider") or provider)) from None
     known: dict[str, Any] = {}

@@ -5,16 +5,16 @@ from __future__ import annotations
 from mainspring.errors import ErrorCode
 from mainspring.lazy import lazy_re
 
-Kind = tuple[ErrorCode, str]
+ErrorPattern = tuple[ErrorCode, str]
 """A code and its finer reason."""
 
 
-def _all(kind: Kind, *words: str) -> dict[str, Kind]:
+def _same_kind(kind: ErrorPattern, *words: str) -> dict[str, ErrorPattern]:
     return dict.fromkeys(words, kind)
 
 
-CODES: dict[str, Kind] = {
-    **_all(
+ERROR_CODES: dict[str, ErrorPattern] = {
+    **_same_kind(
         (ErrorCode.RATE_LIMITED, "quota"),
         "insufficient_quota",
         "billing_hard_limit_reached",
@@ -30,7 +30,7 @@ CODES: dict[str, Kind] = {
         "exceeded_current_quota_error",
         "free_tier_exhausted",
     ),
-    **_all(
+    **_same_kind(
         (ErrorCode.UNKNOWN, "content_filter"),
         "content_filter",
         "content_policy_violation",
@@ -41,7 +41,7 @@ CODES: dict[str, Kind] = {
         "sensitive_content",
         "safety",
     ),
-    **_all(
+    **_same_kind(
         (ErrorCode.AUTHENTICATION_ERROR, "unauthorized"),
         "invalid_api_key",
         "api_key_invalid",
@@ -60,7 +60,7 @@ CODES: dict[str, Kind] = {
         "unrecognizedclientexception",
         "account_deactivated",
     ),
-    **_all(
+    **_same_kind(
         (ErrorCode.AUTHENTICATION_ERROR, "forbidden"),
         "permission_error",
         "permission_denied",
@@ -69,7 +69,7 @@ CODES: dict[str, Kind] = {
         "access_denied",
         "forbidden",
     ),
-    **_all(
+    **_same_kind(
         (ErrorCode.MODEL_NOT_FOUND, "not_found"),
         "model_not_found",
         "modelnotfound",
@@ -81,7 +81,7 @@ CODES: dict[str, Kind] = {
         "model_decommissioned",
         "model_not_available",
     ),
-    **_all(
+    **_same_kind(
         (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"),
         "context_length_exceeded",
         "context_window_exceeded",
@@ -95,7 +95,7 @@ CODES: dict[str, Kind] = {
         "request_too_large",
         "token_limit_exceeded",
     ),
-    **_all(
+    **_same_kind(
         (ErrorCode.RATE_LIMITED, "rate_limit"),
         "rate_limit_error",
         "rate_limit_exceeded",
@@ -113,7 +113,7 @@ CODES: dict[str, Kind] = {
         "tokens_per_minute",
         "requests_per_minute",
     ),
-    **_all(
+    **_same_kind(
         (ErrorCode.RATE_LIMITED, "overloaded"),
         "overloaded_error",
         "overloaded",
@@ -128,7 +128,7 @@ CODES: dict[str, Kind] = {
         "slow_down",
         "modelnotreadyexception",
     ),
-    **_all(
+    **_same_kind(
         (ErrorCode.NETWORK_ERROR, "unavailable"),
         "service_unavailable",
         "service_unavailable_error",
@@ -136,12 +136,12 @@ CODES: dict[str, Kind] = {
         "serviceunavailable",
         "unavailable",
     ),
-    **_all((ErrorCode.TIMEOUT, "timeout"), "timeout", "timeout_error", "request_timeout", "deadline_exceeded"),
+    **_same_kind((ErrorCode.TIMEOUT, "timeout"), "timeout", "timeout_error", "request_timeout", "deadline_exceeded"),
 }
 """Codes and types that mean one thing, whatever the status."""
 
-GENERIC_CODES: dict[str, Kind] = {
-    **_all(
+GENERIC_CODES: dict[str, ErrorPattern] = {
+    **_same_kind(
         (ErrorCode.NETWORK_ERROR, "server_error"),
         "server_error",
         "internal_server_error",
@@ -154,10 +154,10 @@ GENERIC_CODES: dict[str, Kind] = {
         "upstream_error",
         "bad_gateway",
     ),
-    **_all(
+    **_same_kind(
         (ErrorCode.UNKNOWN, "not_found"), "not_found", "not_found_error", "notfounderror", "resourcenotfoundexception"
     ),
-    **_all(
+    **_same_kind(
         (ErrorCode.UNKNOWN, "bad_request"),
         "invalid_request_error",
         "invalid_request",
@@ -202,7 +202,7 @@ OVERLOADED_TEXT = lazy_re(
 )
 """Said of a host that works but has more to do than it can: the same as a rate limit, and not the same as one that is broken."""
 
-ABOUT_MODEL = lazy_re(r"\b(model|deployment|engine)s?\b|\bmodels/")
+MENTIONS_MODEL = lazy_re(r"\b(model|deployment|engine)s?\b|\bmodels/")
 """What is not found is a model, and not an address or a file."""
 
 TOO_LARGE_TEXT = lazy_re(r"(?i)request too large for|requested \d+.{0,40}(reduce|smaller)")
@@ -210,7 +210,7 @@ QUOTA_TEXT = lazy_re(
     r"(?i)insufficient[_ ](quota|balance|credit|funds)|billing|credit balance|out of credits|add (more )?credits|"
     r"exceeded your current quota, please check your plan and billing|payment required|purchase more"
 )
-NO_QUOTA_TEXT = lazy_re(r"\blimit:? 0\b(?![.,\d])")
+ZERO_LIMIT_TEXT = lazy_re(r"\blimit:? 0\b(?![.,\d])")
 """A rate of nothing: waiting does not help."""
 
 CONTENT_TEXT = lazy_re(
@@ -231,7 +231,7 @@ NOT_FOUND_TEXT = lazy_re(
 RATE_TEXT = lazy_re(r"rate.?limit|too many requests|per (minute|min|hour|day|second)|\b(tpm|rpm|tpd|rpd)\b")
 """A text that speaks of a rate is about waiting, never about the size of the context."""
 
-LOOSE_TEXT: tuple[tuple[str, Kind], ...] = (
+FALLBACK_TEXT_PATTERNS: tuple[tuple[str, ErrorPattern], ...] = (
     (r"\b529\b|" + OVERLOADED_TEXT.pattern, (ErrorCode.RATE_LIMITED, "overloaded")),
     (r"insufficient[_ ](quota|balance|credit)|credit balance", (ErrorCode.RATE_LIMITED, "quota")),
     (CONTENT_TEXT.pattern, (ErrorCode.UNKNOWN, "content_filter")),
@@ -252,7 +252,7 @@ LOOSE_TEXT: tuple[tuple[str, Kind], ...] = (
 )
 """For errors that have nothing but a text, in the order in which they are tried."""
 
-STATUS: dict[int, Kind] = {
+STATUS_CODES: dict[int, ErrorPattern] = {
     401: (ErrorCode.AUTHENTICATION_ERROR, "unauthorized"),
     402: (ErrorCode.RATE_LIMITED, "quota"),
     403: (ErrorCode.AUTHENTICATION_ERROR, "forbidden"),

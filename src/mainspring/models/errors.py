@@ -14,23 +14,23 @@ from typing import Any, Literal
 from mainspring.errors import MODEL_ERRORS, AgentAbortedError, ErrorCode, ModelError
 from mainspring.messages import strip_surrogates
 from mainspring.models.error_patterns import (
-    ABOUT_MODEL,
     AUTH_TEXT,
-    CODES,
     CONTENT_TEXT,
+    ERROR_CODES,
+    FALLBACK_TEXT_PATTERNS,
     GENERIC_CODES,
-    LOOSE_TEXT,
-    NO_QUOTA_TEXT,
+    MENTIONS_MODEL,
     NOT_FOUND_TEXT,
     OVERFLOW_TEXT,
     OVERLOADED_TEXT,
     QUOTA_TEXT,
     RATE_TEXT,
-    STATUS,
+    STATUS_CODES,
     TOO_LARGE_TEXT,
-    Kind,
+    ZERO_LIMIT_TEXT,
+    ErrorPattern,
 )
-from mainspring.models.json_values import as_int, as_list, as_object, as_objects
+from mainspring.models.json_values import as_dict, as_dicts, as_int, as_list
 from mainspring.models.retry_after import extract_retry_after
 from mainspring.redaction import redact
 
@@ -57,17 +57,17 @@ class ErrorBody:
 
     def __init__(self, body: bytes | str | Mapping[str, Any] | None) -> None:
         raw = body.decode("utf-8", "replace") if isinstance(body, bytes) else body if isinstance(body, str) else ""
-        self.fields = as_object(strip_surrogates(body)) or _object_in(raw)
-        error = as_object(self.fields.get("error")) or as_object((as_list(self.fields.get("errors")) or [None])[0])
+        self.fields = as_dict(strip_surrogates(body)) or _object_in(raw)
+        error = as_dict(self.fields.get("error")) or as_dict((as_list(self.fields.get("errors")) or [None])[0])
         error = self.fields if error is None else error
-        metadata = as_object(error.get("metadata")) or {}
+        metadata = as_dict(error.get("metadata")) or {}
         upstream = metadata.get("raw")
         self.message = _message(self.fields, error, raw)
         if isinstance(upstream, str) and upstream and upstream not in self.message:
             self.message = f"{self.message}: {upstream[:_MAX_TEXT]}"
         self.text = self.message.lower()
         self.codes = _codes(self.fields, error)
-        self.about_model = error.get("param") == "model" or bool(ABOUT_MODEL.search(self.text))
+        self.about_model = error.get("param") == "model" or bool(MENTIONS_MODEL.search(self.text))
         numbers = [
             as_int(scope.get(name))
             for scope in (error, self.fields)
@@ -94,7 +94,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
         value = strip_surrogates(json.loads(text, strict=False))
     except (ValueError, RecursionError):
         return None
-    return as_object(value) or next(iter(as_objects(value)), None)
+    return as_dict(value) or next(iter(as_dicts(value)), None)
 
 
 def _message(fields: dict[str, Any], error: dict[str, Any], raw: str) -> str:
@@ -103,7 +103,7 @@ def _message(fields: dict[str, Any], error: dict[str, Any], raw: str) -> str:
     for candidate in candidates:
         if isinstance(candidate, str) and candidate.strip():
             return candidate.strip()[:_MAX_TEXT]
-        details = [str(d.get("msg") or d.get("message") or "") for d in as_objects(candidate)]
+        details = [str(d.get("msg") or d.get("message") or "") for d in as_dicts(candidate)]
         if any(details):
             return "; ".join([d for d in details if d])[:_MAX_TEXT]
     if fields:
@@ -117,8 +117,8 @@ def _message(fields: dict[str, Any], error: dict[str, Any], raw: str) -> str:
 
 
 def _codes(fields: dict[str, Any], error: dict[str, Any]) -> list[str]:
-    inner = as_object(error.get("innererror")) or as_object(error.get("inner_error")) or {}
-    found: list[Any] = [detail.get("reason") for detail in as_objects(error.get("details"))]
+    inner = as_dict(error.get("innererror")) or as_dict(error.get("inner_error")) or {}
+    found: list[Any] = [detail.get("reason") for detail in as_dicts(error.get("details"))]
     found += [inner.get("code"), error.get("code"), error.get("type"), error.get("status"), error.get("reason")]
     found += [
         fields.get("code"),
@@ -132,10 +132,10 @@ def _codes(fields: dict[str, Any], error: dict[str, Any]) -> list[str]:
 
 
 _ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "x-amzn-requestid", "cf-ray")
-_FINAL = frozenset({"quota", "request_too_large", "content_filter", "bad_request", "not_implemented"})
+_NOT_RETRYABLE = frozenset({"quota", "request_too_large", "content_filter", "bad_request", "not_implemented"})
 """Reasons for which the same request fails again, whatever their code."""
-_ABSENT = frozenset({404, 410})
-_DECISIVE = frozenset({402, 413, 429, 503, 529})
+_NOT_FOUND_STATUSES = frozenset({404, 410})
+_UNAMBIGUOUS_STATUSES = frozenset({402, 413, 429, 503, 529})
 """Statuses that mean one thing, whatever the text says."""
 
 
@@ -174,7 +174,7 @@ def classify_error(
         _text(told, shown, provider, host, request_id, secrets),
         code=code,
         reason=reason,
-        retryable=False if reason in _FINAL or lowered.get("x-should-retry", "").lower() == "false" else None,
+        retryable=False if reason in _NOT_RETRYABLE or lowered.get("x-should-retry", "").lower() == "false" else None,
         status=shown,
         provider=provider,
         model=model,
@@ -195,7 +195,7 @@ def classify_exception(error: BaseException, *, provider: str | None = None, mod
     """
     if isinstance(error, ModelError):
         return error
-    status, headers, body = _native_parts(error)
+    status, headers, body = _exception_parts(error)
     text = str(error) or type(error).__name__
     if status is not None:
         result = classify_error(status, headers, body or text, provider=provider, model=model)
@@ -217,7 +217,7 @@ ErrorKind = Literal["context_exceeded", "provider_error", "aborted", "none"]
 """What an agent has to tell apart; see `error_kind`."""
 
 
-def error_kind(error: BaseException | None) -> ErrorKind:
+def agent_error_kind(error: BaseException | None) -> ErrorKind:
     """An error folded to what an agent does about it.
 
     Returns:
@@ -235,18 +235,18 @@ def error_kind(error: BaseException | None) -> ErrorKind:
     return "none" if native and found.code is ErrorCode.UNKNOWN else "provider_error"
 
 
-def _native_parts(error: BaseException) -> tuple[int | None, dict[str, str], Any]:
+def _exception_parts(error: BaseException) -> tuple[int | None, dict[str, str], Any]:
     """Status, headers and body, as the errors of most libraries carry them."""
     response = getattr(error, "response", None)
     found = [getattr(holder, name, None) for holder in (error, response) for name in ("status_code", "status", "code")]
     status = next((s for s in found if isinstance(s, int) and 400 <= s <= 599), None)
-    headers = as_object(getattr(error, "headers", None)) or as_object(getattr(response, "headers", None)) or {}
+    headers = as_dict(getattr(error, "headers", None)) or as_dict(getattr(response, "headers", None)) or {}
     body = getattr(error, "body", None)
-    known = body if isinstance(body, str | bytes) else as_object(body)
+    known = body if isinstance(body, str | bytes) else as_dict(body)
     return status, {str(k): v for k, v in headers.items() if isinstance(v, str)}, known
 
 
-def _native_kind(error: BaseException, text: str) -> Kind:
+def _native_kind(error: BaseException, text: str) -> ErrorPattern:
     if isinstance(error, TypeError | AttributeError | NameError):
         return ErrorCode.UNKNOWN, ""  # A mistake in a program, whatever words it is told in.
     names = " ".join(kind.__name__.lower() for kind in type(error).__mro__)
@@ -274,32 +274,32 @@ def _text(
     return redact(told.message or "The provider gave no reason", *secrets) + (f" ({known})" if known else "")
 
 
-def _kind(status: int | None, told: ErrorBody) -> Kind:
-    if status in _DECISIVE:
-        return _refined(STATUS[status], told)
+def _kind(status: int | None, told: ErrorBody) -> ErrorPattern:
+    if status in _UNAMBIGUOUS_STATUSES:
+        return _refine(STATUS_CODES[status], told)
     for code in told.codes:
-        if code in CODES:
-            return _refined(CODES[code], told)
+        if code in ERROR_CODES:
+            return _refine(ERROR_CODES[code], told)
     if status is not None:
         return _by_status(status, told)
     for code in told.codes:
         if code in GENERIC_CODES:
-            kind = _refined(GENERIC_CODES[code], told)
+            kind = _refine(GENERIC_CODES[code], told)
             special = _by_request_text(told.text) if kind[1] in ("bad_request", "server_error") else None
             return special or kind
     return _by_text(told.text)
 
 
-def _refined(kind: Kind, told: ErrorBody) -> Kind:
+def _refine(kind: ErrorPattern, told: ErrorBody) -> ErrorPattern:
     """The same kind, told apart further by codes and text."""
     code, reason = kind
     if reason == "not_found":
         return (ErrorCode.MODEL_NOT_FOUND if told.about_model else code), reason
-    named = {CODES[c][1] for c in told.codes if c in CODES}
+    named = {ERROR_CODES[c][1] for c in told.codes if c in ERROR_CODES}
     if reason in ("unavailable", "server_error") and ("overloaded" in named or OVERLOADED_TEXT.search(told.text)):
         return ErrorCode.RATE_LIMITED, "overloaded"
     if reason == "rate_limit":
-        if "quota" in named or NO_QUOTA_TEXT.search(told.text):
+        if "quota" in named or ZERO_LIMIT_TEXT.search(told.text):
             return code, "quota"
         if QUOTA_TEXT.search(told.text) and "resource_exhausted" not in told.codes:
             return code, "quota"
@@ -308,20 +308,20 @@ def _refined(kind: Kind, told: ErrorBody) -> Kind:
     return kind
 
 
-def _by_status(status: int, told: ErrorBody) -> Kind:
+def _by_status(status: int, told: ErrorBody) -> ErrorPattern:
     special = _by_request_text(told.text)
     if status >= 500:
         if special is not None and special[0] is ErrorCode.CONTEXT_LENGTH_EXCEEDED:
             return special
-        return _refined(STATUS.get(status, (ErrorCode.NETWORK_ERROR, "server_error")), told)
+        return _refine(STATUS_CODES.get(status, (ErrorCode.NETWORK_ERROR, "server_error")), told)
     if status == 403 and special is not None and special[1] == "content_filter":
         return special
-    if status in STATUS and (status not in _ABSENT or special is None):
-        return _refined(STATUS[status], told)
+    if status in STATUS_CODES and (status not in _NOT_FOUND_STATUSES or special is None):
+        return _refine(STATUS_CODES[status], told)
     return special or (ErrorCode.UNKNOWN, "bad_request")
 
 
-def _by_request_text(text: str) -> Kind | None:
+def _by_request_text(text: str) -> ErrorPattern | None:
     """What a refusal of the request says in its text alone; nothing loose, because any 400 comes along here."""
     if OVERFLOW_TEXT.search(text) and not RATE_TEXT.search(text):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"
@@ -336,9 +336,9 @@ def _by_request_text(text: str) -> Kind | None:
     return None
 
 
-def _by_text(text: str) -> Kind:
+def _by_text(text: str) -> ErrorPattern:
     """The last resort: no status, no code."""
     text = text.lower()
     if OVERFLOW_TEXT.search(text) and not RATE_TEXT.search(text):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"
-    return next((kind for pattern, kind in LOOSE_TEXT if re.search(pattern, text)), (ErrorCode.UNKNOWN, ""))
+    return next((kind for pattern, kind in FALLBACK_TEXT_PATTERNS if re.search(pattern, text)), (ErrorCode.UNKNOWN, ""))

@@ -9,30 +9,32 @@ from typing import TYPE_CHECKING
 
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
 from mainspring.events import StreamEvent
-from mainspring.lazy import later
-from mainspring.models.auth.credentials import Given
+from mainspring.lazy import lazy_function
+from mainspring.models.auth.credentials import CredentialValue
 from mainspring.models.codec.protocol import WireProtocol
-from mainspring.models.codec.response_reader import AnswerReader
-from mainspring.models.codec.unsupported import without_images
+from mainspring.models.codec.response_reader import ResponseReader
+from mainspring.models.codec.unsupported import without_rejected_images
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
-from mainspring.models.profile import Profile
-from mainspring.models.transport.default import shared_transport
-from mainspring.models.transport.errors import host_of
+from mainspring.models.profile import ModelProfile
+from mainspring.models.transport.default import default_transport
+from mainspring.models.transport.errors import host_and_port
 from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
 from mainspring.redaction import redact
 
 if TYPE_CHECKING:
     from mainspring.models.errors import classify_error
 else:
-    classify_error = later("mainspring.models.errors", "classify_error")
+    classify_error = lazy_function("mainspring.models.errors", "classify_error")
 
-Credential = Callable[[], Given | Awaitable[Given]]
+CredentialCallback = Callable[[], CredentialValue | Awaitable[CredentialValue]]
 """Gives the key or the headers for a request; may be async, as for tokens that expire. If it has a method ``reject``, it is
 told what the host refused with a 401 before it is asked again."""
 
 _MAX_ERROR_BODY = 256 * 1024
-_MAX_ADAPTATIONS = 4
-_AFTER_END = 0.25  # seconds the end of the body may take behind the end of the answer before the connection is given up
+_MAX_CAPABILITY_RETRIES = 4
+_DRAIN_TIMEOUT = (
+    0.25  # seconds the end of the body may take behind the end of the answer before the connection is given up
+)
 
 
 class HttpModel:
@@ -49,14 +51,14 @@ class HttpModel:
 
     def __init__(
         self,
-        profile: Profile,
+        profile: ModelProfile,
         protocol: WireProtocol,
-        credential: Credential | None = None,
+        credential: CredentialCallback | None = None,
         *,
         transport: Transport | None = None,
         timeouts: Timeouts = Timeouts(),
     ) -> None:
-        self._profile: Profile = profile
+        self._profile: ModelProfile = profile
         self._protocol = protocol
         self._credential = credential
         self._own_transport = transport
@@ -78,11 +80,11 @@ class HttpModel:
         return self._profile.info
 
     @property
-    def profile(self) -> Profile:
+    def profile(self) -> ModelProfile:
         """The profile as it is now: what the host refused has been taken out."""
         return self._profile
 
-    def through(self, transport: Transport) -> HttpModel:
+    def with_transport(self, transport: Transport) -> HttpModel:
         """The same model over another transport: one that records, say, or replays."""
         return HttpModel(self._profile, self._protocol, self._credential, transport=transport, timeouts=self._timeouts)
 
@@ -97,8 +99,8 @@ class HttpModel:
         Raises:
             ModelError: If there is no complete answer; ``partial`` is what had arrived.
         """
-        reader: AnswerReader | None = None
-        key: Given = ""
+        reader: ResponseReader | None = None
+        key: CredentialValue = ""
         try:
             async with self._exchange(request) as (response, reader, key):
                 chunks = response.chunks()
@@ -112,7 +114,7 @@ class HttpModel:
                         break
         except (NetworkError, ModelTimeoutError) as error:
             if reader is None or error is reader.error or not reader.decoder.complete:
-                self._place(error, reader)
+                self._add_context(error, reader)
                 raise
         assert reader is not None
         for event in reader.finish():
@@ -134,42 +136,44 @@ class HttpModel:
             await self._own_transport.aclose()
 
     @asynccontextmanager
-    async def _exchange(self, request: ModelRequest) -> AsyncGenerator[tuple[TransportResponse, AnswerReader, Given]]:
+    async def _exchange(
+        self, request: ModelRequest
+    ) -> AsyncGenerator[tuple[TransportResponse, ResponseReader, CredentialValue]]:
         """Send the request until the host accepts it: an answer to read, what reads it, and the key that was sent.
 
         Raises:
             ModelError: If it is refused and there is nothing to leave out.
         """
-        transport = self._own_transport or shared_transport()
+        transport = self._own_transport or default_transport()
         key = await self._key()
-        timeouts = self._limits(request)
+        timeouts = self._request_timeouts(request)
         profile, body = self._profile, self._protocol.encode(request, self._profile)
-        adaptations_left, fresh_key = _MAX_ADAPTATIONS, False
+        adaptations_left, fresh_key = _MAX_CAPABILITY_RETRIES, False
         while True:
             url = self._protocol.url(profile)
             async with transport.open("POST", url, self._headers(profile, key), body, timeouts) as response:
                 if response.status < 300:
-                    yield response, AnswerReader(self._protocol.decoder(profile)), key
+                    yield response, ResponseReader(self._protocol.decoder(profile)), key
                     return
-                refusal = await self._refusal(response, url, key)
-            if refusal.status == 401 and not fresh_key and (newer := await self._newer(key)) != key:
+                refusal = await self._read_error(response, url, key)
+            if refusal.status == 401 and not fresh_key and (newer := await self._refresh_credential(key)) != key:
                 key, fresh_key = newer, True  # The old one had expired.
                 continue
-            adapted = self._adapted(request, profile, body, refusal) if adaptations_left else None
+            adapted = self._without_rejected(request, profile, body, refusal) if adaptations_left else None
             if adapted is None:
                 raise refusal
             profile, body = adapted
             self._profile = profile
             adaptations_left -= 1
 
-    def _adapted(
-        self, request: ModelRequest, profile: Profile, sent: bytes, refusal: ModelError
-    ) -> tuple[Profile, bytes] | None:
+    def _without_rejected(
+        self, request: ModelRequest, profile: ModelProfile, sent: bytes, refusal: ModelError
+    ) -> tuple[ModelProfile, bytes] | None:
         """A profile without what was refused, and the request by it; nothing is ever sent again unchanged."""
         if refusal.reason != "bad_request":
             return None
         for changed in (
-            *without_images(profile, request.messages, refusal),
+            *without_rejected_images(profile, request.messages, refusal),
             *self._protocol.without(profile, refusal.message),
         ):
             body = self._protocol.encode(request, changed)
@@ -177,14 +181,14 @@ class HttpModel:
                 return changed, body
         return None
 
-    async def _newer(self, refused: Given) -> Given:
+    async def _refresh_credential(self, refused: CredentialValue) -> CredentialValue:
         """What the credential gives now that the host refused what it gave before."""
-        reject: Callable[[Given], None] | None = getattr(self._credential, "reject", None)
+        reject: Callable[[CredentialValue], None] | None = getattr(self._credential, "reject", None)
         if reject is not None:
             reject(refused)
         return await self._key()
 
-    async def _key(self) -> Given:
+    async def _key(self) -> CredentialValue:
         if self._credential is None:
             return ""
         try:
@@ -199,7 +203,7 @@ class HttpModel:
                 f"The key of {self.provider} could not be fetched: {error}", provider=self.provider
             ) from error
 
-    def _headers(self, profile: Profile, key: Given) -> dict[str, str]:
+    def _headers(self, profile: ModelProfile, key: CredentialValue) -> dict[str, str]:
         headers = {
             "content-type": "application/json",
             "accept": "text/event-stream, application/json",
@@ -213,17 +217,17 @@ class HttpModel:
             headers[profile.key_header] = f"Bearer {key}" if profile.key_header == "authorization" else key
         return headers
 
-    def _limits(self, request: ModelRequest) -> Timeouts:
+    def _request_timeouts(self, request: ModelRequest) -> Timeouts:
         limits = self._timeouts
         if request.timeout is None:
             return limits
         return Timeouts(limits.connect, limits.first_byte, limits.idle, request.timeout)
 
-    async def _refusal(self, response: TransportResponse, url: str, key: Given) -> ModelError:
+    async def _read_error(self, response: TransportResponse, url: str, key: CredentialValue) -> ModelError:
         if response.status < 400:
-            target = redact(response.headers.get("location", "elsewhere"), *_secrets(key))
+            target = redact(response.headers.get("location", "elsewhere"), *_credential_secrets(key))
             return ProviderConfigError(
-                f"{host_of(url)} redirects to {target}, which is not followed so that the key stays where it belongs; "
+                f"{host_and_port(url)} redirects to {target}, which is not followed so that the key stays where it belongs; "
                 "set the base URL to the final address",
                 reason="redirect",
                 status=response.status,
@@ -244,11 +248,11 @@ class HttpModel:
             bytes(body),
             provider=self.provider,
             model=self.model,
-            host=host_of(url),
-            secrets=_secrets(key),
+            host=host_and_port(url),
+            secrets=_credential_secrets(key),
         )
 
-    def _place(self, error: ModelError, reader: AnswerReader | None) -> None:
+    def _add_context(self, error: ModelError, reader: ResponseReader | None) -> None:
         """Add what is known here: who was asked, and what had arrived."""
         error.provider = error.provider or self.provider
         error.model = error.model or self.model
@@ -256,15 +260,15 @@ class HttpModel:
             error.partial = reader.decoder.draft.message()
 
 
-def _secrets(given: Given) -> tuple[str, ...]:
+def _credential_secrets(given: CredentialValue) -> tuple[str, ...]:
     """What must not show in a text."""
     values = (given,) if isinstance(given, str) else tuple(given.values())
     return tuple([value.removeprefix("Bearer ") for value in values if value])
 
 
-def _masked(error: ModelError, given: Given) -> ModelError:
+def _masked(error: ModelError, given: CredentialValue) -> ModelError:
     """The error without the key in its text: a host may repeat it inside an answer too."""
-    error.message = redact(error.message, *_secrets(given))
+    error.message = redact(error.message, *_credential_secrets(given))
     error.args = (error.message, *error.args[1:])
     return error
 
@@ -272,7 +276,7 @@ def _masked(error: ModelError, given: Given) -> ModelError:
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
     """Read the end of the body, so that the connection can be used again; not for long, the answer is complete."""
     try:
-        async with asyncio.timeout(_AFTER_END):
+        async with asyncio.timeout(_DRAIN_TIMEOUT):
             async for _ in chunks:
                 pass
     except (TimeoutError, ModelError):

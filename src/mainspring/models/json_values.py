@@ -19,7 +19,7 @@ from mainspring.messages import strip_surrogates
 _encode = msgspec.json.Encoder().encode
 
 
-UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError)
 """What a typed decoder raises for JSON of another shape, for bytes that are no text, and for what is nested without end."""
 
 
@@ -31,14 +31,14 @@ def to_json(value: Any) -> bytes:
         return _encode(strip_surrogates(value))
 
 
-def loose_object(data: bytes) -> dict[str, Any]:
+def parse_object_leniently(data: bytes) -> dict[str, Any]:
     """The JSON object of ``data``, also with control characters in strings, bad UTF-8 or half surrogates in it.
 
     Raises:
         ValueError: If it is no JSON object, or one that is nested without end.
     """
     try:
-        value = as_object(json.loads(data.decode("utf-8", "replace"), strict=False))
+        value = as_dict(json.loads(data.decode("utf-8", "replace"), strict=False))
     except RecursionError as error:
         raise ValueError("nested too deep") from error
     if value is None:
@@ -46,7 +46,7 @@ def loose_object(data: bytes) -> dict[str, Any]:
     return value
 
 
-def as_object(value: object) -> dict[str, Any] | None:
+def as_dict(value: object) -> dict[str, Any] | None:
     """The value if it is an object."""
     if isinstance(value, dict):
         return cast("dict[str, Any]", value)
@@ -60,9 +60,9 @@ def as_list(value: object) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def as_objects(value: object) -> list[dict[str, Any]]:
+def as_dicts(value: object) -> list[dict[str, Any]]:
     """The objects in an array; empty if it is none."""
-    return [item for item in map(as_object, as_list(value)) if item is not None]
+    return [item for item in map(as_dict, as_list(value)) if item is not None]
 
 
 def as_number(value: object) -> float | None:
@@ -89,33 +89,33 @@ def as_int(value: object) -> int | None:
 _S = TypeVar("_S", bound=Struct)
 
 
-def fitted(value: object, kind: type[_S]) -> _S:
+def convert_loosely(value: object, kind: type[_S]) -> _S:
     """A struct out of an object. A field whose value has another type is as if it were not there; numbers may be texts.
 
     Args:
         value: Anything that JSON can hold.
         kind: A struct all of whose fields have defaults.
     """
-    given = as_object(value) or {}
+    given = as_dict(value) or {}
     kept: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
         raw = given.get(field.encode_name)
-        found = UNSET if raw is None else _fit(raw, field.type)
+        found = UNSET if raw is None else _convert_value(raw, field.type)
         if found is not UNSET:
             kept[field.name] = found
     return kind(**kept)
 
 
-def _fit(raw: object, kind: Any) -> Any:
+def _convert_value(raw: object, kind: Any) -> Any:
     """The value as this type; ``UNSET`` if it cannot be."""
     if get_origin(kind) in (Union, UnionType):
-        found = (_fit(raw, option) for option in get_args(kind) if option is not type(None))
+        found = (_convert_value(raw, option) for option in get_args(kind) if option is not type(None))
         return next((value for value in found if value is not UNSET), UNSET)
     if isinstance(kind, type) and issubclass(kind, Struct):
-        return UNSET if as_object(raw) is None else fitted(raw, kind)
+        return UNSET if as_dict(raw) is None else convert_loosely(raw, kind)
     if get_origin(kind) is list:
         [item] = get_args(kind)
-        fitting = [_fit(part, item) for part in as_list(raw)]
+        fitting = [_convert_value(part, item) for part in as_list(raw)]
         return [part for part in fitting if part is not UNSET] if isinstance(raw, list) else UNSET
     try:
         return msgspec.convert(raw, cast("type[Any]", kind), strict=False)

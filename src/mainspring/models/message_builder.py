@@ -39,10 +39,10 @@ from mainspring.messages import (
 )
 
 _decode = msgspec.json.Decoder().decode
-_DEEPEST = 100
+_MAX_DEPTH = 100
 
 
-class Draft:
+class MessageBuilder:
     """Collects an answer, block by block, and makes the events that tell of it.
 
     Blocks are numbered in the order in which they were opened; several may be open at once (parallel calls).
@@ -131,7 +131,7 @@ class Draft:
         block = parse_call(template.id, template.name, self._joined(index), input, signature)
         return ToolCallEnd(index, block, self, self._close(index, block))
 
-    def rename_call(self, index: int, id: str, name: str) -> None:
+    def update_call(self, index: int, id: str, name: str) -> None:
         """Give a call its id or name where the provider tells them late."""
         self._blocks[index] = block = ToolUseBlock(id, name)
         self._log.append((index, block))
@@ -154,7 +154,7 @@ class Draft:
         if self.count is not None:
             self.usage = self.count()
         content = [
-            block if chunks is None else _filled(block, chunks)
+            block if chunks is None else _with_text(block, chunks)
             for block, chunks in zip(self._blocks, self._chunks, strict=True)
         ]
         return Message("assistant", tuple(content), self.usage, reason, error, provider=self.provider, model=self.model)
@@ -175,9 +175,9 @@ class Draft:
             else:  # a finished block holds its text already
                 blocks[~index] = piece
                 chunks.pop(~index, None)
-        content = [_filled(block, chunks[i]) if i in chunks else block for i, block in blocks.items()]
+        content = [_with_text(block, chunks[i]) if i in chunks else block for i, block in blocks.items()]
         if self.tool_names:
-            content = [renamed(block, self.tool_names) for block in content]
+            content = [rename_tool(block, self.tool_names) for block in content]
         return Message("assistant", tuple(content), provider=self.provider, model=self.model)
 
     def _open(self, block: ContentBlock) -> int:
@@ -197,24 +197,24 @@ class Draft:
         return "".join(self._chunks[index] or ())
 
 
-def renamed(block: ContentBlock, names: Mapping[str, str]) -> ContentBlock:
+def rename_tool(block: ContentBlock, names: Mapping[str, str]) -> ContentBlock:
     """The block with another name of its tool; the same object if there is none."""
     if isinstance(block, ToolUseBlock | ToolResultBlock) and block.name in names:
         return replace(block, name=names[block.name])
     return block
 
 
-def too_deep(value: Any) -> bool:
+def exceeds_max_depth(value: Any) -> bool:
     """Whether JSON is nested deeper than 100 levels: encoders give up at a depth that depends on who calls them."""
     level: list[Any] = [value]
-    for _ in range(_DEEPEST):
-        level = [inner for holder in level for inner in _inside(holder)]
+    for _ in range(_MAX_DEPTH):
+        level = [inner for holder in level for inner in _children_of(holder)]
         if not level:
             return False
     return True
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def _children_of(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return cast("dict[str, Any]", value).values()
     return cast("list[Any]", value) if isinstance(value, list) else ()
@@ -228,7 +228,7 @@ def parse_call(
     So is what is nested deeper than anything a tool takes: it could be read here and not be written elsewhere.
     """
     if input is not None:
-        deep = too_deep(input)
+        deep = exceeds_max_depth(input)
         return ToolUseBlock(id, name, {} if deep else input, text if deep else None, signature)
     if not text or text.isspace():
         return ToolUseBlock(id, name, {}, None, signature)
@@ -236,12 +236,12 @@ def parse_call(
         value: Any = _decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return ToolUseBlock(id, name, {}, text, signature)
-    if type(value) is dict and not (text.count("{") + text.count("[") > _DEEPEST and too_deep(value)):
+    if type(value) is dict and not (text.count("{") + text.count("[") > _MAX_DEPTH and exceeds_max_depth(value)):
         return ToolUseBlock(id, name, cast("dict[str, Any]", value), None, signature)
     return ToolUseBlock(id, name, {}, None if value is None else text, signature)
 
 
-def _filled(block: ContentBlock, chunks: list[str]) -> ContentBlock:
+def _with_text(block: ContentBlock, chunks: list[str]) -> ContentBlock:
     text = "".join(chunks)
     match block:
         case TextBlock():

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from mainspring.errors import InvalidResponseError
 from mainspring.events import Done, StreamEvent
-from mainspring.messages import Message, StopReason, ToolSpec, Usage
+from mainspring.messages import Message, StopReason, ToolDefinition, Usage
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 """How much a model should reason before it answers."""
@@ -25,7 +25,7 @@ ToolChoice = Literal["auto", "required", "none"] | str
 """Whether the model may, must, or must not call a tool; any other text is the name of the one it must call."""
 
 
-class Scratch:
+class EncodingCache:
     """What a provider keeps from one request of a conversation to the next, so as to encode only what is new.
 
     One conversation carries one; providers keep their things under their own key. Losing it costs time, nothing else.
@@ -60,7 +60,7 @@ class ModelRequest(Struct, eq=False):
 
     messages: Sequence[Message]
     system: str = ""
-    tools: Sequence[ToolSpec] = ()
+    tools: Sequence[ToolDefinition] = ()
     tool_choice: ToolChoice = "auto"
     max_output_tokens: int | None = None
     temperature: float | None = None
@@ -72,7 +72,7 @@ class ModelRequest(Struct, eq=False):
     session_id: str | None = None
     cache: bool = True
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
-    scratch: Scratch | None = None
+    scratch: EncodingCache | None = None
 
 
 class ModelResponse(Struct, frozen=True, eq=False):
@@ -96,11 +96,11 @@ class ModelResponse(Struct, frozen=True, eq=False):
         return self.message.stop_reason or "end_turn"
 
 
-Rates = tuple[float, float, float, float]
+TokenPrices = tuple[float, float, float, float]
 """US dollars per million tokens: input, output, cache read, cache write."""
 
 
-FREE: Rates = (0.0, 0.0, 0.0, 0.0)
+ZERO_PRICES: TokenPrices = (0.0, 0.0, 0.0, 0.0)
 """The rates of a model that is known to cost nothing."""
 
 
@@ -114,7 +114,7 @@ class PriceTier(Struct, frozen=True):
     """
 
     above: int
-    prices: Rates
+    prices: TokenPrices
     cache_write_1h: float | None = None
 
 
@@ -145,7 +145,7 @@ class ModelInfo(Struct, frozen=True):
     vision: bool = True
     tools: Literal["native", "union", "none"] = "native"
     reasoning: bool = False
-    prices: Rates | None = None
+    prices: TokenPrices | None = None
     cache_write_1h: float | None = None
     tiers: tuple[PriceTier, ...] = ()
     label: str = ""

@@ -18,7 +18,7 @@ from msgspec import Struct
 from mainspring.models.port import ModelInfo
 from mainspring.redaction import masked_repr
 
-ThinkingForm = Literal["level", "budget", "none"]
+ThinkingControl = Literal["level", "budget", "none"]
 """How a model is told how much to think: by a word, by a number of tokens, or not at all."""
 
 
@@ -43,7 +43,7 @@ class GeminiDialect(Struct, frozen=True):
         schema_with_tools: Whether it may be sent together with tools.
     """
 
-    thinking: ThinkingForm = "none"
+    thinking: ThinkingControl = "none"
     levels: tuple[str, ...] = ("minimal", "low", "medium", "high")
     least_budget: int = 128
     most_budget: int = 24576
@@ -67,7 +67,7 @@ ThinkingOff = Literal["omit", "disabled", "between_tools", "never"]
 """How thinking is turned off: by not asking for it, by saying so, only up front, or not at all."""
 
 
-class MessagesDialect(Struct, frozen=True):
+class AnthropicCapabilities(Struct, frozen=True):
     """What a host of Anthropic Messages accepts; a field that a host refuses in a 400 is left out from then on.
 
     The defaults are safe for a host and a model of which nothing is known.
@@ -114,7 +114,7 @@ class MessagesDialect(Struct, frozen=True):
     extra_betas: tuple[str, ...] = ()
 
 
-class OllamaDialect(Struct, frozen=True):
+class OllamaCapabilities(Struct, frozen=True):
     """What an Ollama server accepts; a field that it refuses in a 400 is left out from then on.
 
     Attributes:
@@ -133,7 +133,7 @@ class OllamaDialect(Struct, frozen=True):
     keep_alive: str | int | None = None
 
 
-class ResponsesDialect(Struct, frozen=True):
+class ResponsesCapabilities(Struct, frozen=True):
     """What a host of OpenAI Responses accepts; a field that a host refuses in a 400 is left out from then on.
 
     The defaults are safe for a host of which nothing is known.
@@ -178,11 +178,11 @@ class ResponsesDialect(Struct, frozen=True):
     tool_images: bool = True
 
 
-ReasoningField = Literal["echo", "none"]
+ReasoningEcho = Literal["echo", "none"]
 """Whether readable reasoning goes back to the model that made it, in the field it came in."""
 
 
-class Dialect(Struct, frozen=True):
+class ChatCapabilities(Struct, frozen=True):
     """What an OpenAI-style host accepts. The defaults are safe for a host of which nothing is known.
 
     A field that a host refuses in a 400 is left out from then on (`without`).
@@ -215,14 +215,14 @@ class Dialect(Struct, frozen=True):
     prompt_cache_key: bool = False
     strict_schema: bool = False
     json_schema: bool = True
-    reasoning: ReasoningField = "echo"
+    reasoning: ReasoningEcho = "echo"
     tool_images: bool = True
     name_results: bool = False
     short_ids: bool = False
     cache_breakpoints: bool = False
 
 
-class Profile(Struct, frozen=True):
+class ModelProfile(Struct, frozen=True):
     """One model at one host.
 
     Attributes:
@@ -242,11 +242,11 @@ class Profile(Struct, frozen=True):
 
     info: ModelInfo
     base_url: str
-    dialect: Dialect = Dialect()
-    messages: MessagesDialect = MessagesDialect()
-    responses: ResponsesDialect = ResponsesDialect()
+    dialect: ChatCapabilities = ChatCapabilities()
+    messages: AnthropicCapabilities = AnthropicCapabilities()
+    responses: ResponsesCapabilities = ResponsesCapabilities()
     gemini: GeminiDialect = GeminiDialect()
-    ollama: OllamaDialect = OllamaDialect()
+    ollama: OllamaCapabilities = OllamaCapabilities()
     headers: dict[str, str] = {}
     key_header: str = "authorization"
     query: str = ""

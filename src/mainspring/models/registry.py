@@ -12,16 +12,16 @@ from types import MappingProxyType
 from typing import Any
 
 from mainspring.errors import ErrorCode, ProviderConfigError
-from mainspring.models.config import ProviderConfig, as_config, refuse_misspelt
-from mainspring.models.langchain.detect import as_model
+from mainspring.models.config import ProviderConfig, reject_misspelled_settings, to_provider_config
+from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import ModelProvider
 
-ProviderFactory = Callable[[Any], Awaitable[ModelProvider]]
+AsyncModelFactory = Callable[[Any], Awaitable[ModelProvider]]
 """Makes a model of a provider from a `ProviderConfig` or a plain dict; async, for providers that have to look around. It may
 also give a chat model of LangChain."""
 
 
-ModelBuilder = Callable[[ProviderConfig], ModelProvider]
+ModelFactory = Callable[[ProviderConfig], ModelProvider]
 """The same, at once: cheap, without I/O."""
 
 
@@ -29,7 +29,7 @@ DEFAULT_PROVIDER = "openai"
 """Provider of a model id that names none."""
 
 
-_BUILT_IN = {
+_BUILTIN_PROVIDERS = {
     "anthropic": "mainspring.models.providers.anthropic",
     "azure": "mainspring.models.providers.azure",
     "codex": "mainspring.models.providers.codex",
@@ -57,10 +57,12 @@ class ProviderRegistry:
 
     def __init__(self, default: str = DEFAULT_PROVIDER) -> None:
         self.default = default
-        self._builders: dict[str, ModelBuilder] = {}
-        self._factories: dict[str, ProviderFactory] = {}
+        self._builders: dict[str, ModelFactory] = {}
+        self._factories: dict[str, AsyncModelFactory] = {}
 
-    def register(self, name: str, factory: ProviderFactory | None = None, *, build: ModelBuilder | None = None) -> None:
+    def register(
+        self, name: str, factory: AsyncModelFactory | None = None, *, build: ModelFactory | None = None
+    ) -> None:
         """Add a provider, or replace one.
 
         Args:
@@ -84,7 +86,7 @@ class ProviderRegistry:
     def __contains__(self, name: object) -> bool:
         return name in self._builders or name in self._factories
 
-    def factory(self, name: str) -> ProviderFactory:
+    def factory(self, name: str) -> AsyncModelFactory:
         """The async factory of a provider.
 
         Raises:
@@ -96,7 +98,7 @@ class ProviderRegistry:
         build = self._builder(name)
 
         async def factory(config: Any) -> ModelProvider:
-            return build(as_config(config, name))
+            return build(to_provider_config(config, name))
 
         return factory
 
@@ -106,7 +108,7 @@ class ProviderRegistry:
         Raises:
             ProviderConfigError: If the provider is unknown, can only be made asynchronously, or lacks a setting.
         """
-        return as_model(self._builder(config.provider)(config))
+        return adapt_model(self._builder(config.provider)(config))
 
     def split(self, spec: str) -> tuple[str, str | None]:
         """Provider and model of a spec: what stands before the first colon is a provider only if one has that name.
@@ -132,10 +134,10 @@ class ProviderRegistry:
         if not model or model != spec:
             return error
         return ProviderConfigError(
-            f"{self._taken_as(spec, name)}. {error}", code=error.code, reason=error.reason, provider=name
+            f"{self._interpretation_hint(spec, name)}. {error}", code=error.code, reason=error.reason, provider=name
         )
 
-    def _taken_as(self, spec: str, name: str) -> str:
+    def _interpretation_hint(self, spec: str, name: str) -> str:
         prefix, colon, _ = spec.partition(":")
         if not colon:
             return (
@@ -145,7 +147,7 @@ class ProviderRegistry:
         hint = f"did you mean {meant}?" if meant else f"there are {', '.join(self.names())}"
         return f"{prefix!r} is no provider ({hint}), so {spec!r} was taken as a model of {name}"
 
-    def _builder(self, name: str) -> ModelBuilder:
+    def _builder(self, name: str) -> ModelFactory:
         found = self._builders.get(name)
         if found is not None:
             return found
@@ -164,12 +166,12 @@ class ProviderRegistry:
 def default_registry() -> ProviderRegistry:
     """A new registry of the providers that come with the program."""
     registry = ProviderRegistry()
-    for name, module in _BUILT_IN.items():
-        registry.register(name, build=_lazy(module))
+    for name, module in _BUILTIN_PROVIDERS.items():
+        registry.register(name, build=_lazy_builder(module))
     return registry
 
 
-def _lazy(module: str) -> ModelBuilder:
+def _lazy_builder(module: str) -> ModelFactory:
     def build(config: ProviderConfig) -> ModelProvider:
         return import_module(module).build(config)
 
@@ -191,9 +193,9 @@ def create_model(spec: str, *, registry: ProviderRegistry | None = None, **setti
         ProviderConfigError: If the provider is unknown or lacks a setting.
     """
     registry = registry or default_registry()
-    refuse_misspelt(settings)
+    reject_misspelled_settings(settings)
     name, model = registry.split(spec)
-    config = as_config({**settings, "provider": name, **({"model": model} if model else {})})
+    config = to_provider_config({**settings, "provider": name, **({"model": model} if model else {})})
     try:
         return registry.build(config)
     except ProviderConfigError as error:
@@ -208,13 +210,13 @@ async def create_model_provider(
     Raises:
         ProviderConfigError: If the provider is unknown (PROVIDER_NOT_SUPPORTED) or lacks a setting (PROVIDER_NOT_CONFIGURED).
     """
-    settings = as_config(config)
+    settings = to_provider_config(config)
     if not settings.provider:
         raise ProviderConfigError("The configuration names no provider (setting `provider`)", reason="missing_provider")
-    return as_model(await (registry or default_registry()).factory(settings.provider)(settings))
+    return adapt_model(await (registry or default_registry()).factory(settings.provider)(settings))
 
 
-def get_provider_factory(name: str, registry: ProviderRegistry | None = None) -> ProviderFactory:
+def get_provider_factory(name: str, registry: ProviderRegistry | None = None) -> AsyncModelFactory:
     """The async factory of a provider.
 
     Raises:
@@ -233,7 +235,7 @@ def get_supported_providers(registry: ProviderRegistry | None = None) -> list[st
     return (registry or default_registry()).names()
 
 
-def _factory(name: str) -> ProviderFactory:
+def _factory(name: str) -> AsyncModelFactory:
     async def create(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
         return await default_registry().factory(name)(config)
 
@@ -249,7 +251,7 @@ def _factory(name: str) -> ProviderFactory:
     return create
 
 
-PROVIDER_REGISTRY: Mapping[str, ProviderFactory] = MappingProxyType(
+PROVIDER_REGISTRY: Mapping[str, AsyncModelFactory] = MappingProxyType(
     {name: _factory(name) for name in default_registry().names()}
 )
 """The async factory of each provider that comes with the program, by name. Read only; add your own to a `ProviderRegistry`."""
@@ -271,7 +273,7 @@ create_openai_client = _factory("openai")
 create_openrouter_client = _factory("openrouter")
 
 
-def create_anthropic_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
+def create_anthropic_model(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
     """A model that is spoken to by Anthropic Messages, at once.
 
     Args:
@@ -280,10 +282,10 @@ def create_anthropic_adapter(config: ProviderConfig | Mapping[str, Any]) -> Mode
     Raises:
         ProviderConfigError: If a setting is missing.
     """
-    return default_registry().build(as_config({**_fields(config), "provider": "anthropic"}))
+    return default_registry().build(to_provider_config({**_fields(config), "provider": "anthropic"}))
 
 
-def create_openai_compat_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
+def create_openai_compatible_model(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
     """A model of any host that is spoken to by OpenAI Chat Completions, at once.
 
     Args:
@@ -292,7 +294,7 @@ def create_openai_compat_adapter(config: ProviderConfig | Mapping[str, Any]) -> 
     Raises:
         ProviderConfigError: If a setting is missing.
     """
-    return default_registry().build(as_config({**_fields(config), "provider": "compatible"}))
+    return default_registry().build(to_provider_config({**_fields(config), "provider": "compatible"}))
 
 
 def _fields(config: ProviderConfig | Mapping[str, Any]) -> dict[str, Any]:

@@ -9,22 +9,22 @@ from mainspring.errors import ModelError
 from mainspring.events import Done
 from mainspring.messages import Message, Usage
 from mainspring.models.codec.protocol import WireDecoder
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.errors import classify_error
-from mainspring.models.json_values import as_int, as_object
+from mainspring.models.json_values import as_dict, as_int
 from mainspring.models.port import ModelInfo
-from mainspring.models.profile import Profile
-from mainspring.models.transport.recording_format import api_of
-from mainspring.models.wire.anthropic import MessagesDecoder
+from mainspring.models.profile import ModelProfile
+from mainspring.models.transport.recording_format import api_for_path
+from mainspring.models.wire.anthropic import AnthropicDecoder
 from mainspring.models.wire.gemini import GeminiDecoder
 from mainspring.models.wire.ollama import OllamaDecoder
 from mainspring.models.wire.openai_chat import ChatDecoder
 from mainspring.models.wire.openai_responses import ResponsesDecoder
 
-_DECODERS: dict[str, Callable[[Profile], WireDecoder]] = {
+_DECODERS: dict[str, Callable[[ModelProfile], WireDecoder]] = {
     "chat_completions": ChatDecoder,
     "responses": ResponsesDecoder,
-    "messages": MessagesDecoder,
+    "messages": AnthropicDecoder,
     "generate_content": GeminiDecoder,
     "native_chat": OllamaDecoder,
     "stream_generate_content": GeminiDecoder,
@@ -32,7 +32,7 @@ _DECODERS: dict[str, Callable[[Profile], WireDecoder]] = {
 """Decoder of each ``api`` of a recording."""
 
 
-UNSUPPORTED = "unsupported_api"
+UNSUPPORTED_API = "unsupported_api"
 """Reason of the error that stands for a recording of another protocol."""
 
 
@@ -41,7 +41,7 @@ def supported_apis() -> list[str]:
     return sorted(_DECODERS)
 
 
-def replay_exchange(exchange: Mapping[str, Any], *, file: str = "") -> dict[str, Any]:
+def decode_exchange_to_dict(exchange: Mapping[str, Any], *, file: str = "") -> dict[str, Any]:
     """Decode one recorded exchange.
 
     Args:
@@ -56,7 +56,7 @@ def replay_exchange(exchange: Mapping[str, Any], *, file: str = "") -> dict[str,
     return _result(file, *decode_exchange(exchange))
 
 
-def failed_exchange(error: ModelError, *, file: str = "") -> dict[str, Any]:
+def error_exchange(error: ModelError, *, file: str = "") -> dict[str, Any]:
     """The same for an exchange that could not even be read."""
     return _result(file, None, error)
 
@@ -82,19 +82,19 @@ def decode_exchange(exchange: Mapping[str, Any]) -> tuple[Message | None, ModelE
     Never raises: an exchange of another protocol, or one that is none, is an error with the reason ``unsupported_api``.
     """
     provider = str(exchange.get("provider") or "")
-    asked, response = as_object(exchange.get("request")) or {}, as_object(exchange.get("response")) or {}
-    api = str(exchange.get("api") or api_of(str(asked.get("path") or "")))
+    asked, response = as_dict(exchange.get("request")) or {}, as_dict(exchange.get("response")) or {}
+    api = str(exchange.get("api") or api_for_path(str(asked.get("path") or "")))
     status = as_int(response.get("status")) or 200
     make = _DECODERS.get(api)
     if make is None:
         text = f"Recordings of {api!r} cannot be decoded; known are {', '.join(supported_apis())}"
         failed = status if status >= 300 else None
-        return None, ModelError(text, reason=UNSUPPORTED, status=failed, provider=provider)
+        return None, ModelError(text, reason=UNSUPPORTED_API, status=failed, provider=provider)
     body = str(response.get("body_text") or "").encode("utf-8", "replace")
     if status >= 300:
-        return None, classify_error(status, as_object(response.get("headers")), body, provider=provider)
-    sent = as_object(asked.get("body")) or {}
-    reader = AnswerReader(make(Profile(ModelInfo(str(sent.get("model") or ""), provider), "recorded")))
+        return None, classify_error(status, as_dict(response.get("headers")), body, provider=provider)
+    sent = as_dict(asked.get("body")) or {}
+    reader = ResponseReader(make(ModelProfile(ModelInfo(str(sent.get("model") or ""), provider), "recorded")))
     events = [*reader.feed(body), *reader.finish()]
     if reader.error is not None:
         return reader.error.partial, reader.error

@@ -77,6 +77,6 @@ def error_response(error: ErrorCode | str, message: str, retry_after_ms: float |
     return Failure(ErrorCode(error), message, None if retry_after_ms is None else retry_after_ms / 1000)
 
 
-def failure_of(error: ModelError) -> Failure:
+def failure_from_error(error: ModelError) -> Failure:
     """The failure that a `ModelError` means."""
     return Failure(error.code, error.message, error.retry_after, error)

@@ -14,13 +14,13 @@ from mainspring.cancellation import CancelToken
 from mainspring.cancellation import sleep as cancellable_sleep
 from mainspring.errors import MainspringError, ModelError
 from mainspring.events import StreamEvent, StreamStart
-from mainspring.lazy import later
+from mainspring.lazy import lazy_function
 from mainspring.models.retry_after import extract_retry_after
 
 if TYPE_CHECKING:
     from mainspring.models.errors import classify_exception
 else:
-    classify_exception = later("mainspring.models.errors", "classify_exception")
+    classify_exception = lazy_function("mainspring.models.errors", "classify_exception")
 
 __all__ = [
     "RetryConfig",
@@ -29,8 +29,8 @@ __all__ = [
     "RetryOptions",
     "calculate_delay",
     "extract_retry_after",
-    "head_of",
     "is_retryable_error",
+    "read_until_content",
     "retry_stream",
     "with_retry",
 ]
@@ -80,7 +80,7 @@ class RetryInfo(Struct, frozen=True):
 RetryContext = RetryInfo
 """The same under its other name."""
 
-Sleep = Callable[[float, CancelToken | None], Awaitable[bool]]
+SleepFunction = Callable[[float, CancelToken | None], Awaitable[bool]]
 """Sleeps for seconds; false if it was cut short."""
 
 OnRetry = Callable[[RetryInfo], Any]
@@ -101,7 +101,7 @@ class RetryOptions(Struct, frozen=True):
     config: RetryConfig = RetryConfig()
     on_retry: OnRetry | None = None
     signal: CancelToken | None = None
-    sleep: Sleep = cancellable_sleep
+    sleep: SleepFunction = cancellable_sleep
     rng: Callable[[], float] = random.random
 
 
@@ -110,7 +110,7 @@ class RetryFields(TypedDict, total=False):
 
     on_retry: OnRetry | None
     signal: CancelToken | None
-    sleep: Sleep
+    sleep: SleepFunction
     rng: Callable[[], float]
 
 
@@ -166,14 +166,14 @@ async def with_retry(
     Raises:
         ModelError: The last failure. Other exceptions are classified, and raised as `ModelError` too.
     """
-    chosen = _options(options, more)
+    chosen = _merge_options(options, more)
     attempt = 0
     while True:
         try:
             return await call()
         except Exception as error:  # raised again, classified
-            failure = provider_failure(error)
-            if not await _wait(failure, attempt, chosen):
+            failure = as_provider_error(error)
+            if not await _sleep_before_retry(failure, attempt, chosen):
                 raise failure from failure.__cause__
         attempt += 1
 
@@ -196,13 +196,13 @@ async def retry_stream(
     Raises:
         ModelError: The last failure.
     """
-    chosen = _options(options, more)
+    chosen = _merge_options(options, more)
     attempt = 0
     while True:
         begun = False
         try:
             async with aclosing(cast("AsyncGenerator[StreamEvent, None]", open())) as stream:
-                head = await head_of(stream)
+                head = await read_until_content(stream)
                 begun = True
                 for event in head:
                     yield event
@@ -210,13 +210,13 @@ async def retry_stream(
                     yield event
             return
         except Exception as error:  # raised again, classified
-            failure = provider_failure(error)
-            if begun or not await _wait(failure, attempt, chosen):
+            failure = as_provider_error(error)
+            if begun or not await _sleep_before_retry(failure, attempt, chosen):
                 raise failure from failure.__cause__
         attempt += 1
 
 
-async def head_of(stream: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
+async def read_until_content(stream: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
     """The events of a stream up to the first that carries content: until then it can be given up for another one."""
     head: list[StreamEvent] = []
     async for event in stream:
@@ -226,20 +226,20 @@ async def head_of(stream: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
     return head
 
 
-def _options(options: RetryOptions | RetryConfig | None, more: RetryFields) -> RetryOptions:
+def _merge_options(options: RetryOptions | RetryConfig | None, more: RetryFields) -> RetryOptions:
     if not isinstance(options, RetryOptions):
         options = RetryOptions(options or RetryConfig())
     return replace(options, **more) if more else options
 
 
-def provider_failure(error: Exception) -> ModelError:
+def as_provider_error(error: Exception) -> ModelError:
     """What failed, as the provider's failure; what is none of it is raised: a record that does not fit the run, say."""
     if isinstance(error, MainspringError) and not isinstance(error, ModelError):
         raise error
     return classify_exception(error)
 
 
-async def _wait(failure: ModelError, attempt: int, options: RetryOptions) -> bool:
+async def _sleep_before_retry(failure: ModelError, attempt: int, options: RetryOptions) -> bool:
     """Wait for the next try; false if there is to be none."""
     config, signal = options.config, options.signal
     delay = next_delay(failure, attempt, config, options.rng)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mainspring.lazy import lazy_re
-from mainspring.models.json_values import as_number, as_object, as_objects
+from mainspring.models.json_values import as_dict, as_dicts, as_number
 
 _EPOCH_MS = 1e11
 _EPOCH_S = 1e8
@@ -43,7 +43,7 @@ def extract_retry_after(source: Any, text: str = "", *, now: float | None = None
         Seconds from now, never negative; ``None`` if the server said nothing.
     """
     now = time.time() if now is None else now
-    headers, fields = _parts_of(source)
+    headers, fields = _headers_and_fields(source)
     found = _from_header(headers, now)
     if found is None:
         found = _from_fields(fields, now)
@@ -54,14 +54,14 @@ def extract_retry_after(source: Any, text: str = "", *, now: float | None = None
     return None if found is None or not math.isfinite(found) else max(0.0, found)
 
 
-def _parts_of(source: object) -> tuple[dict[str, str], Mapping[str, Any]]:
+def _headers_and_fields(source: object) -> tuple[dict[str, str], Mapping[str, Any]]:
     """The headers and the other fields of whatever was given."""
     if isinstance(source, BaseException):
         response = getattr(source, "response", None)
-        headers = as_object(getattr(source, "headers", None)) or as_object(getattr(response, "headers", None)) or {}
+        headers = as_dict(getattr(source, "headers", None)) or as_dict(getattr(response, "headers", None)) or {}
         fields = {name: getattr(source, name) for name in ("retry_after", "retryAfter") if hasattr(source, name)}
     else:
-        headers = fields = as_object(source) or {}
+        headers = fields = as_dict(source) or {}
     return {str(name).lower(): value for name, value in headers.items() if isinstance(value, str)}, fields
 
 
@@ -82,34 +82,34 @@ def _from_header(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _from_fields(fields: Mapping[str, Any], now: float) -> float | None:
-    for scope in _scopes(fields):
+    for scope in _nested_objects(fields):
         for name in ("retry_after", "retryAfter", "retryDelay", "retry_delay", "retry_after_seconds"):
             number = as_number(scope.get(name))
             if number is not None:
-                return _from_now(number, now)
+                return _relative_seconds(number, now)
             text = scope.get(name)
             if isinstance(text, str):
                 return _seconds(text.strip(), now)
         exact = as_number(scope.get("retry_after_ms"))
         if exact is not None:
             return exact / 1000
-        headers = as_object(scope.get("headers"))
+        headers = as_dict(scope.get("headers"))
         if headers is not None:
             return extract_retry_after({str(k): str(v) for k, v in headers.items()}, now=now)
     return None
 
 
-def _scopes(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _nested_objects(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The object itself, its error, the error's metadata and details."""
-    error = as_object(fields.get("error")) or {}
-    scopes = [dict(fields), error, as_object(error.get("metadata")), as_object(fields.get("metadata"))]
-    return [scope for scope in (*scopes, *as_objects(error.get("details"))) if scope]
+    error = as_dict(fields.get("error")) or {}
+    scopes = [dict(fields), error, as_dict(error.get("metadata")), as_dict(fields.get("metadata"))]
+    return [scope for scope in (*scopes, *as_dicts(error.get("details"))) if scope]
 
 
 def _from_reset(headers: Mapping[str, str], now: float) -> float | None:
     """When the limit that is used up is lifted; a reset says nothing about a limit of which something is left."""
     for name in ("x-ratelimit-reset", "ratelimit-reset", "x-rate-limit-reset"):
-        seconds = _moment(headers.get(name, ""), now)
+        seconds = _parse_timestamp(headers.get(name, ""), now)
         if seconds is not None:
             return seconds
     waits: list[float] = []
@@ -118,13 +118,13 @@ def _from_reset(headers: Mapping[str, str], now: float) -> float | None:
         if match is None:
             continue
         left = headers.get(name.replace("reset", "remaining", 1), "0").strip()
-        seconds = _moment(value, now)
+        seconds = _parse_timestamp(value, now)
         if seconds is not None and left in ("0", "0.0", ""):
             waits.append(seconds)
     return max(waits, default=None)
 
 
-def _moment(value: str, now: float) -> float | None:
+def _parse_timestamp(value: str, now: float) -> float | None:
     seconds = _seconds(value.strip(), now) if value else None
     if seconds is not None:
         return seconds
@@ -147,10 +147,10 @@ def _from_text(text: str) -> float | None:
 
 def _seconds(value: str, now: float) -> float | None:
     number = _number(value)
-    return _duration(value) if number is None else _from_now(number, now)
+    return _duration(value) if number is None else _relative_seconds(number, now)
 
 
-def _from_now(number: float, now: float) -> float:
+def _relative_seconds(number: float, now: float) -> float:
     if number > _EPOCH_MS:
         return number / 1000 - now
     return number - now if number > _EPOCH_S else number

@@ -18,7 +18,7 @@ Schema = Mapping[str, Any] | type
 _FENCE = lazy_re(r"\A```[a-zA-Z]*\s*\n(.*?)\n?```\Z", re.DOTALL)
 
 
-class Structured(Struct, frozen=True, eq=False):
+class StructuredResponse(Struct, frozen=True, eq=False):
     """An answer that was to follow a schema.
 
     Attributes:
@@ -47,37 +47,37 @@ def json_schema(schema: Schema) -> dict[str, Any]:
     return msgspec.json.schema(schema)
 
 
-def parse_structured(response: ModelResponse, schema: Schema) -> Structured:
+def parse_structured(response: ModelResponse, schema: Schema) -> StructuredResponse:
     """Read an answer by a schema. A fence of Markdown around it is no obstacle. Never raises for what a model wrote."""
     text = response.text.strip()
     fenced = _FENCE.match(text)
     try:
-        return Structured(response, _reader(schema)(fenced[1] if fenced else text))
-    except _NotFittingError as error:
-        return Structured(response, problems=error.problems)
+        return StructuredResponse(response, _parser(schema)(fenced[1] if fenced else text))
+    except _SchemaMismatchError as error:
+        return StructuredResponse(response, problems=error.problems)
     except (ValueError, RecursionError) as error:  # what msgspec and pydantic raise
-        return Structured(response, problems=(str(error),))
+        return StructuredResponse(response, problems=(str(error),))
 
 
-class _NotFittingError(Exception):
+class _SchemaMismatchError(Exception):
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
 
 
-def _reader(schema: Schema) -> Callable[[str], Any]:
+def _parser(schema: Schema) -> Callable[[str], Any]:
     if isinstance(schema, Mapping):
-        return lambda text: _checked(msgspec.json.decode(text), schema)
+        return lambda text: _validate(msgspec.json.decode(text), schema)
     of_pydantic = getattr(schema, "model_validate_json", None)
     return of_pydantic if callable(of_pydantic) else msgspec.json.Decoder(schema).decode
 
 
-def _checked(value: Any, schema: Mapping[str, Any]) -> Any:
+def _validate(value: Any, schema: Mapping[str, Any]) -> Any:
     from jsonschema.validators import validator_for  # 100 ms to load
     from referencing import Registry
 
     validator = validator_for(schema)(schema, registry=Registry())  # the empty registry fetches nothing
     problems = tuple([f"{error.json_path}: {error.message}" for error in validator.iter_errors(value)])
     if problems:
-        raise _NotFittingError(problems)
+        raise _SchemaMismatchError(problems)
     return value

@@ -6,31 +6,31 @@ from collections.abc import Sequence
 
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 
-_LEAST = 1024  # below this an answer is of no use: let the host say that the conversation is too long
-_SPARE = 256
-_IMAGE = 1500  # tokens; hosts differ, and this is near the most that they count
+_MIN_OUTPUT_TOKENS = 1024  # below this an answer is of no use: let the host say that the conversation is too long
+_WINDOW_MARGIN = 256
+_IMAGE_TOKENS = 1500  # tokens; hosts differ, and this is near the most that they count
 
 
-def output_limit(request: ModelRequest, profile: Profile) -> int | None:
+def output_limit(request: ModelRequest, profile: ModelProfile) -> int | None:
     """The cap to send, in tokens; ``None`` leaves it to the host."""
     limit = request.max_output_tokens or profile.max_output_tokens
-    return None if limit is None else clamped(limit, request, profile)
+    return None if limit is None else clamp_to_window(limit, request, profile)
 
 
-def clamped(limit: int, request: ModelRequest, profile: Profile) -> int:
+def clamp_to_window(limit: int, request: ModelRequest, profile: ModelProfile) -> int:
     """A cap, in tokens, that the model can keep to and that still fits into its window behind the conversation."""
     info = profile.info
     if info.max_output_tokens:
         limit = min(limit, info.max_output_tokens)
     if info.context_window:
-        left = info.context_window - prompt_tokens(request.messages, len(request.system)) - _SPARE
-        limit = min(limit, max(_LEAST, left))
+        left = info.context_window - estimate_prompt_tokens(request.messages, len(request.system)) - _WINDOW_MARGIN
+        limit = min(limit, max(_MIN_OUTPUT_TOKENS, left))
     return limit
 
 
-def prompt_tokens(messages: Sequence[Message], system_length: int = 0) -> int:
+def estimate_prompt_tokens(messages: Sequence[Message], system_length: int = 0) -> int:
     """About how many tokens a conversation has: what its last answer's usage told, and an estimate for what came since."""
     estimated = 0
     for message in reversed(messages):
@@ -53,6 +53,6 @@ def _size(block: object) -> int:
         case ToolResultBlock(content=tuple() as blocks):
             return sum(map(_size, blocks))
         case ImageBlock():
-            return _IMAGE
+            return _IMAGE_TOKENS
         case _:
             return 0

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainspring.messages import Cost, Usage
-from mainspring.models.json_values import as_number, as_object
+from mainspring.models.json_values import as_dict, as_number
 from mainspring.models.port import ModelInfo
 
 TokenUsage = Usage
@@ -63,20 +63,20 @@ def extract_token_usage(source: object) -> Usage | None:
     Returns:
         The counts, or ``None`` if there are none.
     """
-    holder = as_object(source) or _attributes(source)
-    for name in _HOLDERS:
+    holder = as_dict(source) or _attributes(source)
+    for name in _USAGE_KEYS:
         inner = holder.get(name)
         found = extract_token_usage(inner) if inner is not None and inner is not source else None
         if found is not None:
             return found
     if any(name in holder for name in ("cache_read_input_tokens", "cache_creation_input_tokens")):
-        return _beside(holder)
+        return _anthropic_usage(holder)
     if "promptTokenCount" in holder or "candidatesTokenCount" in holder:
-        return _of_gemini(holder)
+        return _gemini_usage(holder)
     return normalize_usage(holder)
 
 
-_HOLDERS = (
+_USAGE_KEYS = (
     "usage",
     "token_usage",
     "tokenUsage",
@@ -94,7 +94,7 @@ def _attributes(source: object) -> Mapping[str, Any]:
     return vars(source) if hasattr(source, "__dict__") else {}
 
 
-def _beside(raw: Mapping[str, Any]) -> Usage:
+def _anthropic_usage(raw: Mapping[str, Any]) -> Usage:
     """Counts that tell the input and what was read from and written to a cache apart."""
     read, write = (_count(raw, f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
     prompt, output = (
@@ -106,15 +106,15 @@ def _beside(raw: Mapping[str, Any]) -> Usage:
     return Usage(prompt, output, read, write)
 
 
-def _of_gemini(raw: Mapping[str, Any]) -> Usage:
+def _gemini_usage(raw: Mapping[str, Any]) -> Usage:
     prompt, read = _count(raw, "promptTokenCount") or 0, _count(raw, "cachedContentTokenCount") or 0
     thoughts = _count(raw, "thoughtsTokenCount") or 0
     return Usage(max(0, prompt - read), (_count(raw, "candidatesTokenCount") or 0) + thoughts, read, 0, thoughts)
 
 
-def told_cost(raw: Mapping[str, Any]) -> Cost | None:
+def reported_cost(raw: Mapping[str, Any]) -> Cost | None:
     """What the provider says the call cost in US dollars, where it says so."""
-    parts = as_object(raw.get("cost"))
+    parts = as_dict(raw.get("cost"))
     if parts is not None:
         given, total = as_number(parts.get("input_tokens_cost")), as_number(parts.get("total_cost"))
     else:
@@ -126,7 +126,7 @@ def told_cost(raw: Mapping[str, Any]) -> Cost | None:
     return Cost(input=given, output=total - given)
 
 
-def priced(usage: Usage, info: ModelInfo, told: Cost | None = None, *, long_writes: int = 0) -> Usage:
+def with_cost(usage: Usage, info: ModelInfo, told: Cost | None = None, *, long_writes: int = 0) -> Usage:
     """The same counts with their cost.
 
     Args:
@@ -167,7 +167,7 @@ def _count(raw: Mapping[str, Any], *names: str) -> int | None:
 
 def _details(raw: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     for name in names:
-        found = as_object(raw.get(name))
+        found = as_dict(raw.get(name))
         if found:
             return found
     return {}

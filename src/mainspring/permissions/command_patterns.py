@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.syntax import Word, program
+from mainspring.shell_analysis.syntax import Word, program_name
 from mainspring.text import fold
 
 ANY_WORDS = "**"
 """The token that stands for any number of words."""
 
-Certainty = Literal["yes", "maybe", "no"]
+MatchCertainty = Literal["yes", "maybe", "no"]
 """Whether a rule that tightens is about a command, as far as can be known."""
 
 
@@ -48,9 +48,9 @@ class CommandPattern(Struct, frozen=True):
 
 
 @lru_cache(2048)
-def compile_command(text: str) -> CommandPattern:
+def compile_command_pattern(text: str) -> CommandPattern:
     """Take a pattern apart. Never raises; see `CommandPattern.problem`."""
-    reader = _Reader(text)
+    reader = _PatternTokenizer(text)
     tokens = reader.tokens()
     if reader.open_quote:
         return CommandPattern(
@@ -58,14 +58,14 @@ def compile_command(text: str) -> CommandPattern:
         )
     if not tokens:
         return CommandPattern((), 0, "", "has an empty pattern; write the command, as in 'git status'")
-    tokens = [ANY_WORDS if t == wildcards.MANY * 2 else t for t in tokens]
-    if tokens[-1] == wildcards.MANY:
+    tokens = [ANY_WORDS if t == wildcards.ANY_TEXT * 2 else t for t in tokens]
+    if tokens[-1] == wildcards.ANY_TEXT:
         tokens[-1] = ANY_WORDS
     fixed = next((i for i, t in enumerate(tokens) if t == ANY_WORDS or not wildcards.is_literal(t)), len(tokens))
     return CommandPattern(tuple(tokens), fixed, reader.unquoted)
 
 
-class _Reader:
+class _PatternTokenizer:
     """Splits a pattern into words, as a shell would, and tells wildcards from quoted characters."""
 
     def __init__(self, text: str) -> None:
@@ -96,7 +96,7 @@ class _Reader:
             else:
                 self.unquoted += char
                 home = char == "~" and not current and self.text[i : i + 1] in ("", "/", " ")
-                current += wildcards.HOME if home else wildcards.marked(char)
+                current += wildcards.HOME if home else wildcards.encode_wildcards(char)
         return found if current is None else [*found, current]
 
     def _quoted(self, quote: str, i: int) -> tuple[str, int]:
@@ -114,7 +114,7 @@ class _Reader:
         return piece, i
 
 
-def allows(
+def matches_exactly(
     pattern: CommandPattern,
     words: Sequence[Word],
     uncovered: Container[int] = (),
@@ -130,7 +130,7 @@ def allows(
     """
 
     def surely(token: str, word: Word, number: int) -> bool:
-        if token in (wildcards.MANY, ANY_WORDS):
+        if token in (wildcards.ANY_TEXT, ANY_WORDS):
             return number not in uncovered and (token == ANY_WORDS or not word.splits)
         if wildcards.is_literal(token):
             return token == word.text and (number > 0 or (token, word.text) not in escapes)
@@ -153,13 +153,13 @@ def bounds(pattern: CommandPattern, words: Sequence[Word]) -> Iterator[tuple[str
 
 def fixed_part(token: str) -> str:
     """A token up to its first wildcard."""
-    return token[: next((i for i, c in enumerate(token) if c in wildcards.UNKNOWN), len(token))]
+    return token[: next((i for i, c in enumerate(token) if c in wildcards.WILDCARDS), len(token))]
 
 
 def _covers(token: str, text: str) -> bool:
     if not _is_path(token, text):
-        return wildcards.matches(token, text)
-    return wildcards.matches(posixpath.normpath(token), posixpath.normpath(text))
+        return wildcards.fullmatch(token, text)
+    return wildcards.fullmatch(posixpath.normpath(token), posixpath.normpath(text))
 
 
 def _is_path(token: str, text: str) -> bool:
@@ -172,37 +172,39 @@ _VALUE_FOLLOWS = lazy_re(r"[=:,@]$|^-\w$")
 """The end of a name of which any value may follow."""
 
 
-def concerns(pattern: CommandPattern, words: Sequence[Word]) -> Certainty:
+def may_match(pattern: CommandPattern, words: Sequence[Word]) -> MatchCertainty:
     """Whether a pattern is about a command, for rules that tighten: it names how the command begins, and what is unknown
     in the command may be just what it names.
     """
     tokens = pattern.tokens if pattern.tokens[-1] == ANY_WORDS else (*pattern.tokens, ANY_WORDS)
-    if _run(tokens, words, _likely):
+    if _run(tokens, words, _matches_loosely):
         return "yes"
-    return "maybe" if _run(tokens, words, _possibly) else "no"
+    return "maybe" if _run(tokens, words, _could_match) else "no"
 
 
 _Matches = Callable[[str, Word, int], bool]
 
 
-def _likely(token: str, word: Word, number: int) -> bool:
+def _matches_loosely(token: str, word: Word, number: int) -> bool:
     if token == ANY_WORDS:
         return True
-    if token == wildcards.MANY:
+    if token == wildcards.ANY_TEXT:
         return not word.splits
     if not word.literal:
         return False
-    return wildcards.matches(token, word.text) or (number == 0 and wildcards.matches(fold(token), program(word.text)))
+    return wildcards.fullmatch(token, word.text) or (
+        number == 0 and wildcards.fullmatch(fold(token), program_name(word.text))
+    )
 
 
-def _possibly(token: str, word: Word, number: int) -> bool:
-    if token in (wildcards.MANY, ANY_WORDS) or wildcards.could_match(token, word.text):
+def _could_match(token: str, word: Word, number: int) -> bool:
+    if token in (wildcards.ANY_TEXT, ANY_WORDS) or wildcards.may_match(token, word.text):
         return True
-    return number == 0 and wildcards.could_match(fold(token), program(word.text))
+    return number == 0 and wildcards.may_match(fold(token), program_name(word.text))
 
 
 def _run(tokens: tuple[str, ...], words: Sequence[Word], matches_word: _Matches) -> bool:
-    guessing = matches_word is _possibly
+    guessing = matches_word is _could_match
     states = _closure({0}, tokens)
     for number, word in enumerate(words):
         following: set[int] = set()

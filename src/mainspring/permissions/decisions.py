@@ -39,7 +39,7 @@ class Verdict(Struct, frozen=True):
     lasting: bool = False
 
 
-class Decision(Struct, frozen=True):
+class PermissionDecision(Struct, frozen=True):
     """What was decided about a call.
 
     Attributes:
@@ -69,9 +69,9 @@ class Decision(Struct, frozen=True):
         return tuple(v for v in self.verdicts if v.outcome == "ask")
 
 
-def decide_all(
+def combine(
     tool: str, verdicts: list[Verdict], paths: dict[str, str], environment: dict[str, str] | None = None
-) -> Decision:
+) -> PermissionDecision:
     """Join verdicts: the strictest decides, the first of those names the reason.
 
     Args:
@@ -82,18 +82,22 @@ def decide_all(
     """
     worst = max(verdicts, key=lambda v: _ORDER[v.outcome])
     variables = (environment or {}) if worst.outcome == "allow" else {}
-    return Decision(tool, worst.outcome, worst.reason, worst.rule, tuple(verdicts), paths, environment=variables)
+    return PermissionDecision(
+        tool, worst.outcome, worst.reason, worst.rule, tuple(verdicts), paths, environment=variables
+    )
 
 
-def stricter(first: Decision, second: Decision) -> Decision:
+def strictest(first: PermissionDecision, second: PermissionDecision) -> PermissionDecision:
     """The stricter of two decisions about forms of one call, with the paths of the first."""
     if _ORDER[second.outcome] <= _ORDER[first.outcome]:
         return first
     extra = [v for v in second.verdicts if v not in first.verdicts]
-    return Decision(first.tool, second.outcome, second.reason, second.rule, (*first.verdicts, *extra), first.paths)
+    return PermissionDecision(
+        first.tool, second.outcome, second.reason, second.rule, (*first.verdicts, *extra), first.paths
+    )
 
 
-ACTIONS: dict[str, str] = {
+SCOPE_VERBS: dict[str, str] = {
     "fs-read": "read",
     "fs-write": "write",
     "fs-delete": "delete",

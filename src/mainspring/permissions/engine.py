@@ -10,39 +10,39 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from mainspring.env import explain
-from mainspring.lazy import later
+from mainspring.lazy import lazy_function
 from mainspring.permissions import suggestions as suggest
-from mainspring.permissions.decisions import Decision, Verdict, decide_all, stricter
-from mainspring.permissions.path_checker import Key, Mode, PathJudge
-from mainspring.permissions.path_patterns import components
-from mainspring.permissions.paths import Place, Resolver, Target, look
-from mainspring.permissions.rule_matcher import Judge
+from mainspring.permissions.decisions import PermissionDecision, Verdict, combine, strictest
+from mainspring.permissions.path_checker import GrantKey, PathChecker, PermissionMode
+from mainspring.permissions.path_patterns import split_path
+from mainspring.permissions.paths import ProjectPaths, ResolvedPath, ResolvesPaths, resolve_path
+from mainspring.permissions.rule_matcher import RuleMatcher
 from mainspring.permissions.rules import FILE_TOOLS, RuleSet, parse_rule
 from mainspring.permissions.sensitive_paths import SensitivePaths
-from mainspring.shell_analysis.references import host_of, names_in, paths_in
-from mainspring.text import visible
+from mainspring.shell_analysis.references import names_in_arguments, parse_host, paths_in_arguments
+from mainspring.text import escape_invisible
 from mainspring.tools import Access, Tool
 
 if TYPE_CHECKING:
     from mainspring.env.protocol import FileStat
-    from mainspring.permissions.command_checker import CommandJudge, host_verdict
-    from mainspring.shell_analysis.commands import analyse
+    from mainspring.permissions.command_checker import CommandChecker, check_host
+    from mainspring.shell_analysis.commands import analyze
 else:  # all that is known of commands takes as long to load as the rest
-    CommandJudge = later("mainspring.permissions.command_checker", "CommandJudge")
-    analyse = later("mainspring.shell_analysis.commands", "analyse")
-    host_verdict = later("mainspring.permissions.command_checker", "host_verdict")
+    CommandChecker = lazy_function("mainspring.permissions.command_checker", "CommandChecker")
+    analyze = lazy_function("mainspring.shell_analysis.commands", "analyze")
+    check_host = lazy_function("mainspring.permissions.command_checker", "check_host")
 
-MAX_TRIED = 20
+MAX_SUGGESTION_TRIALS = 20
 """Of how many rules it is tried whether a call needs them, before they are named to a person."""
 
-MAX_SEEN = 200
+MAX_MENTIONS = 200
 """How many texts of a call that may be paths are looked at; one with more asks."""
 
 FOLDER_ARGUMENTS = ("cwd", "workdir", "directory")
 """Arguments that say in which folder a command runs."""
 
 
-class Call(Struct, frozen=True):
+class ToolCall(Struct, frozen=True):
     """A call to be decided on.
 
     Attributes:
@@ -56,7 +56,7 @@ class Call(Struct, frozen=True):
     definition: Tool | None = None
 
 
-class Engine(Struct, frozen=True):
+class PermissionEngine(Struct, frozen=True):
     """Decides about calls.
 
     Attributes:
@@ -69,20 +69,20 @@ class Engine(Struct, frozen=True):
     """
 
     rules: RuleSet = RuleSet()
-    mode: Mode = "defaults"
+    mode: PermissionMode = "defaults"
     sensitive: SensitivePaths = SensitivePaths.standard()
     reads_free: bool = True
     accept_edits: bool = False
 
     async def decide(
         self,
-        call: Call,
-        env: Resolver,
-        place: Place,
+        call: ToolCall,
+        env: ResolvesPaths,
+        place: ProjectPaths,
         *,
         original: Mapping[str, Any] | None = None,
-        grants: Collection[Key] = (),
-    ) -> Decision:
+        grants: Collection[GrantKey] = (),
+    ) -> PermissionDecision:
         """Decide.
 
         Args:
@@ -92,23 +92,23 @@ class Engine(Struct, frozen=True):
             original: The arguments as the model gave them; the stricter decision of the two forms holds.
             grants: What was granted for the session.
         """
-        decision = await _Case(self, call, env, place, grants).decide()
+        decision = await _CallCheck(self, call, env, place, grants).decide()
         if original is None or original == call.arguments or decision.outcome == "deny":
             return decision
-        first = Call(call.tool, original, call.definition)
-        if accesses(first) is None and call.definition is not None and call.definition.access is not None:
+        first = ToolCall(call.tool, original, call.definition)
+        if declared_access(first) is None and call.definition is not None and call.definition.access is not None:
             return decision  # it says nothing in that form; what runs was judged
-        return stricter(decision, await _Case(self, first, env, place, grants, final=False).decide())
+        return strictest(decision, await _CallCheck(self, first, env, place, grants, final=False).decide())
 
     async def advice(
         self,
-        decision: Decision,
-        call: Call,
-        env: Resolver,
-        place: Place,
+        decision: PermissionDecision,
+        call: ToolCall,
+        env: ResolvesPaths,
+        place: ProjectPaths,
         *,
         original: Mapping[str, Any] | None = None,
-        grants: Collection[Key] = (),
+        grants: Collection[GrantKey] = (),
     ) -> tuple[tuple[str, ...], ...]:
         """The rules that would allow a call which asks, found by trying; the other arguments are those of the decision.
 
@@ -128,7 +128,9 @@ class Engine(Struct, frozen=True):
             rules = tuple(dict.fromkeys(each[end] for each in offered))
             if not rules or not await enough(rules):
                 continue
-            for rule in reversed(rules[:MAX_TRIED]) if len(rules) > 1 else ():  # a command comes before what it touches
+            for rule in (
+                reversed(rules[:MAX_SUGGESTION_TRIALS]) if len(rules) > 1 else ()
+            ):  # a command comes before what it touches
                 fewer = tuple([r for r in rules if r != rule])
                 if fewer and await enough(fewer):
                     rules = fewer
@@ -136,19 +138,19 @@ class Engine(Struct, frozen=True):
                 found.append(rules)
         return tuple(found)
 
-    async def hides(self, path: str, place: Place) -> bool:
+    async def hides(self, path: str, place: ProjectPaths) -> bool:
         """Whether an ignore file or a rule keeps every tool from reading a path; what only asks does not count.
 
         Args:
             path: The real path.
             place: The project and the home folder.
         """
-        parts = components(path)
-        target = Target(path, parts, parts, path, hidden=await place.ignore.why(parts))
-        found = PathJudge(Judge(self.rules, "read_file", place), self.mode, self.sensitive, ()).seen(target)
+        parts = split_path(path)
+        target = ResolvedPath(path, parts, parts, path, hidden=await place.ignore.why(parts))
+        found = PathChecker(RuleMatcher(self.rules, "read_file", place), self.mode, self.sensitive, ()).seen(target)
         return found is not None and found.outcome == "deny"
 
-    async def may_show(self, path: str, place: Place, grants: Collection[Key]) -> bool:
+    async def can_show(self, path: str, place: ProjectPaths, grants: Collection[GrantKey]) -> bool:
         """Whether a search through a folder may show what is in a file.
 
         Args:
@@ -156,18 +158,18 @@ class Engine(Struct, frozen=True):
             place: The project and the home folder.
             grants: What was granted for the session.
         """
-        judge = PathJudge(Judge(self.rules, "grep", place), self.mode, self.sensitive, grants)
-        parts = components(path)
-        return judge.seen(Target(path, parts, parts, path, hidden=await place.ignore.why(parts))) is None
+        judge = PathChecker(RuleMatcher(self.rules, "grep", place), self.mode, self.sensitive, grants)
+        parts = split_path(path)
+        return judge.seen(ResolvedPath(path, parts, parts, path, hidden=await place.ignore.why(parts))) is None
 
 
-def _is_edit_tool(call: Call) -> bool:
+def _is_edit_tool(call: ToolCall) -> bool:
     """Return True if a call is one of a built-in tool that edits files; another tool may only have its name."""
     built_in = call.definition is not None and call.definition.source == "builtin"
     return built_in and FILE_TOOLS.get(call.tool) == "fs-write"
 
 
-def accesses(call: Call) -> tuple[Access, ...] | None:
+def declared_access(call: ToolCall) -> tuple[Access, ...] | None:
     """What a call says it touches; ``None`` if it does not or cannot say."""
     if call.definition is None or call.definition.access is None:
         return None
@@ -177,7 +179,7 @@ def accesses(call: Call) -> tuple[Access, ...] | None:
         return None
 
 
-def argument_of(arguments: Mapping[str, Any]) -> str:
+def rule_argument(arguments: Mapping[str, Any]) -> str:
     """The text that the pattern of a rule is matched against for a tool that does not say what it touches.
 
     The only argument if it is a text, else all arguments as JSON with sorted keys and no blanks.
@@ -189,11 +191,18 @@ def argument_of(arguments: Mapping[str, Any]) -> str:
     return json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
-class _Case:
+class _CallCheck:
     """One call on its way to a decision."""
 
     def __init__(
-        self, engine: Engine, call: Call, env: Resolver, place: Place, grants: Collection[Key], *, final: bool = True
+        self,
+        engine: PermissionEngine,
+        call: ToolCall,
+        env: ResolvesPaths,
+        place: ProjectPaths,
+        grants: Collection[GrantKey],
+        *,
+        final: bool = True,
     ) -> None:
         self.final = final
         self.engine = engine
@@ -201,50 +210,52 @@ class _Case:
         self.env = env
         self.place = place
         self.grants = grants
-        self.judge = Judge(engine.rules, call.tool, place)
+        self.judge = RuleMatcher(engine.rules, call.tool, place)
         edits = engine.accept_edits and _is_edit_tool(call)
-        self.paths = PathJudge(self.judge, engine.mode, engine.sensitive, grants, edits=edits)
+        self.paths = PathChecker(self.judge, engine.mode, engine.sensitive, grants, edits=edits)
         self.verdicts: list[Verdict] = []
         self.resolved: dict[str, str] = {}
         self.environment: dict[str, str] = {}
 
-    async def decide(self) -> Decision:
-        argument = visible(argument_of(self.call.arguments), limit=300)
-        denied = self.judge.tightens_call("deny")
+    async def decide(self) -> PermissionDecision:
+        argument = escape_invisible(rule_argument(self.call.arguments), limit=300)
+        denied = self.judge.restrict_call("deny")
         if denied is not None:
             reason = f"the rule {denied.rule.text!r} denies every call"
-            return decide_all(self.call.tool, [Verdict("tool", argument, "deny", reason, denied.rule)], {})
-        asks = self.judge.tightens_call("ask")
-        remember = ("tool", f"{self.call.tool} {argument_of(self.call.arguments)}")
+            return combine(self.call.tool, [Verdict("tool", argument, "deny", reason, denied.rule)], {})
+        asks = self.judge.restrict_call("ask")
+        remember = ("tool", f"{self.call.tool} {rule_argument(self.call.arguments)}")
         if asks is not None and remember not in self.grants:
             reason = f"the rule {asks.rule.text!r} asks about every call"
             self.verdicts.append(Verdict("tool", argument, "ask", reason, asks.rule, remember=remember))
-        touched = accesses(self.call)
+        touched = declared_access(self.call)
         if touched is None:
-            await self._undeclared(argument, remember)
+            await self._check_undeclared(argument, remember)
         for access in touched or ():
             await self._access(access)
         if not self.verdicts:
             self._nothing(argument, remember)
-        return decide_all(self.call.tool, self.verdicts, self.resolved, self.environment)
+        return combine(self.call.tool, self.verdicts, self.resolved, self.environment)
 
     async def _access(self, access: Access) -> None:
         if access.scope == "shell-run":
             await self._command(access.resource)
         elif access.scope == "network":
-            self._network(access.resource)
+            self._check_url(access.resource)
         else:
             await self._path(access)
 
     async def _path(self, access: Access) -> None:
         try:
-            target = await look(self.env, access.resource, self.place)
+            target = await resolve_path(self.env, access.resource, self.place)
         except (OSError, ValueError) as error:
             if not self.final:
                 return  # arguments of any form; what runs was judged
             why = explain(error) if isinstance(error, OSError) else str(error)
-            reason = f"the path cannot be resolved: {visible(why, limit=200)}"
-            self.verdicts.append(Verdict(access.scope, visible(access.resource, limit=300) or "''", "deny", reason))
+            reason = f"the path cannot be resolved: {escape_invisible(why, limit=200)}"
+            self.verdicts.append(
+                Verdict(access.scope, escape_invisible(access.resource, limit=300) or "''", "deny", reason)
+            )
             return
         self.resolved[access.resource] = target.path
         paths = self.paths
@@ -253,73 +264,76 @@ class _Case:
         self.verdicts.append(paths.verdict(access.scope, target))
 
     async def _command(self, source: str) -> None:
-        paths = PathJudge(self.judge, self.engine.mode, self.engine.sensitive, self.grants, by_tool=False)
+        paths = PathChecker(self.judge, self.engine.mode, self.engine.sensitive, self.grants, by_tool=False)
         folder: str | None = self.place.cwd
         for name in FOLDER_ARGUMENTS:
             given = self.call.arguments.get(name)
             if isinstance(given, str) and given:
                 folder = await self._folder(given)
         free = self.engine.reads_free
-        judge = CommandJudge(self.judge, self.engine.mode, paths, self.env, self.grants, folder, reads_free=free)
-        found = await judge.verdicts_on(analyse(source), source)
+        judge = CommandChecker(self.judge, self.engine.mode, paths, self.env, self.grants, folder, reads_free=free)
+        found = await judge.check_line(analyze(source), source)
         self.environment |= judge.environment
-        self.verdicts += found or [Verdict("shell-run", visible(source, limit=300), "allow", "it is empty")]
+        self.verdicts += found or [Verdict("shell-run", escape_invisible(source, limit=300), "allow", "it is empty")]
 
     async def _folder(self, given: str) -> str | None:
         try:
-            target = await look(self.env, given, self.place)
+            target = await resolve_path(self.env, given, self.place)
         except (OSError, ValueError):
             return None
         self.resolved[given] = target.path
         return target.path
 
-    def _network(self, url: str) -> None:
-        host = host_of(url)
+    def _check_url(self, url: str) -> None:
+        host = parse_host(url)
         if host is None:
             reason = "it is not clear which host that is"
-            self.verdicts.append(Verdict("network", visible(url, limit=300), "ask", reason))
+            self.verdicts.append(Verdict("network", escape_invisible(url, limit=300), "ask", reason))
         else:
-            self.verdicts.append(host_verdict(self.judge, self.engine.mode, host, self.grants))
+            self.verdicts.append(check_host(self.judge, self.engine.mode, host, self.grants))
 
-    async def _undeclared(self, argument: str, remember: Key) -> None:
+    async def _check_undeclared(self, argument: str, remember: GrantKey) -> None:
         """A call of a tool that does not say what it touches: its name, its argument, and paths seen in it."""
-        text = argument_of(self.call.arguments)
-        paths, names = dict.fromkeys(paths_in(self.call.arguments)), dict.fromkeys(names_in(self.call.arguments))
-        for seen in islice(paths, MAX_SEEN):
+        text = rule_argument(self.call.arguments)
+        paths, names = (
+            dict.fromkeys(paths_in_arguments(self.call.arguments)),
+            dict.fromkeys(names_in_arguments(self.call.arguments)),
+        )
+        for seen in islice(paths, MAX_MENTIONS):
             await self._seen(seen)
-        for seen in islice(names, MAX_SEEN):
+        for seen in islice(names, MAX_MENTIONS):
             await self._seen(seen, plain=True)
-        if len(paths) > MAX_SEEN or (len(names) > MAX_SEEN and self.judge.bounds_reading()):
+        if len(paths) > MAX_MENTIONS or (len(names) > MAX_MENTIONS and self.judge.has_read_restrictions()):
             self.verdicts.append(Verdict("tool", argument, "ask", "it names too many paths to look at each"))
         for effect in ("deny", "ask"):
-            found = self.judge.tightens_argument(effect, text)
+            found = self.judge.restrict_argument(effect, text)
             if found is not None and not (effect == "ask" and remember in self.grants):
                 verb = "denies it" if effect == "deny" else "asks about it"
                 reason = f"the rule {found.rule.text!r} {verb}"
                 self.verdicts.append(Verdict("tool", argument, effect, reason, found.rule, remember=remember))
                 return
-        rule = self.judge.allows_argument(text) or self.judge.allows_call()
+        rule = self.judge.allow_argument_rule(text) or self.judge.allow_call_rule()
         if rule is not None:
             self.verdicts.append(Verdict("tool", argument, "allow", f"the rule {rule.text!r} allows it", rule))
         elif self.engine.mode == "allow" or remember in self.grants:
             self.verdicts.append(Verdict("tool", argument, "allow", "this is allowed where no rule says otherwise"))
         else:
-            rules = suggest.argument_rules(self.call.tool, text)
+            rules = suggest.suggest_argument_rules(self.call.tool, text)
             reason = "the tool does not say what it touches"
             self.verdicts.append(Verdict("tool", argument, "ask", reason, None, rules, remember))
 
     async def _seen(self, text: str, *, plain: bool = False) -> None:
         try:
-            target = await look(self.env, text, self.place)
+            target = await resolve_path(self.env, text, self.place)
         except (OSError, ValueError):
             return
-        verdict = self.paths.may_be_named(target) if plain else self.paths.seen(target)
+        verdict = self.paths.check_possible_path(target) if plain else self.paths.seen(target)
         if verdict is not None:
             self.verdicts.append(verdict)
 
-    def _nothing(self, argument: str, remember: Key) -> None:
+    def _nothing(self, argument: str, remember: GrantKey) -> None:
         """A call that touches nothing, or so its tool says."""
-        rule = self.judge.allows_call() or self.judge.allows_argument(argument_of(self.call.arguments))
+        rule = self.judge.allow_call_rule() or self.judge.allow_argument_rule(rule_argument(self.call.arguments))
         if rule is None and self.engine.mode == "ask" and remember not in self.grants:
             rules = (self.call.tool,)
             self.verdicts.append(Verdict("tool", argument, "ask", "every call asks", None, rules, remember))
@@ -327,7 +341,7 @@ class _Case:
             self.verdicts.append(Verdict("tool", argument, "allow", "it touches nothing", rule))
 
 
-async def _acts_elsewhere(env: Resolver, target: Target, place: Place) -> bool:
+async def _acts_elsewhere(env: ResolvesPaths, target: ResolvedPath, place: ProjectPaths) -> bool:
     """Returns True if a change of a file in the project is more than that.
 
     A file with a second name (a hard link) is changed under both, and one in a bare repository can be a hook of git.

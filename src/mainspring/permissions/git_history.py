@@ -9,10 +9,10 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from mainspring.env import OutputLimits, ProcessResult
-from mainspring.env.protocol import NamesPaths
+from mainspring.env.protocol import PathNaming
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_repository import neutral_environment
-from mainspring.permissions.path_patterns import components
+from mainspring.permissions.path_patterns import split_path
 from mainspring.shell_analysis.git_commands import GitCommand
 from mainspring.shell_analysis.syntax import Word
 
@@ -94,7 +94,7 @@ class GitHistory:
             UnknownFilesError: If they cannot be known.
         """
         top = (await self._run("rev-parse", "--show-toplevel")).decode("utf-8", "surrogateescape").removesuffix("\n")
-        if top not in (self._top, self._env.name_of(self._top) if isinstance(self._env, NamesPaths) else self._top):
+        if top not in (self._top, self._env.name_of(self._top) if isinstance(self._env, PathNaming) else self._top):
             raise UnknownFilesError("git finds another repository here")
         if command.name == "status":
             return await self._names("diff", *_NAMES, "--cached") + await self._names("diff", *_NAMES)
@@ -247,7 +247,7 @@ async def history_of(env: object, root: tuple[str, ...], folder: str, top: str) 
     program = await env.find_program("git") if isinstance(env, Runs) else None
     if program is None or not isinstance(env, Runs):
         return None
-    if components(posixpath.join(folder, program))[: len(root)] == root:
+    if split_path(posixpath.join(folder, program))[: len(root)] == root:
         raise UnknownFilesError("the project has a git of its own")
     return GitHistory(env, program, folder, top)
 

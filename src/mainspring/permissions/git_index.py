@@ -7,7 +7,7 @@ GITLINK = b"\x00\x00\xe0\x00"
 """The mode of a submodule, as bytes of an index."""
 
 
-def paths_of_index(data: bytes) -> tuple[str, ...] | None:
+def parse_index(data: bytes) -> tuple[str, ...] | None:
     """The paths in an index of git; ``None`` if its form is unknown, or it is only a part of one."""
     entries = _parse(data)
     return None if entries is None else tuple(path for path, _ in entries)

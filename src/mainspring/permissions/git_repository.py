@@ -10,12 +10,12 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.env import DirEntry, Walk
+from mainspring.env import DirEntry, WalkResult
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_config import Settings, is_harmless_setting, read_settings
-from mainspring.permissions.git_index import paths_of_index, submodules_of_index
-from mainspring.permissions.path_patterns import components
-from mainspring.permissions.paths import Resolver
+from mainspring.permissions.git_index import parse_index, submodules_of_index
+from mainspring.permissions.path_patterns import split_path
+from mainspring.permissions.paths import ResolvesPaths
 
 MAX_BYTES = 1 << 18
 MAX_INDEX = 1 << 26
@@ -88,7 +88,7 @@ _NEUTRAL_VARIABLES = {
 
 
 @runtime_checkable
-class Looks(Protocol):
+class ReadsFolders(Protocol):
     """An environment whose files can be read."""
 
     async def realpath(self, path: str) -> str:
@@ -103,7 +103,7 @@ class Looks(Protocol):
         """The bytes of a regular file."""
         ...
 
-    async def walk(self, path: str, *, include_ignored: bool = False, limit: int = 200_000) -> Walk:
+    async def walk(self, path: str, *, include_ignored: bool = False, limit: int = 200_000) -> WalkResult:
         """Everything below a folder."""
         ...
 
@@ -112,12 +112,12 @@ class Looks(Protocol):
 class _StartsLocally(Protocol):
     """An environment whose programs inherit the variables of this process."""
 
-    def changed_variables(self, given: Mapping[str, str]) -> dict[str, str]:
+    def variable_overrides(self, given: Mapping[str, str]) -> dict[str, str]:
         """The variables that differ from those of this process."""
         ...
 
 
-class Repository(Struct, frozen=True):
+class GitRepository(Struct, frozen=True):
     """The repository that git finds from a folder.
 
     Attributes:
@@ -147,7 +147,7 @@ def neutral_environment(env: object) -> dict[str, str]:
     return found
 
 
-async def find_repository(env: Resolver, folder: str, root: tuple[str, ...]) -> Repository:
+async def find_repository(env: ResolvesPaths, folder: str, root: tuple[str, ...]) -> GitRepository:
     """Find the repository that git would use in a folder, and judge it.
 
     Args:
@@ -155,11 +155,11 @@ async def find_repository(env: Resolver, folder: str, root: tuple[str, ...]) -> 
         folder: A real path.
         root: Components of the project's folder.
     """
-    if not isinstance(env, Looks):
-        return Repository(problem="the repository's settings cannot be read")
+    if not isinstance(env, ReadsFolders):
+        return GitRepository(problem="the repository's settings cannot be read")
     problem = await _problem_of_variables(env, root)
     if problem:
-        return Repository(problem=problem)
+        return GitRepository(problem=problem)
     return await _Search(env, root).from_folder(folder)
 
 
@@ -186,13 +186,13 @@ class _ProblemError(Exception):
 class _Search:
     """Judges a repository and its submodules."""
 
-    def __init__(self, env: Looks, root: tuple[str, ...]) -> None:
+    def __init__(self, env: ReadsFolders, root: tuple[str, ...]) -> None:
         self._env = env
         self._root = root
         self._seen: set[str] = set()
         self._fetches = False
 
-    async def from_folder(self, folder: str) -> Repository:
+    async def from_folder(self, folder: str) -> GitRepository:
         """The first repository from a folder upward, as git finds it.
 
         Git passes over a damaged one, so that in the project, where all may be planted, each is judged.
@@ -208,11 +208,11 @@ class _Search:
                     raise _ProblemError(f"{place} looks like the inside of a repository")
                 if any(name != ".git" and name.casefold() == ".git" for name in names):
                     raise _ProblemError(f"{place} holds another spelling of .git")
-                is_in_project = len(components(place)) > len(self._root)
+                is_in_project = len(split_path(place)) > len(self._root)
                 if (is_found and not is_in_project) or place == (place := posixpath.dirname(place)):
-                    return Repository(top, "", self._fetches)
+                    return GitRepository(top, "", self._fetches)
         except _ProblemError as error:
-            return Repository(top, str(error), self._fetches)
+            return GitRepository(top, str(error), self._fetches)
 
     async def _judge(self, top: str, kind: str) -> bool:
         """Judge the repository of a working folder. Returns False if git takes it for none, and looks further up."""
@@ -307,7 +307,7 @@ class _Search:
             if not line or line.startswith("#"):
                 continue
             place = "" if line.startswith('"') else await self._real(folder, line)
-            if depth >= MAX_ALTERNATES or components(place)[: len(self._root)] != self._root:
+            if depth >= MAX_ALTERNATES or split_path(place)[: len(self._root)] != self._root:
                 raise _ProblemError(f"{folder}/info/alternates adds the objects of another repository")
             await self._judge_objects(place, depth + 1)
 
@@ -383,7 +383,7 @@ def _is_bare(names: Mapping[str, str]) -> bool:
 
 def _variables(env: object) -> Mapping[str, str]:
     """The variables of programs in an environment; empty if they are not those of this process."""
-    return {**os.environ, **env.changed_variables({})} if isinstance(env, _StartsLocally) else {}
+    return {**os.environ, **env.variable_overrides({})} if isinstance(env, _StartsLocally) else {}
 
 
 def _given_settings(variables: Mapping[str, str]) -> list[tuple[str, str]] | None:
@@ -395,7 +395,7 @@ def _given_settings(variables: Mapping[str, str]) -> list[tuple[str, str]] | Non
         return None
 
 
-async def _problem_of_variables(env: Looks, root: tuple[str, ...]) -> str:
+async def _problem_of_variables(env: ReadsFolders, root: tuple[str, ...]) -> str:
     """Why variables of the process may lead git elsewhere; empty if they do not."""
     variables = _variables(env)
     found = next((name for name in _REDIRECTIONS if variables.get(name)), "")
@@ -403,7 +403,7 @@ async def _problem_of_variables(env: Looks, root: tuple[str, ...]) -> str:
         return f"the variable {found} is set"
     for name in _FOLDERS:
         value = variables.get(name)
-        if value and components(await env.realpath(value))[: len(root)] == root:
+        if value and split_path(await env.realpath(value))[: len(root)] == root:
             return f"the variable {name} leads into the project"
     settings = _given_settings(variables)
     unusual = "GIT_CONFIG_COUNT" if settings is None else ""
@@ -415,7 +415,7 @@ async def _problem_of_variables(env: Looks, root: tuple[str, ...]) -> str:
     return f"variables set {unusual!r}, which may make git run something" if unusual else ""
 
 
-async def tracked_files(env: Looks, top: str) -> tuple[str, ...] | None:
+async def read_tracked_files(env: ReadsFolders, top: str) -> tuple[str, ...] | None:
     """The files in the index of a repository, even those that an ignore file names; ``None`` if they are not known."""
     folder = posixpath.join(top, ".git")
     try:
@@ -429,10 +429,10 @@ async def tracked_files(env: Looks, top: str) -> tuple[str, ...] | None:
         return ()
     except OSError:
         return None
-    return paths_of_index(index) if len(index) <= MAX_INDEX else None
+    return parse_index(index) if len(index) <= MAX_INDEX else None
 
 
-async def has_rules_above(env: Looks, top: str) -> bool:
+async def has_rules_above(env: ReadsFolders, top: str) -> bool:
     """Returns True if a file ``.gitignore`` lies above a repository: a walk reads it, git and ripgrep do not."""
     place = top
     while place != (place := posixpath.dirname(place)):

@@ -9,26 +9,26 @@ from typing import Any, Protocol, runtime_checkable
 from mainspring.env.ignore import compile_rules
 from mainspring.text import fold
 
-NAME = ".agentignore"
+IGNORE_FILE_NAME = ".agentignore"
 """The file's name, in the project's folder or in any folder below or above it."""
 
 MAX_BYTES = 1 << 20
 """A larger file is no list of names; then its whole folder is left alone."""
 
-FRESH_SECONDS = 1.0
+CACHE_SECONDS = 1.0
 """How long a file that was read counts as unchanged, so that a search through many folders reads each file once."""
 
-FRESH_SECONDS_ABOVE = 30.0
+PARENT_CACHE_SECONDS = 30.0
 """The same for files above the project's folder, which hardly ever change."""
 
-_MOST_KEPT = 20_000
+_MAX_CACHED = 20_000
 _EVERYTHING = "*"
 
 Parts = tuple[str, ...]
 
 
 @runtime_checkable
-class Reads(Protocol):
+class ReadsFiles(Protocol):
     """An environment that can read a file."""
 
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
@@ -49,7 +49,7 @@ class IgnoreFiles:
     """
 
     def __init__(self, env: object, root: Parts = (), clock: Callable[[], float] = time.monotonic) -> None:
-        self._env = env if isinstance(env, Reads) else None
+        self._env = env if isinstance(env, ReadsFiles) else None
         self._root = root
         self._clock = clock
         self._kept: dict[Parts, tuple[float, Any]] = {}
@@ -74,9 +74,9 @@ class IgnoreFiles:
             if rules is not None:
                 files.append((depth, rules))
             for at, spec in reversed(files):
-                said = verdict(spec, parts[at : depth + 1], is_folder=depth + 1 < len(parts))
+                said = match_rules(spec, parts[at : depth + 1], is_folder=depth + 1 < len(parts))
                 if said:
-                    return "/" + "/".join((*parts[:at], NAME))
+                    return "/" + "/".join((*parts[:at], IGNORE_FILE_NAME))
                 if said is not None:
                     break
         return ""
@@ -85,9 +85,9 @@ class IgnoreFiles:
         now = self._clock()
         kept = self._kept.get(folder)
         above = len(folder) < len(self._root) and self._root[: len(folder)] == folder
-        if kept is not None and now - kept[0] < (FRESH_SECONDS_ABOVE if above else FRESH_SECONDS):
+        if kept is not None and now - kept[0] < (PARENT_CACHE_SECONDS if above else CACHE_SECONDS):
             return kept[1]
-        if len(self._kept) >= _MOST_KEPT:
+        if len(self._kept) >= _MAX_CACHED:
             self._kept.clear()
         rules = await self._read(folder)
         self._kept[folder] = (now, rules)
@@ -95,17 +95,17 @@ class IgnoreFiles:
 
     async def _read(self, folder: Parts) -> Any:
         assert self._env is not None
-        path = "/" + "/".join((*folder, NAME))
+        path = "/" + "/".join((*folder, IGNORE_FILE_NAME))
         try:
             data = await self._env.read_bytes(path, limit=MAX_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError):  # it is there, and what it says is not known
             return compile_rules([_EVERYTHING])
-        return rules_in(data)
+        return parse_rules(data)
 
 
-def rules_in(data: bytes) -> Any:
+def parse_rules(data: bytes) -> Any:
     """The rules of a file; ``None`` if there are none in it."""
     if len(data) > MAX_BYTES:
         return compile_rules([_EVERYTHING])
@@ -114,7 +114,7 @@ def rules_in(data: bytes) -> Any:
     return compile_rules(rules) if rules else None
 
 
-def verdict(spec: Any, below: Sequence[str], *, is_folder: bool) -> bool | None:
+def match_rules(spec: Any, below: Sequence[str], *, is_folder: bool) -> bool | None:
     """Whether the file's rules leave a path out, keep it, or say nothing; a name at the end may be that of a folder."""
     path = "/".join(fold(part) for part in below)
     if is_folder:

@@ -9,25 +9,25 @@ from msgspec import Struct
 
 from mainspring.permissions import suggestions as suggest
 from mainspring.permissions.decisions import Outcome, Verdict
-from mainspring.permissions.paths import Place, Target
-from mainspring.permissions.rule_matcher import Judge
+from mainspring.permissions.paths import ProjectPaths, ResolvedPath
+from mainspring.permissions.rule_matcher import RuleMatcher
 from mainspring.permissions.rules import Rule
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.shell_analysis import wildcards
-from mainspring.text import fold, visible
+from mainspring.text import escape_invisible, fold
 
-Mode = Literal["defaults", "ask", "allow"]
+PermissionMode = Literal["defaults", "ask", "allow"]
 """What becomes of a call that no rule is about.
 
 ``defaults``: reading inside the project is allowed, all else asks. ``ask``: all asks. ``allow``: all is allowed but
 sensitive paths, which ask in every mode.
 """
 
-Key = tuple[str, str]
+GrantKey = tuple[str, str]
 """By what a grant is known: a scope and a resource."""
 
 
-class Cover(Struct, frozen=True):
+class FileGrant(Struct, frozen=True):
     """What a rule about a command says about the files of that command.
 
     Attributes:
@@ -42,16 +42,16 @@ class Cover(Struct, frozen=True):
     changes: Literal["anywhere", "inside", "none"] = "none"
     deletes: Literal["anywhere", "inside", "none"] = "none"
 
-    def covers(self, scope: str, target: Target, place: Place) -> bool:
+    def covers(self, scope: str, target: ResolvedPath, place: ProjectPaths) -> bool:
         """Whether it covers a path."""
         reach = {"fs-read": self.reads, "fs-write": self.changes, "fs-delete": self.deletes}.get(scope, "none")
         return reach == "anywhere" or (reach == "inside" and target.inside(place))
 
 
-NO_COVER = Cover()
+NO_GRANT = FileGrant()
 
 
-class PathJudge(Struct, frozen=True):
+class PathChecker(Struct, frozen=True):
     """Decides about the paths of one call.
 
     Attributes:
@@ -63,74 +63,74 @@ class PathJudge(Struct, frozen=True):
         edits: Whether writing in the project is allowed where no rule says otherwise.
     """
 
-    judge: Judge
-    mode: Mode
+    judge: RuleMatcher
+    mode: PermissionMode
     sensitive: SensitivePaths
-    grants: Collection[Key]
+    grants: Collection[GrantKey]
     by_tool: bool = True
     edits: bool = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ProjectPaths:
         """The project and the home folder."""
         return self.judge.place
 
-    def verdict(self, scope: str, target: Target, cover: Cover = NO_COVER) -> Verdict:
+    def verdict(self, scope: str, target: ResolvedPath, cover: FileGrant = NO_GRANT) -> Verdict:
         """The decision about a path that is touched for certain."""
-        strict = self._tightened(scope, target)
+        strict = self._restrict(scope, target)
         if strict is not None:
             return strict
-        why = self.why_sensitive(scope, target)
+        why = self.sensitive_reason(scope, target)
         if why:
             return self._sensitive(scope, target, why)
-        rule = self.judge.allows_path(scope, target, by_tool=self.by_tool)
+        rule = self.judge.allow_path_rule(scope, target, by_tool=self.by_tool)
         if rule is None:
-            rule = self._broad(scope, target)
+            rule = self._rule_without_pattern(scope, target)
         if rule is None and cover.covers(scope, target, self.place):
             rule = cover.rule
         if rule is not None:
             return self._say(scope, target, "allow", f"the rule {rule.text!r} allows it", rule)
-        if cover.covers(scope, target, self.place) or self._by_default(scope, target):
+        if cover.covers(scope, target, self.place) or self._is_allowed_by_default(scope, target):
             return self._say(scope, target, "allow", "this is allowed where no rule says otherwise")
         if self.edits and scope == "fs-write" and target.inside(self.place):
             return self._say(scope, target, "allow", "all edits in this project are allowed in this session")
-        return self._say(scope, target, "ask", self._why_not(target), allow=self.rules_for(scope, target))
+        return self._say(scope, target, "ask", self._why_not(target), allow=self.suggest_rules(scope, target))
 
-    def seen(self, target: Target) -> Verdict | None:
+    def seen(self, target: ResolvedPath) -> Verdict | None:
         """The decision about a path that is only seen in an argument: ``None`` unless it is denied, asked about or
         sensitive.
         """
-        strict = self._tightened("fs-read", target)
+        strict = self._restrict("fs-read", target)
         if strict is not None:
             return None if strict.outcome == "allow" else strict
         return self._seen_sensitive(target)
 
-    def refused(self, scope: str, target: Target) -> Verdict | None:
+    def refused(self, scope: str, target: ResolvedPath) -> Verdict | None:
         """What ignore files and rules say for certain against touching a path in some way; ``None`` if they say nothing."""
-        strict = self._tightened(scope, target)
+        strict = self._restrict(scope, target)
         return None if strict is None or strict.outcome == "allow" else strict
 
-    def barred(self, target: Target) -> Verdict | None:
+    def check_read_restrictions(self, target: ResolvedPath) -> Verdict | None:
         """What ignore files and rules say against reading a path; ``None`` if they say nothing."""
-        strict = self._tightened("fs-read", target)
+        strict = self._restrict("fs-read", target)
         return None if strict is None or strict.outcome == "allow" else strict
 
-    def may_be_named(self, target: Target) -> Verdict | None:
+    def check_possible_path(self, target: ResolvedPath) -> Verdict | None:
         """The decision about a plain word of a command, which may be a path or anything else: it asks if ignore files or rules that
         name such a path would refuse it as one.
         """
-        rule = self.judge.names_path(target)
-        if (rule is None and not target.hidden) or self._granted("fs-read", target):
+        rule = self.judge.find_rule_naming(target)
+        if (rule is None and not target.hidden) or self._is_granted("fs-read", target):
             return None
         about = target.hidden if rule is None else f"the rule {rule.text!r}"
         return self._say("fs-read", target, "ask", f"it may be a path that {about} is about", rule)
 
-    def _seen_sensitive(self, target: Target) -> Verdict | None:
-        why = self.why_sensitive("fs-read", target)
+    def _seen_sensitive(self, target: ResolvedPath) -> Verdict | None:
+        why = self.sensitive_reason("fs-read", target)
         found = self._sensitive("fs-read", target, why) if why else None
         return None if found is None or found.outcome == "allow" else found
 
-    def why_sensitive(self, scope: str, target: Target) -> str:
+    def sensitive_reason(self, scope: str, target: ResolvedPath) -> str:
         """Why a path always asks; empty if it does not."""
         for parts in dict.fromkeys((target.real, target.lexical)):
             full = tuple(map(fold, parts))
@@ -140,12 +140,12 @@ class PathJudge(Struct, frozen=True):
                 return why
         return ""
 
-    def _tightened(self, scope: str, target: Target) -> Verdict | None:
+    def _restrict(self, scope: str, target: ResolvedPath) -> Verdict | None:
         """What ignore files and rules that tighten say, and what was granted in spite of an asking one."""
         if target.hidden:
             return self._say(scope, target, "deny", f"{target.hidden} leaves it out, so no tool may touch it")
         for effect in ("deny", "ask"):
-            found = self.judge.tightens_scope(effect, scope) or self.judge.tightens_path(
+            found = self.judge.restrict_scope(effect, scope) or self.judge.restrict_path(
                 effect, scope, target, by_tool=self.by_tool
             )
             if found is None:
@@ -155,36 +155,36 @@ class PathJudge(Struct, frozen=True):
             if not found.certain:
                 reason = f"it may be what the rule {found.rule.text!r} is about"
                 return self._say(scope, target, "ask", reason, found.rule)
-            if self._granted(scope, target):
+            if self._is_granted(scope, target):
                 return self._say(scope, target, "allow", "it was granted for this session")
             return self._say(scope, target, "ask", f"the rule {found.rule.text!r} asks about it", found.rule)
-        if self._granted(scope, target):
+        if self._is_granted(scope, target):
             return self._say(scope, target, "allow", "it was granted for this session")
         return None
 
-    def _granted(self, scope: str, target: Target) -> bool:
+    def _is_granted(self, scope: str, target: ResolvedPath) -> bool:
         return bool(target.path) and (scope, target.path) in self.grants
 
-    def _sensitive(self, scope: str, target: Target, why: str) -> Verdict:
-        rule = self.judge.allows_path(scope, target, exactly=True, by_tool=self.by_tool)
+    def _sensitive(self, scope: str, target: ResolvedPath, why: str) -> Verdict:
+        rule = self.judge.allow_path_rule(scope, target, exactly=True, by_tool=self.by_tool)
         if rule is not None:
             return self._say(scope, target, "allow", f"the rule {rule.text!r} names this very path", rule)
-        narrow = self.rules_for(scope, target)[:1]
+        narrow = self.suggest_rules(scope, target)[:1]
         return self._say(scope, target, "ask", f"{why}, so it always asks", allow=narrow, lasting=True)
 
-    def _broad(self, scope: str, target: Target) -> Rule | None:
+    def _rule_without_pattern(self, scope: str, target: ResolvedPath) -> Rule | None:
         """A rule without a pattern: about files it means the project."""
         if not target.inside(self.place):
             return None
         by_tool = self.by_tool and scope != "fs-delete"
-        return self.judge.allows_scope(scope) or (self.judge.allows_call() if by_tool else None)
+        return self.judge.allow_scope_rule(scope) or (self.judge.allow_call_rule() if by_tool else None)
 
-    def _by_default(self, scope: str, target: Target) -> bool:
+    def _is_allowed_by_default(self, scope: str, target: ResolvedPath) -> bool:
         if self.mode == "allow":
             return True
         return self.mode == "defaults" and scope == "fs-read" and target.inside(self.place)
 
-    def _why_not(self, target: Target) -> str:
+    def _why_not(self, target: ResolvedPath) -> str:
         if target.unknown:
             return "it is not known which file that is"
         if not target.inside(self.place):
@@ -192,15 +192,15 @@ class PathJudge(Struct, frozen=True):
             return f"it lies outside the project{leads}"
         return "no rule allows it"
 
-    def rules_for(self, scope: str, target: Target) -> tuple[str, ...]:
+    def suggest_rules(self, scope: str, target: ResolvedPath) -> tuple[str, ...]:
         """Rules that would allow it, the narrowest first."""
         tool = self.judge.tool if self.by_tool and scope != "fs-delete" else ""
-        return suggest.path_rules(tool, scope, target, self.place, wide=True)
+        return suggest.suggest_path_rules(tool, scope, target, self.place, wide=True)
 
     def _say(
         self,
         scope: str,
-        target: Target,
+        target: ResolvedPath,
         outcome: Outcome,
         reason: str,
         rule: Rule | None = None,
@@ -208,14 +208,14 @@ class PathJudge(Struct, frozen=True):
         allow: tuple[str, ...] = (),
         lasting: bool = False,
     ) -> Verdict:
-        shown = visible(target.spelled.translate(_SHOWN), limit=500)
+        shown = escape_invisible(target.spelled.translate(_STAND_IN_DISPLAY), limit=500)
         remember = (scope, target.path) if target.path else None
         return Verdict(scope, shown, outcome, reason, rule, allow, remember, lasting)
 
 
-_SHOWN: Mapping[int, str] = {
-    ord(wildcards.MANY): "…",
-    ord(wildcards.ONE): "*",
+_STAND_IN_DISPLAY: Mapping[int, str] = {
+    ord(wildcards.ANY_TEXT): "…",
+    ord(wildcards.ANY_CHAR): "*",
     ord(wildcards.HOME): "~",
-    ord(wildcards.HERE): ".",
+    ord(wildcards.CWD): ".",
 }

@@ -38,13 +38,13 @@ class PathPattern(Struct, frozen=True):
     problem: str = ""
 
     @property
-    def telling(self) -> bool:
+    def has_literal_part(self) -> bool:
         """Whether any of its components is more than wildcards."""
-        return any(part != ANY_DEPTH and not wildcards.UNKNOWN.issuperset(part) for part in self.parts)
+        return any(part != ANY_DEPTH and not wildcards.WILDCARDS.issuperset(part) for part in self.parts)
 
 
 @lru_cache(2048)
-def compile_path(text: str) -> PathPattern:
+def compile_path_pattern(text: str) -> PathPattern:
     """Take a pattern apart. Never raises; see `PathPattern.problem`."""
     anchor: Anchor = "project"
     rest = text
@@ -52,7 +52,7 @@ def compile_path(text: str) -> PathPattern:
         anchor, rest = "home", text[2:]
     elif is_absolute(text):
         anchor = "root"
-    parts = [p if p == ANY_DEPTH else wildcards.marked(p) for p in components(rest) if p != "."]
+    parts = [p if p == ANY_DEPTH else wildcards.encode_wildcards(p) for p in split_path(rest) if p != "."]
     problem = ""
     if ".." in parts:
         problem = "holds '..'; write the path from the project's folder, or from '/' or '~/' if it lies elsewhere"
@@ -68,7 +68,7 @@ def is_absolute(path: str) -> bool:
     return path.startswith("/") or _DRIVE.match(path) is not None
 
 
-def components(path: str) -> tuple[str, ...]:
+def split_path(path: str) -> tuple[str, ...]:
     """The components of a path; the leading slash is none, a drive is."""
     if _DRIVE.match(path):
         path = path.replace("\\", "/")
@@ -84,7 +84,7 @@ def matches(pattern: tuple[str, ...], parts: tuple[str, ...], *, below: bool = F
         below: Whether what lies below a match matches too.
         maybe: Whether it is enough that the unknown pieces of the path can be such that it matches.
     """
-    matches_part = wildcards.could_match if maybe else wildcards.matches
+    matches_part = wildcards.may_match if maybe else wildcards.fullmatch
     states = _closure({0}, pattern)
     for part in parts:
         if below and len(pattern) in states:

@@ -12,11 +12,11 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from mainspring.env import DirEntry
-from mainspring.env.protocol import NamesPaths
+from mainspring.env.protocol import PathNaming
 from mainspring.lazy import lazy_re
 from mainspring.permissions.command_patterns import fixed_part
 from mainspring.permissions.ignore_files import IgnoreFiles
-from mainspring.permissions.path_patterns import PathPattern, components, is_absolute, matches
+from mainspring.permissions.path_patterns import PathPattern, is_absolute, matches, split_path
 from mainspring.shell_analysis import wildcards
 from mainspring.text import fold
 
@@ -27,10 +27,10 @@ MAX_BOUNDS = 200
 Parts = tuple[str, ...]
 
 
-_OWN_LINKS = frozenset(("cwd", "root", "fd", "map_files"))
+_PROC_LINKS = frozenset(("cwd", "root", "fd", "map_files"))
 
 
-class Resolver(Protocol):
+class ResolvesPaths(Protocol):
     """What is needed of an environment: where a path leads, links followed, also where nothing is there yet."""
 
     async def realpath(self, path: str) -> str:
@@ -38,7 +38,7 @@ class Resolver(Protocol):
         ...
 
 
-class Place(Struct, frozen=True):
+class ProjectPaths(Struct, frozen=True):
     """The project and the user's home folder.
 
     Attributes:
@@ -56,7 +56,7 @@ class Place(Struct, frozen=True):
     ignore: IgnoreFiles
 
     @classmethod
-    async def find(cls, env: Resolver, *, root: str | None, home: str | None) -> Place:
+    async def find(cls, env: ResolvesPaths, *, root: str | None, home: str | None) -> ProjectPaths:
         """Ask the environment.
 
         Args:
@@ -66,13 +66,13 @@ class Place(Struct, frozen=True):
         """
         cwd = await env.realpath(".")
         spelled = posixpath.normpath(posixpath.join(_slashes(cwd), _slashes(root or ".")))
-        real = components(await env.realpath(spelled))
+        real = split_path(await env.realpath(spelled))
         home_real = await env.realpath(home or "~")
-        homes = _distinct(components(home_real), components(_slashes(home or home_real)))
-        return cls(real, _distinct(real, components(spelled)), cwd, homes, IgnoreFiles(env, real))
+        homes = _distinct(split_path(home_real), split_path(_slashes(home or home_real)))
+        return cls(real, _distinct(real, split_path(spelled)), cwd, homes, IgnoreFiles(env, real))
 
 
-class Target(Struct, frozen=True):
+class ResolvedPath(Struct, frozen=True):
     """Where one spelling of a path leads.
 
     Attributes:
@@ -91,15 +91,15 @@ class Target(Struct, frozen=True):
     unknown: bool = False
     hidden: str = ""
 
-    def inside(self, place: Place) -> bool:
+    def inside(self, place: ProjectPaths) -> bool:
         """Whether it leads into the project for certain."""
         return not self.unknown and self.real[: len(place.root)] == place.root
 
-    def below_root(self, place: Place) -> Parts:
+    def relative_parts(self, place: ProjectPaths) -> Parts:
         """Components below the project's folder, or all of them outside it."""
         return self.real[len(place.root) :] if self.real[: len(place.root)] == place.root else self.real
 
-    def allowed_by(self, pattern: PathPattern, place: Place) -> bool:
+    def matches_exactly(self, pattern: PathPattern, place: ProjectPaths) -> bool:
         """Whether a pattern is about it to the letter: its real path, case and all."""
         if self.unknown or pattern.problem:
             return False
@@ -109,7 +109,7 @@ class Target(Struct, frozen=True):
             return False
         return matches(pattern.parts, rest)
 
-    def concerned_by(self, pattern: PathPattern, place: Place, *, maybe: bool = False) -> bool:
+    def matches_loosely(self, pattern: PathPattern, place: ProjectPaths, *, maybe: bool = False) -> bool:
         """Whether a pattern is about it or about a folder above it: in either form, whatever the case."""
         bases: tuple[Parts, ...] = ((),)
         if pattern.anchor == "project":
@@ -122,11 +122,11 @@ class Target(Struct, frozen=True):
                 rest = _below(folded, tuple(map(fold, base)))
                 if rest is not None and matches(pattern.loose, rest, below=True, maybe=maybe):
                     return True
-            if maybe and self.unknown and _tail_matches(pattern, folded):
+            if maybe and self.unknown and _matches_suffix(pattern, folded):
                 return True
         return False
 
-    def could_hold(self, pattern: PathPattern, place: Place) -> bool:
+    def may_contain(self, pattern: PathPattern, place: ProjectPaths) -> bool:
         """Whether what the pattern is about may lie below this folder."""
         base: Parts = {"project": place.root, "root": (), "home": place.homes[0]}[pattern.anchor]
         wanted = tuple(map(fold, base)) + pattern.loose
@@ -134,12 +134,12 @@ class Target(Struct, frozen=True):
         for mine, theirs in zip(here, wanted, strict=False):
             if theirs == "**":
                 return True
-            if not wildcards.matches(theirs, mine):
+            if not wildcards.fullmatch(theirs, mine):
                 return False
         return True
 
 
-async def look(env: Resolver, spelled: str, place: Place) -> Target:
+async def resolve_path(env: ResolvesPaths, spelled: str, place: ProjectPaths) -> ResolvedPath:
     """Where a path of a tool's argument leads; it is resolved as the tool itself would.
 
     Args:
@@ -154,11 +154,11 @@ async def look(env: Resolver, spelled: str, place: Place) -> Target:
     path = await env.realpath(spelled)
     at_home = spelled == "~" or spelled.startswith("~/")
     lexical = _lexical("/".join(("", *place.homes[-1], spelled[2:])) if at_home else spelled, place.cwd)
-    real = components(_name(env, path))
-    return Target(spelled, lexical, real, path, hidden=await place.ignore.why(real, lexical))
+    real = split_path(_name(env, path))
+    return ResolvedPath(spelled, lexical, real, path, hidden=await place.ignore.why(real, lexical))
 
 
-async def look_at_word(env: Resolver, text: str, place: Place, cwd: str | None) -> Target:
+async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: str | None) -> ResolvedPath:
     """Where a word of a command leads, as far as can be known.
 
     Args:
@@ -169,27 +169,27 @@ async def look_at_word(env: Resolver, text: str, place: Place, cwd: str | None) 
     """
     spelled = text
     home = "/" + "/".join(place.homes[0])
-    text = text.replace(wildcards.HOME, home).replace(wildcards.HERE, cwd or wildcards.MANY)
-    if not is_absolute(text) and not text.startswith(wildcards.MANY):
-        text = f"{cwd or wildcards.MANY}/{text}"
-    parts = _anybodys(components(_slashes(text)))
+    text = text.replace(wildcards.HOME, home).replace(wildcards.CWD, cwd or wildcards.ANY_TEXT)
+    if not is_absolute(text) and not text.startswith(wildcards.ANY_TEXT):
+        text = f"{cwd or wildcards.ANY_TEXT}/{text}"
+    parts = _mask_proc_links(split_path(_slashes(text)))
     known = next((i for i, p in enumerate(parts) if not wildcards.is_literal(p)), len(parts))
-    unknown = any(wildcards.MANY in p for p in parts) or ".." in parts[known:]
+    unknown = any(wildcards.ANY_TEXT in p for p in parts) or ".." in parts[known:]
     base = "/" + "/".join(parts[:known])
     try:
         path = await env.realpath(base)
     except (OSError, ValueError):  # links in a circle
-        return Target(spelled, parts, parts, "", unknown=True)
+        return ResolvedPath(spelled, parts, parts, "", unknown=True)
     if known == len(parts):
-        real, lexical = components(_name(env, path)), _lexical(base, "/")
-        return Target(spelled, lexical, real, path, hidden=await place.ignore.why(real, lexical))
-    above, real = components(posixpath.normpath(base)), components(_name(env, path))
+        real, lexical = split_path(_name(env, path)), _lexical(base, "/")
+        return ResolvedPath(spelled, lexical, real, path, hidden=await place.ignore.why(real, lexical))
+    above, real = split_path(posixpath.normpath(base)), split_path(_name(env, path))
     hidden = await place.ignore.why(real, above)
-    return Target(spelled, above + parts[known:], real + parts[known:], "", unknown, hidden)
+    return ResolvedPath(spelled, above + parts[known:], real + parts[known:], "", unknown, hidden)
 
 
 async def find_escapes(
-    env: Resolver, place: Place, bounds: Collection[tuple[str, str]], folders: Sequence[str | None]
+    env: ResolvesPaths, place: ProjectPaths, bounds: Collection[tuple[str, str]], folders: Sequence[str | None]
 ) -> frozenset[tuple[str, str]]:
     """Of some paths of patterns, each with a word that it may cover: those of which the word leads elsewhere.
 
@@ -212,10 +212,10 @@ async def find_escapes(
             found.add((token, text))
             continue
         for start in _starts(first):
-            base = await look_at_word(env, folder[start:] or ".", place, place.cwd)
+            base = await resolve_word(env, folder[start:] or ".", place, place.cwd)
             leaves = base.lexical[: len(place.root)] == place.root and not base.inside(place)
             for each in folders:
-                target = await look_at_word(env, text[start:] or ".", place, each)
+                target = await resolve_word(env, text[start:] or ".", place, each)
                 if leaves or not base.path or not target.path or target.real[: len(base.real)] != base.real:
                     found.add((token, text))
     return frozenset(found)
@@ -231,27 +231,27 @@ def _starts(first: str) -> Sequence[int]:
 _NOT_A_NAME = lazy_re(r"^-|[=:,@]")
 
 
-def _name(env: Resolver, path: str) -> str:
-    return env.name_of(path) if isinstance(env, NamesPaths) else path
+def _name(env: ResolvesPaths, path: str) -> str:
+    return env.name_of(path) if isinstance(env, PathNaming) else path
 
 
-def _tail_matches(pattern: PathPattern, parts: Parts) -> bool:
+def _matches_suffix(pattern: PathPattern, parts: Parts) -> bool:
     """Whether what is known behind an unknown piece is what a pattern names, wherever the piece leads."""
-    unknown = [i for i, part in enumerate(parts) if wildcards.MANY in part]
+    unknown = [i for i, part in enumerate(parts) if wildcards.ANY_TEXT in part]
     tails = [parts[i + 1 :] for i in unknown]
     return any(tail and matches(("**", *pattern.loose), tail, below=True, maybe=True) for tail in tails)
 
 
-def _anybodys(parts: Parts) -> Parts:
+def _mask_proc_links(parts: Parts) -> Parts:
     """The same, with links that lead elsewhere for each program as a piece that is not known: ``/proc/self/cwd``."""
     if parts[:1] != ("proc",):
         return parts
-    link = next((i for i, part in enumerate(parts[2:5], 2) if part in _OWN_LINKS), None)
-    return parts if link is None else (wildcards.MANY, *parts[link + 1 :])
+    link = next((i for i, part in enumerate(parts[2:5], 2) if part in _PROC_LINKS), None)
+    return parts if link is None else (wildcards.ANY_TEXT, *parts[link + 1 :])
 
 
 def _lexical(spelled: str, cwd: str) -> Parts:
-    return components(posixpath.normpath(posixpath.join(_slashes(cwd), _slashes(spelled))))
+    return split_path(posixpath.normpath(posixpath.join(_slashes(cwd), _slashes(spelled))))
 
 
 def _slashes(path: str) -> str:
@@ -271,7 +271,7 @@ MAX_PATHS = 200
 
 
 @runtime_checkable
-class Lister(Protocol):
+class ListsDirectories(Protocol):
     """An environment that can list a folder."""
 
     async def list_dir(self, path: str) -> list[DirEntry]:
@@ -279,7 +279,7 @@ class Lister(Protocol):
         ...
 
 
-async def expand(env: object, parts: Sequence[str]) -> list[str] | None:
+async def expand_wildcards(env: object, parts: Sequence[str]) -> list[str] | None:
     """The paths that exist for a word with wildcards.
 
     Args:
@@ -289,7 +289,7 @@ async def expand(env: object, parts: Sequence[str]) -> list[str] | None:
     Returns:
         Absolute paths; ``None`` if there are too many, or the environment cannot say.
     """
-    if not isinstance(env, Lister):
+    if not isinstance(env, ListsDirectories):
         return None
     found = [""]
     for part in parts:
@@ -305,11 +305,11 @@ async def expand(env: object, parts: Sequence[str]) -> list[str] | None:
     return found
 
 
-async def _names(env: Lister, folder: str, part: str) -> list[str]:
+async def _names(env: ListsDirectories, folder: str, part: str) -> list[str]:
     try:
         entries = await env.list_dir(folder)
     except OSError:
         return []
-    pattern = part.replace(wildcards.ONE, wildcards.MANY)
+    pattern = part.replace(wildcards.ANY_CHAR, wildcards.ANY_TEXT)
     hidden = part.startswith(".")
-    return [e.name for e in entries if (hidden or not e.name.startswith(".")) and wildcards.matches(pattern, e.name)]
+    return [e.name for e in entries if (hidden or not e.name.startswith(".")) and wildcards.fullmatch(pattern, e.name)]

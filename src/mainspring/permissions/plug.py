@@ -14,53 +14,53 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 from msgspec import structs
 from msgspec.structs import replace
 
-from mainspring.errors import ConfigError, ConfigWarning, refuse_unknown
-from mainspring.loop.hooks import SessionStart, ToolPermit, ToolStart
-from mainspring.permissions.decisions import ACTIONS, Decision, PermissionRequest, Reply, SessionGrant
-from mainspring.permissions.engine import Call, Engine
-from mainspring.permissions.path_checker import Key, Mode
-from mainspring.permissions.paths import Place, Resolver
-from mainspring.permissions.rules import Rule, RuleSet, rules_without_tool
+from mainspring.errors import ConfigError, ConfigWarning, check_option_names
+from mainspring.loop.hooks import BeforeToolRun, PermissionCheck, SessionStart
+from mainspring.permissions.decisions import SCOPE_VERBS, PermissionDecision, PermissionRequest, Reply, SessionGrant
+from mainspring.permissions.engine import PermissionEngine, ToolCall
+from mainspring.permissions.path_checker import GrantKey, PermissionMode
+from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
+from mainspring.permissions.rules import Rule, RuleSet, find_unused_rules
 from mainspring.permissions.sensitive_paths import SensitivePaths
-from mainspring.text import visible
-from mainspring.threads import in_thread
+from mainspring.text import escape_invisible
+from mainspring.threads import run_in_thread
 from mainspring.tools import Tool
-from mainspring.tools.builtin import BUILTIN_NAMES
-from mainspring.tools.support.editing.preview import Preview, preview
+from mainspring.tools.builtin import ALL_TOOL_NAMES
+from mainspring.tools.support.editing.preview import Preview, preview_changes
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
-    from mainspring.env.protocol import Guard
+    from mainspring.env.protocol import PathFilter
     from mainspring.loop import CoreAgent
 
 Answer = bool | Literal["session"] | Reply
 """Yes or no to this call; ``"session"`` is yes to all that was asked about, for as long as the session lasts."""
 
-Ask = Callable[[PermissionRequest], Answer | Awaitable[Answer]]
+PermissionCallback = Callable[[PermissionRequest], Answer | Awaitable[Answer]]
 """Asks a person. Sync or async; a sync one runs in a thread, so that it may wait."""
 
-_LAST_LOOK = 90
+_PREVIEW_CHECK_ORDER = 90
 """Before a session notes that a tool was started."""
 
 OnDeny = Literal["continue", "stop"]
 """After a denied call: the model is told and goes on, or the run ends."""
 
 
-Unattended = Literal["deny", "pause"]
+UnattendedMode = Literal["deny", "pause"]
 """With nobody to ask: the call is denied, or the run stops until somebody can answer."""
 
 
 class PermissionOptions(TypedDict, total=False):
     """The rarer options of `Permissions`."""
 
-    unattended: Unattended
+    unattended: UnattendedMode
     ask_timeout: float | None
     root: str | None
     home: str | None
     sensitive: Iterable[str]
     guarded: Iterable[str]
     reads_free: bool
-    on_decision: Callable[[str, Decision], object]
+    on_decision: Callable[[str, PermissionDecision], object]
 
 
 _OPTIONS = ("allow", "ask", "deny", "rules", "mode", "on_permission_request", "on_deny")
@@ -96,17 +96,17 @@ class Permissions:
         ask: Iterable[str] = (),
         deny: Iterable[str] = (),
         rules: RuleSet | None = None,
-        mode: Mode = "defaults",
-        on_permission_request: Ask | None = None,
+        mode: PermissionMode = "defaults",
+        on_permission_request: PermissionCallback | None = None,
         on_deny: OnDeny = "continue",
         **options: Unpack[PermissionOptions],
     ) -> None:
-        refuse_unknown("Permissions", options, (*_OPTIONS, *PermissionOptions.__optional_keys__) if options else ())
+        check_option_names("Permissions", options, (*_OPTIONS, *PermissionOptions.__optional_keys__) if options else ())
         unattended = options.get("unattended", "deny")
         for name, value, known in (
-            ("mode", mode, Mode),
+            ("mode", mode, PermissionMode),
             ("on_deny", on_deny, OnDeny),
-            ("unattended", unattended, Unattended),
+            ("unattended", unattended, UnattendedMode),
         ):
             if value not in get_args(known):
                 raise ConfigError(
@@ -126,26 +126,26 @@ class Permissions:
         free = options.get("reads_free", True)
         self.on_permission_request = on_permission_request
         self.on_deny: OnDeny = on_deny
-        self.unattended: Unattended = unattended
+        self.unattended: UnattendedMode = unattended
         self.ask_timeout = options.get("ask_timeout")
         self.root = options.get("root")
         self.home = options.get("home")
         self.on_decision = options.get("on_decision")
-        engine = Engine(rules=given + (rules or RuleSet()), mode=mode, sensitive=sensitive, reads_free=free)
-        self._given = given
-        self._tools = {*BUILTIN_NAMES}
-        self._told: set[str] = set()
-        self._session = _Session(engine)
-        self._place: tuple[Resolver, Place] | None = None
+        engine = PermissionEngine(rules=given + (rules or RuleSet()), mode=mode, sensitive=sensitive, reads_free=free)
+        self._own_rules = given
+        self._tools = {*ALL_TOOL_NAMES}
+        self._warned: set[str] = set()
+        self._session = _SessionGrants(engine)
+        self._place: tuple[ResolvesPaths, ProjectPaths] | None = None
         self._agent = ""
 
     def install(self, agent: CoreAgent) -> None:
         """Sit on `tool:permit` of an agent."""
         self._agent = agent.name
-        if any(rule.tool for rule in self._given):
+        if any(rule.tool for rule in self._own_rules):
             agent.on(SessionStart, lambda _: self._warn(agent))
-        agent.on(ToolPermit, self.permit)
-        agent.on(ToolStart, self.still_as_shown, order=_LAST_LOOK)
+        agent.on(PermissionCheck, self.permit)
+        agent.on(BeforeToolRun, self.still_as_shown, order=_PREVIEW_CHECK_ORDER)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ class Permissions:
         """
         known = sorted(self._tools)
         found: list[str] = []
-        for rule in rules_without_tool(self._given, known):
+        for rule in find_unused_rules(self._own_rules, known):
             if not rule.tool.startswith("mcp__"):  # what servers have may not be known yet
                 near = difflib.get_close_matches(rule.tool, known, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -165,17 +165,17 @@ class Permissions:
     def _warn(self, agent: CoreAgent) -> None:
         self._tools.update(t.name for t in agent.tools)
         for text in self.problems:
-            if text not in self._told:
-                self._told.add(text)
+            if text not in self._warned:
+                self._warned.add(text)
                 warnings.warn(f"permissions: {text}", ConfigWarning, stacklevel=2)
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> PermissionEngine:
         """What decides, with the rules that are in force now."""
         return self._session.engine
 
     @engine.setter
-    def engine(self, engine: Engine) -> None:
+    def engine(self, engine: PermissionEngine) -> None:
         self._session.engine = engine
 
     def add(self, *rules: Rule) -> None:
@@ -225,11 +225,11 @@ class Permissions:
         tool: str,
         arguments: Mapping[str, Any],
         *,
-        env: Resolver,
+        env: ResolvesPaths,
         definition: Any = None,
         original: Mapping[str, Any] | None = None,
         advise: bool = False,
-    ) -> Decision:
+    ) -> PermissionDecision:
         """What would be decided about a call, without asking anybody.
 
         Args:
@@ -240,8 +240,8 @@ class Permissions:
             original: The arguments as the model gave them.
             advise: Whether to find, where it asks, the rules that would allow the call; the call is decided on a few times for it.
         """
-        call = Call(tool, arguments, definition)
-        place = await self._find_place(env)
+        call = ToolCall(tool, arguments, definition)
+        place = await self._project_paths(env)
         grants = frozenset(self._session.grants)
         decision = await self.engine.decide(call, env, place, original=original, grants=grants)
         if not advise or decision.outcome != "ask":
@@ -249,7 +249,7 @@ class Permissions:
         found = await self.engine.advice(decision, call, env, place, original=original, grants=grants)
         return replace(decision, advice=found)
 
-    async def hidden_paths(self, env: ExecutionEnv, *, limit: int = 50_000) -> tuple[str, ...]:
+    async def unreadable_paths(self, env: ExecutionEnv, *, limit: int = 50_000) -> tuple[str, ...]:
         """What in the project no tool may read, by ignore files and rules that deny: for a sandbox, which can keep it from
         programs, too.
 
@@ -260,7 +260,7 @@ class Permissions:
         Returns:
             Real paths, sorted; of a folder that is hidden as a whole only the folder.
         """
-        place = await self._find_place(env)
+        place = await self._project_paths(env)
         root = "/" + "/".join(place.root)
         walk = await env.walk(root, include_ignored=True, limit=limit)
         found: list[str] = []
@@ -272,31 +272,31 @@ class Permissions:
                 found.append(path)
         return tuple(found)
 
-    async def permit(self, context: ToolPermit) -> None:
+    async def permit(self, context: PermissionCheck) -> None:
         """Decide about a call that is about to run. The handler of `tool:permit`."""
         decision = await self._permit(context)
-        if self.on_decision is not None and not context.paused and not context.obstacle:
+        if self.on_decision is not None and not context.paused and not context.skip_reason:
             self.on_decision(context.call_id, replace(decision, outcome="deny" if context.denied else "allow"))
 
-    async def _permit(self, context: ToolPermit) -> Decision:
+    async def _permit(self, context: PermissionCheck) -> PermissionDecision:
         decision = await self._decide(context)
         if decision.outcome == "ask":
             async with self._session.queue():  # one question after the other; a grant serves the call behind it
                 decision = await self._decide(context, advise=True)
                 if decision.outcome == "ask" and (
-                    await context.is_in_vain() or not await self._answered(decision, context)
+                    await context.will_be_skipped() or not await self._ask_user(decision, context)
                 ):
                     return decision
         if decision.outcome == "deny":
-            context.deny(denial(decision), stop=self.on_deny == "stop")
+            context.deny(denial_message(decision), stop=self.on_deny == "stop")
             return decision
-        self._guard(context.env, await self._find_place(context.env))
+        self._filter_searches(context.env, await self._project_paths(context.env))
         for spelled, real in decision.paths.items():
-            context.allow_path(spelled, real)
+            context.bind_path(spelled, real)
         context.set_environment(decision.environment)
         return decision
 
-    async def _decide(self, context: ToolPermit, *, advise: bool = False) -> Decision:
+    async def _decide(self, context: PermissionCheck, *, advise: bool = False) -> PermissionDecision:
         return await self.decide(
             context.name,
             context.input,
@@ -306,18 +306,20 @@ class Permissions:
             advise=advise,
         )
 
-    async def _answered(self, decision: Decision, context: ToolPermit) -> bool:
+    async def _ask_user(self, decision: PermissionDecision, context: PermissionCheck) -> bool:
         """Whether a person says yes; otherwise the call is refused."""
         stop = self.on_deny == "stop"
         if self.on_permission_request is None:
             if self.unattended == "pause":
-                context.pause(question(decision))
+                context.pause(permission_question(decision))
             else:
-                context.deny(f"{question(decision)}, and there is nobody to ask. {how_to_allow(decision)}", stop=stop)
+                context.deny(
+                    f"{permission_question(decision)}, and there is nobody to ask. {allow_hint(decision)}", stop=stop
+                )
             return False
-        tried = await self._tried(decision, context)
+        tried = await self._preview_call(decision, context)
         request = replace(
-            request_for(decision, context.input),
+            build_request(decision, context.input),
             call_id=context.call_id,
             agent=self._agent,
             preview=tried,
@@ -326,14 +328,16 @@ class Permissions:
         try:
             answer = await asyncio.wait_for(_ask(self.on_permission_request, request), self.ask_timeout)
         except TimeoutError:
-            context.deny(f"{question(decision)}, and nobody answered in time.", stop=stop)
+            context.deny(f"{permission_question(decision)}, and nobody answered in time.", stop=stop)
             return False
         except Exception as error:  # noqa: BLE001 - whatever the application's callback raises is no consent
-            context.deny(f"{question(decision)}, but asking failed ({type(error).__name__}: {error}).", stop=stop)
+            context.deny(
+                f"{permission_question(decision)}, but asking failed ({type(error).__name__}: {error}).", stop=stop
+            )
             return False
         given = answer if isinstance(answer, Reply) else Reply(allow=answer is True or answer == "session")
         if given.pause and not context.approved:
-            context.pause(question(decision))
+            context.pause(permission_question(decision))
             return False
         if given.allow:
             self._session.remember(decision, everything=given.session or answer == "session")
@@ -341,54 +345,54 @@ class Permissions:
                 self._session.shown[self._agent, context.call_id] = (context.tool, tried, context.env, decision.paths)
             return True
         said = f": {given.reason}" if given.reason else "."
-        context.deny(f"{question(decision)}, and the user said no{said}", stop=stop or given.stop)
+        context.deny(f"{permission_question(decision)}, and the user said no{said}", stop=stop or given.stop)
         return False
 
-    async def _is_edit(self, context: ToolPermit) -> bool:
+    async def _is_edit(self, context: PermissionCheck) -> bool:
         """Return True if allowing all edits in the project would allow a call that asks."""
-        place = await self._find_place(context.env)
+        place = await self._project_paths(context.env)
         engine = structs.replace(self.engine, accept_edits=True)
-        call, grants = Call(context.name, context.input, context.tool), frozenset(self._session.grants)
+        call, grants = ToolCall(context.name, context.input, context.tool), frozenset(self._session.grants)
         decision = await engine.decide(call, context.env, place, original=context.original, grants=grants)
         return decision.outcome == "allow"
 
-    async def _tried(self, decision: Decision, context: ToolPermit) -> Preview | None:
+    async def _preview_call(self, decision: PermissionDecision, context: PermissionCheck) -> Preview | None:
         try:
-            return await preview(context.tool, context.input, context.env, decision.paths)
+            return await preview_changes(context.tool, context.input, context.env, decision.paths)
         except (OSError, ValueError) as error:  # then it fails when it runs, too, and says so to the model
             return Preview(problem=f"{type(error).__name__}: {error}")
 
-    async def still_as_shown(self, hook: ToolStart) -> None:
+    async def still_as_shown(self, hook: BeforeToolRun) -> None:
         """The handler of `tool:start`: what was agreed to is what is written, or nothing is."""
         shown = self._session.shown.pop((self._agent, hook.call_id), None)
         if shown is None:
             return
         tool, before, env, paths = shown
-        now = await preview(tool, hook.input, env, paths)
+        now = await preview_changes(tool, hook.input, env, paths)
         fails = bool(now and now.problem and before.problem)  # whatever it says: nothing will be written
-        if not fails and (now is None or not before.is_like(now)):
+        if not fails and (now is None or not before.has_same_changes(now)):
             hook.block = (
                 "the file was changed after this was approved, so that the call would do something else. Nothing was changed; "
                 "read the file again and make the call anew"
             )
 
-    def _guard(self, env: ExecutionEnv, place: Place) -> None:
+    def _filter_searches(self, env: ExecutionEnv, place: ProjectPaths) -> None:
         """Let searches through folders leave out what a read of the file itself would not be allowed to show."""
-        guard = env.guard if isinstance(env.guard, _Guard) else _Guard(env.guard)
-        env.guard = guard.joined_by(self._session, place)
+        guard = env.guard if isinstance(env.guard, _SearchFilter) else _SearchFilter(env.guard)
+        env.guard = guard.with_session(self._session, place)
 
-    async def _find_place(self, env: Resolver) -> Place:
+    async def _project_paths(self, env: ResolvesPaths) -> ProjectPaths:
         if self._place is None or self._place[0] is not env:
-            self._place = (env, await Place.find(env, root=self.root, home=self.home))
+            self._place = (env, await ProjectPaths.find(env, root=self.root, home=self.home))
         return self._place[1]
 
 
-class _Session:
+class _SessionGrants:
     """What was granted, and the queue of questions; shared with sub-agents."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: PermissionEngine) -> None:
         self.engine = engine
-        self.grants: dict[Key, SessionGrant] = {}
+        self.grants: dict[GrantKey, SessionGrant] = {}
         self.shown: dict[tuple[str, str], tuple[Tool, Preview, ExecutionEnv, Mapping[str, str]]] = {}
         self._queue: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
@@ -399,24 +403,24 @@ class _Session:
             self._queue = (loop, asyncio.Lock())
         return self._queue[1]
 
-    def remember(self, decision: Decision, *, everything: bool) -> None:
+    def remember(self, decision: PermissionDecision, *, everything: bool) -> None:
         for verdict in decision.asked:
             if verdict.remember is not None and (everything or verdict.lasting):
-                grant = SessionGrant(verdict.remember, ACTIONS[verdict.scope], verdict.resource)
+                grant = SessionGrant(verdict.remember, SCOPE_VERBS[verdict.scope], verdict.resource)
                 self.grants.setdefault(verdict.remember, grant)
 
 
-class _Guard:
+class _SearchFilter:
     """Says what searches may show; the rules of all sessions that share an environment hold."""
 
-    def __init__(self, other: Guard | None, *members: tuple[_Session, Place]) -> None:
+    def __init__(self, other: PathFilter | None, *members: tuple[_SessionGrants, ProjectPaths]) -> None:
         self._other = other
         self._members = members
 
-    def joined_by(self, session: _Session, place: Place) -> _Guard:
+    def with_session(self, session: _SessionGrants, place: ProjectPaths) -> _SearchFilter:
         if any(member[0] is session for member in self._members):
             return self
-        return _Guard(self._other, *self._members, (session, place))
+        return _SearchFilter(self._other, *self._members, (session, place))
 
     async def __call__(self, path: str) -> bool:
         if self._other is not None:
@@ -424,30 +428,30 @@ class _Guard:
             if not (await answer if inspect.isawaitable(answer) else answer):
                 return False
         for session, place in self._members:
-            if not await session.engine.may_show(path, place, session.grants):
+            if not await session.engine.can_show(path, place, session.grants):
                 return False
         return True
 
 
-async def _ask(callback: Ask, request: PermissionRequest) -> Answer:
+async def _ask(callback: PermissionCallback, request: PermissionRequest) -> Answer:
     if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):
         answer = callback(request)
     else:
-        answer = await in_thread(callback, request)
+        answer = await run_in_thread(callback, request)
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def request_for(decision: Decision, arguments: Mapping[str, Any]) -> PermissionRequest:
+def build_request(decision: PermissionDecision, arguments: Mapping[str, Any]) -> PermissionRequest:
     """What a person is asked about a decision."""
     asked = decision.asked
     first = next((v for v in asked if v.scope == "shell-run"), asked[0])
     resource = first.resource
     if first.scope == "shell-run" and isinstance(arguments.get("command"), str):
-        resource = visible(arguments["command"])
+        resource = escape_invisible(arguments["command"])
     return PermissionRequest(
         scope=first.scope,
         resource=resource,
-        action=ACTIONS[first.scope],
+        action=SCOPE_VERBS[first.scope],
         tool=decision.tool,
         input=copy.deepcopy(dict(arguments)),
         reason="; ".join(dict.fromkeys(f"{v.resource}: {v.reason}" for v in asked)),
@@ -457,25 +461,25 @@ def request_for(decision: Decision, arguments: Mapping[str, Any]) -> PermissionR
     )
 
 
-def denial(decision: Decision) -> str:
+def denial_message(decision: PermissionDecision) -> str:
     """What the model is told about a call that a rule denies."""
     denied = next(v for v in decision.verdicts if v.outcome == "deny")
     place = f" ({denied.rule.origin})" if denied.rule is not None else ""
-    return f"{decision.tool} may not {ACTIONS[denied.scope]} {denied.resource}: {denied.reason}{place}."
+    return f"{decision.tool} may not {SCOPE_VERBS[denied.scope]} {denied.resource}: {denied.reason}{place}."
 
 
-def question(decision: Decision) -> str:
+def permission_question(decision: PermissionDecision) -> str:
     """What needs permission, in one sentence without its end."""
     parts: list[str] = []
     for verdict in decision.asked:
-        part = f"{ACTIONS[verdict.scope]} {verdict.resource} ({verdict.reason})"
+        part = f"{SCOPE_VERBS[verdict.scope]} {verdict.resource} ({verdict.reason})"
         if part not in parts:
             parts.append(part)
     more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
     return f"{decision.tool} needs permission to {'; '.join(parts[:3])}{more}"
 
 
-def how_to_allow(decision: Decision) -> str:
+def allow_hint(decision: PermissionDecision) -> str:
     """How the user can allow what was asked about, with flags and in the settings."""
     if not decision.advice:
         standing = next((v.rule for v in decision.asked if v.rule is not None and not v.allow), None)

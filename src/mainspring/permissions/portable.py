@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from mainspring.permissions.command_patterns import compile_command
+from mainspring.permissions.command_patterns import compile_command_pattern
 from mainspring.permissions.rules import COMMAND_TOOLS, FILE_TOOLS, Rule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.programs import INTERPRETERS, SHELLS
@@ -31,7 +31,7 @@ def relative_program(rule: Rule) -> str:
     Such a path is another file in each project.
     """
     about_commands = rule.scope == "shell-run" or any(
-        rule.tool and wildcards.matches(wildcards.marked(rule.tool), name) for name in COMMAND_TOOLS
+        rule.tool and wildcards.fullmatch(wildcards.encode_wildcards(rule.tool), name) for name in COMMAND_TOOLS
     )
     if not about_commands or rule.pattern is None:
         return ""
@@ -39,7 +39,7 @@ def relative_program(rule: Rule) -> str:
 
 
 def _relative_word(command: str, depth: int = 0) -> str:
-    tokens = compile_command(command).tokens
+    tokens = compile_command_pattern(command).tokens
     for i, token in enumerate(tokens):
         if _is_relative_path(token) or _is_script(token):
             return _shown(token)
@@ -77,4 +77,4 @@ def _runs_scripts(token: str) -> bool:
 
 
 def _shown(token: str) -> str:
-    return token.replace(wildcards.MANY, "*").replace(wildcards.ONE, "?")
+    return token.replace(wildcards.ANY_TEXT, "*").replace(wildcards.ANY_CHAR, "?")

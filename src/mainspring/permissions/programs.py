@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from mainspring.env.protocol import FileStat
-from mainspring.permissions.path_patterns import components
-from mainspring.permissions.paths import Place, Resolver
+from mainspring.permissions.path_patterns import split_path
+from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
 from mainspring.programs import search_folders
-from mainspring.shell_analysis.commands import Unit
-from mainspring.text import visible
+from mainspring.shell_analysis.commands import AnalyzedCommand
+from mainspring.text import escape_invisible
 
 BUILTINS = frozenset(
     "alias bg break cd command continue echo eval exec exit export false fg getopts hash jobs kill local printf pwd read readonly "
@@ -45,7 +45,7 @@ class SearchesPrograms(Protocol):
 
 
 async def find_project_program(
-    env: Resolver, place: Place, units: Iterable[Unit], folders: Sequence[str | None]
+    env: ResolvesPaths, place: ProjectPaths, units: Iterable[AnalyzedCommand], folders: Sequence[str | None]
 ) -> str:
     """Why a program that a command names may be a file of the project; empty if none is.
 
@@ -65,13 +65,13 @@ async def find_project_program(
             for folder in folders:
                 entry = await _entry_of_project(env, place, each, entries, folder)
                 if entry is not None:
-                    shown = visible(entry, limit=200)
+                    shown = escape_invisible(entry, limit=200)
                     return f"the PATH entry {shown!r} lies in the project, and its {each!r} would run"
     return ""
 
 
 async def _entry_of_project(
-    env: SearchesPrograms, place: Place, name: str, entries: Sequence[str], folder: str | None
+    env: SearchesPrograms, place: ProjectPaths, name: str, entries: Sequence[str], folder: str | None
 ) -> str | None:
     """The entry of the search path at which the shell finds a program, if the program belongs to the project."""
     for entry in entries:
@@ -87,6 +87,6 @@ async def _entry_of_project(
         if found.kind != "file" or not found.mode & 0o111:
             continue
         real = await env.realpath(posixpath.dirname(path))
-        within = any(components(each)[: len(place.root)] == place.root for each in (real, found.path, path))
+        within = any(split_path(each)[: len(place.root)] == place.root for each in (real, found.path, path))
         return entry if not entry.startswith(_ABSOLUTE) or (within and place.root) else None
     return None

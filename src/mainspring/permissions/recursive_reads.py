@@ -10,15 +10,21 @@ from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_history import UnknownFilesError, history_of, path_in_revision
-from mainspring.permissions.git_repository import Looks, Repository, find_repository, has_rules_above, tracked_files
-from mainspring.permissions.path_checker import PathJudge
-from mainspring.permissions.path_patterns import components
-from mainspring.permissions.paths import Resolver, Target, look_at_word
-from mainspring.shell_analysis.file_reads import Reading
+from mainspring.permissions.git_repository import (
+    GitRepository,
+    ReadsFolders,
+    find_repository,
+    has_rules_above,
+    read_tracked_files,
+)
+from mainspring.permissions.path_checker import PathChecker
+from mainspring.permissions.path_patterns import split_path
+from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, resolve_word
+from mainspring.shell_analysis.file_reads import FileReads
 from mainspring.shell_analysis.git_commands import GitCommand
-from mainspring.text import visible
+from mainspring.text import escape_invisible
 
-MOST_WALKED = 20_000
+MAX_WALKED = 20_000
 """Names below a folder that are looked at; with more it is not known what lies there."""
 
 _PLAIN_PATTERN = lazy_re(r"[\w.*?-]+")
@@ -27,10 +33,10 @@ _COMPARES_FILES = lazy_re(
     r"-[A-Za-z]*[pucmULWSGsBMC].*|--(?:patch|.*stat|summary|name-|raw|unified|word-diff|color-words|find-|pickaxe|follow|check|binary|text).*"
 )
 
-Look = Callable[[str], Awaitable[list[Target]]]
+ResolveWord = Callable[[str], Awaitable[list[ResolvedPath]]]
 
 
-class Looking:
+class RecursiveReadChecker:
     """Looks for one line; what it found out about a folder is kept for the rest of the line.
 
     Args:
@@ -43,16 +49,18 @@ class Looking:
         fetches: Whether git was found that fetches missing objects, unless its environment prevents it.
     """
 
-    def __init__(self, env: Resolver, paths: PathJudge, *, allowed: bool = False) -> None:
+    def __init__(self, env: ResolvesPaths, paths: PathChecker, *, allowed: bool = False) -> None:
         self._env = env
         self._paths = paths
         self._allowed = allowed
-        self._refuses = paths.barred if allowed else paths.seen
+        self._refuses = paths.check_read_restrictions if allowed else paths.seen
         self.fetches = False
-        self._below: dict[tuple[str, Reading], str] = {}
-        self._repositories: dict[str, Repository] = {}
+        self._below: dict[tuple[str, FileReads], str] = {}
+        self._repositories: dict[str, GitRepository] = {}
 
-    async def problem(self, reading: Reading, folders: Sequence[str | None], look: Look, expanded: Look) -> str:
+    async def problem(
+        self, reading: FileReads, folders: Sequence[str | None], look: ResolveWord, expanded: ResolveWord
+    ) -> str:
         """Why a command may do more than read in the project what everybody may see; empty if it does not.
 
         Args:
@@ -70,7 +78,9 @@ class Looking:
                 return problem
         return await self.shows(reading, folders, look, expanded)
 
-    async def shows(self, reading: Reading, folders: Sequence[str | None], look: Look, expanded: Look) -> str:
+    async def shows(
+        self, reading: FileReads, folders: Sequence[str | None], look: ResolveWord, expanded: ResolveWord
+    ) -> str:
         """What below its folders a command would show and should not; empty if nothing is known. See `problem`."""
         if not reading.deep:
             return ""
@@ -83,7 +93,7 @@ class Looking:
         for word in reading.paths:
             places += [t.path for t in [*await look(word.text), *await expanded(word.text)] if t.path]
         for path in dict.fromkeys(places):
-            problem = await self._shows(path, reading)
+            problem = await self._check_folder_cached(path, reading)
             if problem:
                 return problem
         return ""
@@ -94,7 +104,7 @@ class Looking:
         is_known = False
         for folder in folders:
             if folder is None:
-                return tops, "it is not known in which folder it runs" if self._careful else ""
+                return tops, "it is not known in which folder it runs" if self._must_check else ""
             top = (await self._repository(folder)).top
             if not top:
                 continue
@@ -133,21 +143,21 @@ class Looking:
                 return problem
             if history is None:
                 root = self._paths.place.root
-                is_inside = self._allowed or components(top)[: len(root)] == root
+                is_inside = self._allowed or split_path(top)[: len(root)] == root
                 return None if is_inside else f"the repository in {top} holds more than the project"
             if (await self._repository(folder)).problem:
-                return "it is not known which files git shows" if self._careful else ""
+                return "it is not known which files git shows" if self._must_check else ""
             names = await history.files(git)
         except UnknownFilesError as error:
-            return str(error) if self._careful else ""
+            return str(error) if self._must_check else ""
         return await self._refused(top, [(name, "file") for name in names], follows=False, is_history=True)
 
-    async def _repository(self, folder: str) -> Repository:
+    async def _repository(self, folder: str) -> GitRepository:
         if folder not in self._repositories:
             self._repositories[folder] = await find_repository(self._env, folder, self._paths.place.root)
         return self._repositories[folder]
 
-    async def _shows(self, path: str, reading: Reading) -> str:
+    async def _check_folder_cached(self, path: str, reading: FileReads) -> str:
         """What below a folder would be shown and should not."""
         key = (path, replace(reading, paths=(), wild=()))
         if key not in self._below:
@@ -156,60 +166,58 @@ class Looking:
 
     async def _holds(self, top: str) -> str:
         """What a repository would show of files that it holds in spite of an ignore file."""
-        if not self._careful or not isinstance(self._env, Looks):
+        if not self._must_check or not isinstance(self._env, ReadsFolders):
             return ""
-        names = await tracked_files(self._env, top)
+        names = await read_tracked_files(self._env, top)
         if names is None:
             return f"it is not known which files the repository in {top} holds"
         return await self._refused(top, [(name, "file") for name in names], follows=False)
 
     @property
-    def _careful(self) -> bool:
+    def _must_check(self) -> bool:
         """Whether anything at all may be wrong with showing a file."""
-        return not self._allowed or self._paths.judge.bounds_reading()
+        return not self._allowed or self._paths.judge.has_read_restrictions()
 
-    async def _find(self, path: str, reading: Reading) -> str:
-        if not isinstance(self._env, Looks):
-            return "it is not known what lies in the folder" if self._careful else ""
-        spared = reading.tracked and await self._spares_ignored(path, reading)
+    async def _find(self, path: str, reading: FileReads) -> str:
+        if not isinstance(self._env, ReadsFolders):
+            return "it is not known what lies in the folder" if self._must_check else ""
+        spared = reading.tracked and await self._skips_ignored(path, reading)
         try:
-            walk = await self._env.walk(path, include_ignored=not spared, limit=MOST_WALKED)
+            walk = await self._env.walk(path, include_ignored=not spared, limit=MAX_WALKED)
             if spared and not reading.git and any(_is_repository(left_out) for left_out in walk.ignored):
-                walk = await self._env.walk(path, include_ignored=True, limit=MOST_WALKED)
+                walk = await self._env.walk(path, include_ignored=True, limit=MAX_WALKED)
         except OSError:
             return ""  # a file, which is judged by itself, or nothing
-        if walk.truncated and self._careful:
-            return (
-                f"there are more than {MOST_WALKED} names below {path}; the tool grep leaves out what it may not show"
-            )
-        entries = [(entry.path, entry.kind) for entry in walk.entries if _wanted(entry.path, reading.only)]
+        if walk.truncated and self._must_check:
+            return f"there are more than {MAX_WALKED} names below {path}; the tool grep leaves out what it may not show"
+        entries = [(entry.path, entry.kind) for entry in walk.entries if _matches_name_filter(entry.path, reading.only)]
         return await self._refused(path, entries, follows=reading.follows)
 
-    async def _spares_ignored(self, path: str, reading: Reading) -> bool:
+    async def _skips_ignored(self, path: str, reading: FileReads) -> bool:
         """Whether what ignore files name is not shown: not so where a pattern of names asks for it, and not outside a repository."""
         if reading.only:
             return False
         top = (await self._repository(path)).top
         if reading.git:
             return bool(top)
-        return bool(top) and not (isinstance(self._env, Looks) and await has_rules_above(self._env, top))
+        return bool(top) and not (isinstance(self._env, ReadsFolders) and await has_rules_above(self._env, top))
 
     async def _refused(
         self, path: str, entries: Iterable[tuple[str, str]], *, follows: bool, is_history: bool = False
     ) -> str:
         """The first of some names below a folder that may not be shown; those in a history may lie outside the project."""
         place = self._paths.place
-        base = components(path)
+        base = split_path(path)
         for name, kind in entries:
             full = posixpath.join(path, name)
-            parts = components(posixpath.normpath(full)) if is_history else base + tuple(name.split("/"))
-            target = Target(full, parts, parts, full, hidden=await place.ignore.why(parts))
+            parts = split_path(posixpath.normpath(full)) if is_history else base + tuple(name.split("/"))
+            target = ResolvedPath(full, parts, parts, full, hidden=await place.ignore.why(parts))
             linked = kind == "symlink" and follows
             if linked:
-                target = await look_at_word(self._env, full, place, None)
+                target = await resolve_word(self._env, full, place, None)
             is_strange = (linked or is_history) and not self._allowed and not target.inside(place)
             if self._refuses(target) is not None or is_strange:
-                shown = visible(name, limit=200)
+                shown = escape_invisible(name, limit=200)
                 return f"it would show {shown}, which needs permission; the tool grep leaves that out"
         return ""
 
@@ -228,7 +236,7 @@ def _is_repository(left_out: str) -> bool:
     return left_out.rstrip("/").endswith("/.git")
 
 
-def _wanted(path: str, only: Sequence[str]) -> bool:
+def _matches_name_filter(path: str, only: Sequence[str]) -> bool:
     """Whether a search for files by patterns of their names would take one; in doubt it would."""
     name = path.rpartition("/")[2].casefold()
     return not only or any(not _PLAIN_PATTERN.fullmatch(p) or fnmatchcase(name, p.casefold()) for p in only)

@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
-from mainspring.lazy import later, lazy_re
-from mainspring.permissions.command_patterns import compile_command
-from mainspring.permissions.path_patterns import compile_path
+from mainspring.lazy import lazy_function, lazy_re
+from mainspring.permissions.command_patterns import compile_command_pattern
+from mainspring.permissions.path_patterns import compile_path_pattern
 from mainspring.shell_analysis import wildcards
-from mainspring.text import named, odd_character, visible
+from mainspring.text import code_point, escape_invisible, find_invisible
 from mainspring.tools import Scope
 
 if TYPE_CHECKING:
-    from mainspring.shell_analysis.commands import analyse
+    from mainspring.shell_analysis.commands import analyze
 else:  # most rules need no analysis
-    analyse = later("mainspring.shell_analysis.commands", "analyse")
+    analyze = lazy_function("mainspring.shell_analysis.commands", "analyze")
 
 Effect = Literal["allow", "ask", "deny"]
 """What a rule says."""
 
-OriginKind = Literal["flag", "code", "project", "user", "default"]
+RuleSourceKind = Literal["flag", "code", "project", "user", "default"]
 """Where a rule may stand."""
 
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
@@ -52,7 +52,7 @@ FILE_TOOLS: Mapping[str, Scope] = {
 COMMAND_TOOLS = frozenset({"shell"})
 """Tools whose pattern is a command, so that it can be checked before any call."""
 
-HOST_TOOLS = frozenset({"fetch"})
+URL_TOOLS = frozenset({"fetch"})
 """Tools whose pattern is a host."""
 
 _NAME = lazy_re(r"[A-Za-z0-9_*][A-Za-z0-9_.:*/-]*")
@@ -61,7 +61,7 @@ _WILDCARD = lazy_re(r"[*?]")
 _PLAIN_COMMAND = lazy_re(r"[\w./:@%+ -]+")
 
 
-class Origin(Struct, frozen=True):
+class RuleSource(Struct, frozen=True):
     """Where a rule stands.
 
     Attributes:
@@ -70,7 +70,7 @@ class Origin(Struct, frozen=True):
         trusted: Whether it may loosen. The settings of a project that the user has not trusted may only tighten.
     """
 
-    kind: OriginKind = "code"
+    kind: RuleSourceKind = "code"
     place: str = ""
     trusted: bool = True
 
@@ -92,7 +92,7 @@ class Rule(Struct, frozen=True):
 
     effect: Effect
     text: str
-    origin: Origin = Origin()
+    origin: RuleSource = RuleSource()
     tool: str = ""
     scope: Scope | None = None
     pattern: str | None = None
@@ -113,14 +113,14 @@ class RuleSet(Struct, frozen=True):
         allow: Iterable[str] = (),
         ask: Iterable[str] = (),
         deny: Iterable[str] = (),
-        origin: Origin | None = None,
+        origin: RuleSource | None = None,
     ) -> RuleSet:
         """Parse three lists that stand in one place.
 
         Raises:
             ConfigError: If a rule is no rule; the text names it, its place and what to write instead.
         """
-        origin = origin or Origin()
+        origin = origin or RuleSource()
         lists: tuple[tuple[Effect, Iterable[str]], ...] = (("allow", allow), ("ask", ask), ("deny", deny))
         for effect, texts in lists:
             given = cast("object", texts)
@@ -130,7 +130,7 @@ class RuleSet(Struct, frozen=True):
 
     @classmethod
     def from_settings(
-        cls, section: Mapping[str, Any], *, kind: OriginKind, place: str, trusted: bool = True
+        cls, section: Mapping[str, Any], *, kind: RuleSourceKind, place: str, trusted: bool = True
     ) -> RuleSet:
         """Parse the ``permissions`` section of a settings file: ``allow``, ``ask`` and ``deny``, each a list of rules.
 
@@ -148,7 +148,7 @@ class RuleSet(Struct, frozen=True):
                 where = f"{place}: permissions.{effect}[{number}]"
                 if not isinstance(text, str):
                     raise ConfigError(f'{where} must be a text, as in "read_file(docs/**)", not {type(text).__name__}')
-                rules.append(parse_rule(text, effect, Origin(kind, where, trusted)))
+                rules.append(parse_rule(text, effect, RuleSource(kind, where, trusted)))
         return cls(tuple(rules))
 
     def __add__(self, other: RuleSet) -> RuleSet:
@@ -160,33 +160,33 @@ class RuleSet(Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.rules)
 
-    def effective(self, effect: Effect) -> tuple[Rule, ...]:
+    def with_effect(self, effect: Effect) -> tuple[Rule, ...]:
         """The rules of one effect that count; those that would loosen from an untrusted place do not."""
         return tuple(r for r in self.rules if r.effect == effect and (effect != "allow" or r.origin.trusted))
 
 
-def rules_without_tool(rules: RuleSet, tools: Iterable[str]) -> tuple[Rule, ...]:
+def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[Rule, ...]:
     """The rules that name a tool which is none of these: a spelling mistake, perhaps, and a denial that denies nothing."""
     known = tuple(tools)
     return tuple(
         rule
         for rule in rules
-        if rule.tool and not any(wildcards.matches(wildcards.marked(rule.tool), name) for name in known)
+        if rule.tool and not any(wildcards.fullmatch(wildcards.encode_wildcards(rule.tool), name) for name in known)
     )
 
 
-def parse_rule(text: str, effect: Effect, origin: Origin | None = None) -> Rule:
+def parse_rule(text: str, effect: Effect, origin: RuleSource | None = None) -> Rule:
     """Read one rule.
 
     Raises:
         ConfigError: If it is none; the text names it, its place and what to write instead.
     """
-    origin = origin or Origin()
+    origin = origin or RuleSource()
     rule = text.strip()
     try:
         return _parse(rule, effect, origin)
-    except _BadRuleError as error:
-        raise ConfigError(f"{origin}: the {effect} rule {visible(rule)!r} {error}") from None
+    except _RuleSyntaxError as error:
+        raise ConfigError(f"{origin}: the {effect} rule {escape_invisible(rule)!r} {error}") from None
 
 
 @lru_cache(1024)
@@ -197,38 +197,40 @@ def names_line(pattern: str) -> bool:
     """
     if _PLAIN_COMMAND.fullmatch(pattern):
         return False
-    compiled = compile_command(pattern)
+    compiled = compile_command_pattern(pattern)
     if _OPERATOR.search(compiled.unquoted):
         return True
     if compiled.problem or _WILDCARD.search(compiled.unquoted):
         return False  # a pattern of words, or a spelling mistake
-    return analyse(pattern).problem != ""
+    return analyze(pattern).problem != ""
 
 
-class _BadRuleError(Exception):
+class _RuleSyntaxError(Exception):
     """What is wrong with a rule, and what to write instead."""
 
 
-def _parse(rule: str, effect: Effect, origin: Origin) -> Rule:
+def _parse(rule: str, effect: Effect, origin: RuleSource) -> Rule:
     if not rule:
-        raise _BadRuleError("is empty; write a tool's name, as in 'read_file', or 'tool(pattern)'")
-    odd = odd_character(rule)
+        raise _RuleSyntaxError("is empty; write a tool's name, as in 'read_file', or 'tool(pattern)'")
+    odd = find_invisible(rule)
     if odd or "\n" in rule:
-        raise _BadRuleError(
-            f"holds the character {named(odd or chr(10))}, which cannot be seen; write it on one line without"
+        raise _RuleSyntaxError(
+            f"holds the character {code_point(odd or chr(10))}, which cannot be seen; write it on one line without"
         )
     head, parenthesis, rest = rule.partition("(")
     pattern: str | None = None
     if parenthesis:
         if not rest.endswith(")"):
-            raise _BadRuleError(f"has no closing parenthesis at its end; write '{head.strip()}({rest.rstrip(') ')})'")
+            raise _RuleSyntaxError(
+                f"has no closing parenthesis at its end; write '{head.strip()}({rest.rstrip(') ')})'"
+            )
         pattern = rest[:-1].strip()
         if not pattern:
-            raise _BadRuleError(f"has an empty pattern; write '{head.strip()}' for every call")
+            raise _RuleSyntaxError(f"has an empty pattern; write '{head.strip()}' for every call")
     head = head.strip()
     scope = _scope(head, pattern)
     if scope is None and not _NAME.fullmatch(head):
-        raise _BadRuleError(_instead(rule, head))
+        raise _RuleSyntaxError(_suggest_fix(rule, head))
     _check_pattern(head, scope, pattern, effect)
     if scope is None and head.startswith("mcp__") and "__" not in head[5:] and "*" not in head:
         head += "__*"  # a server alone: all of its tools, as other programs write it
@@ -238,18 +240,18 @@ def _parse(rule: str, effect: Effect, origin: Origin) -> Rule:
 def _scope(head: str, pattern: str | None) -> Scope | None:
     tail = f"({pattern})" if pattern is not None else ""
     if head in SCOPES:
-        raise _BadRuleError(f"names a scope as if it were a tool; write 'scope:{head}{tail}'")
+        raise _RuleSyntaxError(f"names a scope as if it were a tool; write 'scope:{head}{tail}'")
     if not head.lower().startswith("scope:"):
         return None
     name = head[len("scope:") :].strip()
     if name not in SCOPES:
         near = difflib.get_close_matches(name.lower(), SCOPES, 1, 0.4)
         hint = f"write 'scope:{near[0]}{tail}'" if near else f"the scopes are {', '.join(SCOPES)}"
-        raise _BadRuleError(f"names no scope; {hint}")
+        raise _RuleSyntaxError(f"names no scope; {hint}")
     return name
 
 
-def _instead(rule: str, head: str) -> str:
+def _suggest_fix(rule: str, head: str) -> str:
     if " " in head:
         return f"is no tool's name; for a command write 'shell({rule})'"
     if "(" not in rule and "[" in rule:
@@ -262,41 +264,41 @@ def _check_pattern(head: str, scope: Scope | None, pattern: str | None, effect: 
         return
     if scope == "shell-run" or head in COMMAND_TOOLS:
         _check_command(head, pattern, effect)
-    elif scope == "network" or head in HOST_TOOLS:
+    elif scope == "network" or head in URL_TOOLS:
         _check_host(head, pattern)
     elif scope or head in FILE_TOOLS:
-        problem = compile_path(pattern).problem
+        problem = compile_path_pattern(pattern).problem
         if problem:
-            raise _BadRuleError(problem)
+            raise _RuleSyntaxError(problem)
 
 
 def _check_command(head: str, pattern: str, effect: Effect) -> None:
     if effect == "allow" and names_line(pattern):
         return
-    compiled = compile_command(pattern)
+    compiled = compile_command_pattern(pattern)
     if compiled.problem:
-        raise _BadRuleError(compiled.problem)
+        raise _RuleSyntaxError(compiled.problem)
     operator = _OPERATOR.search(compiled.unquoted)
     if operator and operator[0] in "<>":
-        raise _BadRuleError(
+        raise _RuleSyntaxError(
             "holds a redirection; a rule is about one simple command. Leave the file out and allow the writing by itself: "
             "'scope:fs-write(PATH)'"
         )
     if operator:
-        raise _BadRuleError(
+        raise _RuleSyntaxError(
             f"holds {operator[0]!r}; a rule is matched against each simple command of a line, so write one rule for each, "
             "or quote the character if it is meant as such"
         )
     first = pattern.split(None, 1)[0]
     if first.endswith(":*"):
-        raise _BadRuleError(f"would match only a program called {first[:-1]!r}...; write '{head}({first[:-2]} *)'")
+        raise _RuleSyntaxError(f"would match only a program called {first[:-1]!r}...; write '{head}({first[:-2]} *)'")
     if effect == "allow" and compiled.fixed == 0 and not compiled.anything:
-        raise _BadRuleError(f"does not name a program; begin the pattern with one, as in '{head}(git {pattern})'")
+        raise _RuleSyntaxError(f"does not name a program; begin the pattern with one, as in '{head}(git {pattern})'")
 
 
 def _check_host(head: str, pattern: str) -> None:
     if "://" in pattern or "/" in pattern:
         host = pattern.partition("://")[2] or pattern
-        raise _BadRuleError(f"holds a URL; write the host only: '{head}({host.partition('/')[0] or 'example.com'})'")
+        raise _RuleSyntaxError(f"holds a URL; write the host only: '{head}({host.partition('/')[0] or 'example.com'})'")
     if " " in pattern:
-        raise _BadRuleError(f"holds a space; write one rule for each host: '{head}({pattern.split()[0]})'")
+        raise _RuleSyntaxError(f"holds a space; write one rule for each host: '{head}({pattern.split()[0]})'")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions.path_patterns import ANY_DEPTH, compile_path, is_absolute, matches
+from mainspring.permissions.path_patterns import ANY_DEPTH, compile_path_pattern, is_absolute, matches
 from mainspring.shell_analysis import wildcards
 from mainspring.text import fold
 
@@ -27,7 +27,7 @@ SECRET_NAMES = (
 )  # fmt: skip
 """Files of keys and key stores, by name; below the project's folder, and anywhere outside it."""
 
-SECRET_PLACES = (
+SECRET_SYSTEM_PATHS = (
     "/etc/shadow*",
     "/etc/gshadow*",
     "/etc/sudoers*",
@@ -38,7 +38,7 @@ SECRET_PLACES = (
 )
 """Places of the system that hold secrets."""
 
-GUARDED_NAMES = (
+PROTECTED_NAMES = (
     ".git/**", ".agent/**", ".agents/**", ".claude/**", ".cursor/**", ".vscode/**", ".idea/**", ".mcp.json", ".agentignore",
     ".husky/**", ".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile",
     ".zshrc", ".zprofile", ".zshenv", ".zlogin", ".gitconfig", ".config/git/**", ".config/fish/**", ".config/autostart/**",
@@ -63,8 +63,8 @@ class PathGroup(Struct, frozen=True):
     def of(cls, texts: Iterable[str]) -> PathGroup:
         """Patterns as rules write them; relative ones match at any depth."""
         patterns = tuple(_components(text) for text in texts)
-        single = {p: core[0] for p in patterns if p[0] == ANY_DEPTH and len(core := _core(p)) == 1}
-        names = lazy_re("|".join(wildcards.as_regex(name) for name in single.values()) or r"(?!)", re.DOTALL)
+        single = {p: core[0] for p in patterns if p[0] == ANY_DEPTH and len(core := _literal_core(p)) == 1}
+        names = lazy_re("|".join(wildcards.to_regex(name) for name in single.values()) or r"(?!)", re.DOTALL)
         return cls(patterns, names, tuple(p for p in patterns if p not in single))
 
     def holds(self, parts: tuple[str, ...]) -> bool:
@@ -73,7 +73,7 @@ class PathGroup(Struct, frozen=True):
             return True
         return any(matches(p, parts, below=True) for p in self.longer)
 
-    def may_hold(self, parts: tuple[str, ...]) -> bool:
+    def may_contain(self, parts: tuple[str, ...]) -> bool:
         """Whether unknown pieces make it likely that a path is one of these."""
         return any(_could_be(p, parts) for p in self.patterns)
 
@@ -109,7 +109,7 @@ class SensitivePaths(Struct, frozen=True):
         """
         if self.anywhere.holds(full) or self.below.holds(relative):
             return "it may hold keys or passwords"
-        if maybe and (self.anywhere.may_hold(full) or self.below.may_hold(relative)):
+        if maybe and (self.anywhere.may_contain(full) or self.below.may_contain(relative)):
             return "what it stands for may hold keys or passwords"
         if changes and (self.guarded.holds(relative) or self.placed.holds(full)):
             return "what stands there decides what runs later or what is allowed"
@@ -118,10 +118,10 @@ class SensitivePaths(Struct, frozen=True):
 
 @lru_cache(maxsize=4)
 def _standard(secret: tuple[str, ...], guarded: tuple[str, ...]) -> SensitivePaths:
-    named, changing = [*SECRET_NAMES, *secret], [*GUARDED_NAMES, *guarded]
+    named, changing = [*SECRET_NAMES, *secret], [*PROTECTED_NAMES, *guarded]
     folders = [f"{folder}/**" for folder in SECRET_FOLDERS]
     return SensitivePaths(
-        anywhere=PathGroup.of([*folders, *SECRET_PLACES, *filter(is_absolute, named)]),
+        anywhere=PathGroup.of([*folders, *SECRET_SYSTEM_PATHS, *filter(is_absolute, named)]),
         below=PathGroup.of(text for text in named if not is_absolute(text)),
         guarded=PathGroup.of(text for text in changing if not is_absolute(text)),
         placed=PathGroup.of(filter(is_absolute, changing)),
@@ -132,7 +132,7 @@ def _could_be(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
     """Whether unknown pieces make a sensitive path likely. A piece alone could be anything, which would ask for every
     variable, so that only a component whose beginning is known counts.
     """
-    core = _core(pattern)
+    core = _literal_core(pattern)
     for start in range(len(parts) - len(core) + 1):
         pairs = list(zip(core, parts[start:], strict=False))
         if all(_likely(p, part) for p, part in pairs):
@@ -142,16 +142,16 @@ def _could_be(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
 
 def _likely(pattern: str, part: str) -> bool:
     if wildcards.is_literal(part):
-        return wildcards.matches(pattern, part)
-    if part[0] in wildcards.UNKNOWN or pattern.startswith(wildcards.MANY):
+        return wildcards.fullmatch(pattern, part)
+    if part[0] in wildcards.WILDCARDS or pattern.startswith(wildcards.ANY_TEXT):
         return False
-    return wildcards.could_match(pattern, part)
+    return wildcards.may_match(pattern, part)
 
 
 def _components(text: str) -> tuple[str, ...]:
-    pattern = compile_path(text)
+    pattern = compile_path_pattern(text)
     return tuple(map(fold, pattern.loose if pattern.anchor == "root" else (ANY_DEPTH, *pattern.loose)))
 
 
-def _core(pattern: tuple[str, ...]) -> tuple[str, ...]:
+def _literal_core(pattern: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(p for p in pattern if p != ANY_DEPTH)

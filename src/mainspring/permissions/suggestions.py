@@ -7,23 +7,25 @@ from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
-from mainspring.permissions.command_patterns import allows, compile_command
-from mainspring.permissions.paths import Place, Target
+from mainspring.permissions.command_patterns import compile_command_pattern, matches_exactly
+from mainspring.permissions.paths import ProjectPaths, ResolvedPath
 from mainspring.permissions.rules import names_line, parse_rule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.programs import uncovered
-from mainspring.text import odd_character
+from mainspring.text import find_invisible
 
 if TYPE_CHECKING:
-    from mainspring.shell_analysis.commands import Unit
+    from mainspring.shell_analysis.commands import AnalyzedCommand
 
-MAX_TEXT = 300
+MAX_RULE_CHARS = 300
 """A longer rule is not offered: nobody would read it."""
 
 _SAFE = lazy_re(r"[A-Za-z0-9_@%+=:,./{}^-]+")
 
 
-def path_rules(tool: str, scope: str, target: Target, place: Place, *, wide: bool) -> tuple[str, ...]:
+def suggest_path_rules(
+    tool: str, scope: str, target: ResolvedPath, place: ProjectPaths, *, wide: bool
+) -> tuple[str, ...]:
     """Rules for a path.
 
     Args:
@@ -37,12 +39,12 @@ def path_rules(tool: str, scope: str, target: Target, place: Place, *, wide: boo
     if not target.path:
         return ()
     inside = target.inside(place)
-    name = "/".join(target.below_root(place)) if inside else "/" + "/".join(target.real)
+    name = "/".join(target.relative_parts(place)) if inside else "/" + "/".join(target.real)
     narrow = f"{head}({name or '.'})"
     return _valid(narrow, f"{head}(**)" if wide and inside else "")
 
 
-def command_rules(tool: str, unit: Unit) -> tuple[str, ...]:
+def suggest_command_rules(tool: str, unit: AnalyzedCommand) -> tuple[str, ...]:
     """Rules for a simple command: the very command, and the command with any arguments where that says little more."""
     if unit.unknown:
         return ()
@@ -51,10 +53,10 @@ def command_rules(tool: str, unit: Unit) -> tuple[str, ...]:
         known = next(i for i, w in enumerate(unit.words) if not w.literal or w.splits)
         if known < max(unit.fixed, 1):
             return ()
-        return _fitting(unit, f"{tool}({quote(words[:known])} *)")
+        return _valid_for_command(unit, f"{tool}({quote(words[:known])} *)")
     length = max(unit.fixed, min(2, len(words)) if _has_subcommand(words) else 1, *(n + 1 for n in uncovered(unit)))
     wide = f"{tool}({quote(words[:length])} *)" if length < len(words) else ""
-    return _fitting(unit, f"{tool}({quote(words)})", wide)
+    return _valid_for_command(unit, f"{tool}({quote(words)})", wide)
 
 
 def line_rules(tool: str, line: str) -> tuple[str, ...]:
@@ -63,13 +65,13 @@ def line_rules(tool: str, line: str) -> tuple[str, ...]:
     return rules if rules and names_line(line.strip()) else ()
 
 
-def argument_rules(tool: str, argument: str) -> tuple[str, ...]:
+def suggest_argument_rules(tool: str, argument: str) -> tuple[str, ...]:
     """Rules for a call that does not say what it touches."""
     narrow = f"{tool}({argument})" if argument and "*" not in argument and "?" not in argument else ""
     return _valid(narrow, tool)
 
 
-def host_rules(tool: str, host: str) -> tuple[str, ...]:
+def suggest_host_rules(tool: str, host: str) -> tuple[str, ...]:
     """Rules for a host."""
     return _valid(f"{tool}({host})" if tool else f"scope:network({host})")
 
@@ -96,7 +98,7 @@ def _has_subcommand(words: list[str]) -> bool:
 def _valid(*rules: str) -> tuple[str, ...]:
     found: list[str] = []
     for rule in rules:
-        if not rule or len(rule) > MAX_TEXT or odd_character(rule) or "\n" in rule:
+        if not rule or len(rule) > MAX_RULE_CHARS or find_invisible(rule) or "\n" in rule:
             continue
         try:
             parse_rule(rule, "allow")
@@ -106,11 +108,11 @@ def _valid(*rules: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _fitting(unit: Unit, *rules: str) -> tuple[str, ...]:
+def _valid_for_command(unit: AnalyzedCommand, *rules: str) -> tuple[str, ...]:
     """The rules that are valid and do allow the command."""
     found: list[str] = []
     for rule in _valid(*rules):
-        pattern = compile_command(rule.partition("(")[2][:-1])
-        if pattern.fixed >= max(unit.fixed, 1) and allows(pattern, unit.words, uncovered(unit)):
+        pattern = compile_command_pattern(rule.partition("(")[2][:-1])
+        if pattern.fixed >= max(unit.fixed, 1) and matches_exactly(pattern, unit.words, uncovered(unit)):
             found.append(rule)
     return tuple(found)

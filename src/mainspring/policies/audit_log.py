@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
-from mainspring.events import AgentEvent, ToolExecutionEnd
+from mainspring.events import Event, ToolExecutionEnd
 from mainspring.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainspring")
 
-MAX_BYTES = 16 << 20
+MAX_FILE_BYTES = 16 << 20
 """A larger file is put aside, under the same name with ``.1``; the one before it is gone then."""
 
 MAX_TEXT = 2000
 """Characters of a text that are kept."""
 
 
-class Decided(Protocol):
+class PermissionDecision(Protocol):
     """What a decision has to tell; that of `Permissions` does."""
 
     @property
@@ -67,7 +67,7 @@ class AuditLog:
         self,
         path: str | os.PathLike[str],
         *,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int = MAX_FILE_BYTES,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         redactor: Redactor | None = None,
     ) -> None:
@@ -86,7 +86,7 @@ class AuditLog:
         """The same file."""
         return self
 
-    def decided(self, call_id: str, decision: Decided) -> None:
+    def decided(self, call_id: str, decision: PermissionDecision) -> None:
         """Note a decision: for ``Permissions(on_decision=audit.decided)``, which knows the rule; else it is told by the result."""
         self._decisions.add(call_id)
         rule = "" if decision.rule is None else str(decision.rule)
@@ -97,7 +97,7 @@ class AuditLog:
             {"event": "decision", "call": call_id, "tool": tool, "outcome": outcome, "reason": reason, "rule": rule}
         )
 
-    def _seen(self, event: AgentEvent, agent: CoreAgent) -> None:
+    def _seen(self, event: Event, agent: CoreAgent) -> None:
         if not isinstance(event, ToolExecutionEnd):
             return
         call, result = event.call, event.result

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.loop.hooks import ToolPermit
-from mainspring.threads import in_thread
-from mainspring.tools.interaction import INTERACTION, Interaction, Option, Question
+from mainspring.loop.hooks import PermissionCheck
+from mainspring.threads import run_in_thread
+from mainspring.tools.interaction import INTERACTION_KEY, Option, UserInteraction, UserQuestion
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
-ORDER = -50
+HOOK_ORDER = -50
 """Before permissions, so that nobody is asked about a call that is refused here."""
 
 _LONGEST = 100_000
 _SEPARATOR = r"(?:^|[\s;&|(`])"
-_WIPED = r"(?:/|~|/\*|~/\*?|\*|\.|\./?\*?|\.\.|\$HOME/?\*?|\$\{HOME\}/?\*?|/(?:bin|boot|dev|etc|home|lib|opt|root|sbin|srv|sys|usr|var)/?\*?)"
+_ROOT_PATHS = r"(?:/|~|/\*|~/\*?|\*|\.|\./?\*?|\.\.|\$HOME/?\*?|\$\{HOME\}/?\*?|/(?:bin|boot|dev|etc|home|lib|opt|root|sbin|srv|sys|usr|var)/?\*?)"
 
 
 class Guardrail(Struct, frozen=True):
@@ -44,9 +44,9 @@ class Guardrail(Struct, frozen=True):
     tools: tuple[str, ...] = ()
 
 
-STANDARD: tuple[Guardrail, ...] = (
-    Guardrail("rm", rf"{_SEPARATOR}rm (?:-\S+ )*-\S*[rf]\S* (?:\S+ )*{_WIPED}(?=$|[\s;&|)])", "it deletes a whole tree of files"),
-    Guardrail("find -delete", rf"{_SEPARATOR}find {_WIPED} [^;|&]*-delete", "it deletes a whole tree of files"),
+DEFAULT_GUARDRAILS: tuple[Guardrail, ...] = (
+    Guardrail("rm", rf"{_SEPARATOR}rm (?:-\S+ )*-\S*[rf]\S* (?:\S+ )*{_ROOT_PATHS}(?=$|[\s;&|)])", "it deletes a whole tree of files"),
+    Guardrail("find -delete", rf"{_SEPARATOR}find {_ROOT_PATHS} [^;|&]*-delete", "it deletes a whole tree of files"),
     Guardrail("disk", r"\b(?:mkfs(?:\.\w+)?|wipefs|fdisk|parted) |\bdd [^;|&]*of=/dev/(?!null)|> ?/dev/(?:sd|nvme|hd|vd|disk)", "it overwrites a disk"),
     Guardrail("chmod", rf"{_SEPARATOR}ch(?:mod|own) (?:-\S+ )*-\S*R\S* (?:\S+ )*(?:/|~)(?=$|[\s;&|)])", "it changes who may use a whole tree of files"),
     Guardrail("fork bomb", r":\(\) ?\{ ?:", "it starts processes without end"),
@@ -62,7 +62,7 @@ STANDARD: tuple[Guardrail, ...] = (
 """The built-in ones. They are a net below the rules, not in their place: a command can hide from a pattern."""
 
 
-class Danger(Struct, frozen=True):
+class FlaggedCall(Struct, frozen=True):
     """A call that a guardrail holds back.
 
     Attributes:
@@ -78,7 +78,7 @@ class Danger(Struct, frozen=True):
     input: dict[str, Any]
 
 
-Confirm = Callable[[Danger], bool | Awaitable[bool]]
+ConfirmCallback = Callable[[FlaggedCall], bool | Awaitable[bool]]
 """Asks whether it may happen after all. A sync one runs in a thread."""
 
 
@@ -91,7 +91,9 @@ class Guardrails:
             none, the call is refused.
     """
 
-    def __init__(self, guardrails: Iterable[Guardrail] = STANDARD, *, confirm: Confirm | None = None) -> None:
+    def __init__(
+        self, guardrails: Iterable[Guardrail] = DEFAULT_GUARDRAILS, *, confirm: ConfirmCallback | None = None
+    ) -> None:
         self._rails = [(rail, _pattern(rail)) for rail in guardrails]
         self._confirm = confirm
         self._agent: CoreAgent | None = None
@@ -99,64 +101,64 @@ class Guardrails:
     def install(self, agent: CoreAgent) -> None:
         """Sit on `tool:permit` of an agent."""
         self._agent = agent
-        agent.on(ToolPermit, self.permit, order=ORDER)
+        agent.on(PermissionCheck, self.permit, order=HOOK_ORDER)
 
     def for_child(self) -> Guardrails:
         """The same guardrails, and the same person to ask."""
         return Guardrails([rail for rail, _ in self._rails], confirm=self._confirm)
 
-    def find(self, hook: ToolPermit) -> Danger | None:
+    def find(self, hook: PermissionCheck) -> FlaggedCall | None:
         """What is dangerous about a call; ``None`` if nothing is known to be."""
         access = hook.tool.access
         runs = access is None or any(a.scope == "shell-run" for a in access(hook.input))
         for rail, pattern in self._rails:
             if not (any(fnmatchcase(hook.name, name) for name in rail.tools) if rail.tools else runs):
                 continue
-            for text in _texts(hook.input):
-                if pattern.search(_plain(text)):
-                    return Danger(hook.name, text, rail, hook.input)
+            for text in _iter_strings(hook.input):
+                if pattern.search(_normalize(text)):
+                    return FlaggedCall(hook.name, text, rail, hook.input)
         return None
 
-    async def permit(self, hook: ToolPermit) -> None:
+    async def permit(self, hook: PermissionCheck) -> None:
         """The handler of `tool:permit`."""
         danger = None if hook.approved else self.find(hook)
-        if danger is None or await self._confirmed(danger):
+        if danger is None or await self._ask_confirmation(danger):
             return
         hook.deny(
             f"{danger.guardrail.why} (guardrail {danger.guardrail.name!r}), and nobody confirmed it. Do it in a smaller step "
             "that can be undone, or ask the user to do it."
         )
 
-    async def _confirmed(self, danger: Danger) -> bool:
+    async def _ask_confirmation(self, danger: FlaggedCall) -> bool:
         """Whether somebody says yes; whatever goes wrong with asking is none."""
         if self._confirm is not None:
             if inspect.iscoroutinefunction(self._confirm):
                 return await self._confirm(danger) is True
-            answer = await in_thread(self._confirm, danger)
+            answer = await run_in_thread(self._confirm, danger)
             return (await answer if inspect.isawaitable(answer) else answer) is True
-        somebody: Interaction | None = self._agent.extra.get(INTERACTION) if self._agent is not None else None
+        somebody: UserInteraction | None = self._agent.extra.get(INTERACTION_KEY) if self._agent is not None else None
         if somebody is None:
             return False
         question = f"{danger.tool} is about to do this, and {danger.guardrail.why}:\n{danger.text}\nGo on?"
-        reply = await somebody.ask(Question(question, (Option("No"), Option("Yes"))))
+        reply = await somebody.ask(UserQuestion(question, (Option("No"), Option("Yes"))))
         return reply is not None and reply.chosen == ("Yes",)
 
 
 def _pattern(rail: Guardrail) -> re.Pattern[str]:
     """What finds it; those that are built in are compiled when a call is looked at."""
-    made = lazy_re if rail in STANDARD else re.compile
+    made = lazy_re if rail in DEFAULT_GUARDRAILS else re.compile
     return made(rail.pattern, re.IGNORECASE | re.MULTILINE)
 
 
-def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+def _iter_strings(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
         yield value[:_LONGEST]
     elif depth < 5 and isinstance(value, dict | list | tuple):
         inner = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
         for part in inner:
-            yield from _texts(part, depth + 1)
+            yield from _iter_strings(part, depth + 1)
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     """The text without what may stand between its words and mean nothing."""
     return re.sub(r"\s+", " ", re.sub(r"[\"'\\]", "", text))

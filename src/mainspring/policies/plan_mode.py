@@ -12,31 +12,31 @@ from msgspec import Struct
 from mainspring.env import RealPath
 from mainspring.env.paths import is_inside
 from mainspring.errors import AgentError
-from mainspring.loop.hooks import SystemTransform, ToolAfter, ToolPermit
-from mainspring.permissions.engine import Call, Engine, accesses
-from mainspring.permissions.paths import Place
+from mainspring.loop.hooks import PermissionCheck, SystemTransform, ToolFinished
+from mainspring.permissions.engine import PermissionEngine, ToolCall, declared_access
+from mainspring.permissions.paths import ProjectPaths
 from mainspring.shell_analysis import wildcards
-from mainspring.text import visible
+from mainspring.text import escape_invisible
 from mainspring.tools.builtin import present_plan
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
-FOLDER = ".agent/plans"
+PLANS_FOLDER = ".agent/plans"
 """Where plans are kept, in the project."""
 
-ALWAYS = frozenset(("present_plan", "ask_user", "todo_read", "todo_write", "spawn"))
+ALLOWED_TOOLS = frozenset(("present_plan", "ask_user", "todo_read", "todo_write", "spawn"))
 """Tools that change nothing; a sub-agent is in plan mode, too."""
 
-ORDER = -100
+HOOK_ORDER = -100
 """Before all others that decide: what plan mode refuses nobody needs to be asked about."""
 
-NOTE = (
+PLAN_MODE_PROMPT = (
     "Plan mode: look and think, change nothing. Only tools and commands that read will run; all others are refused. When you "
     "know what is to be done, present it with present_plan, or give it as your answer: what will be done, in which files, in "
     "what order, and how it will be checked."
 )
-CARRY_OUT = "Carry out this plan, step by step:\n\n"
+EXECUTE_PLAN_PROMPT = "Carry out this plan, step by step:\n\n"
 """What stands before a plan in the prompt that executes it."""
 
 
@@ -71,23 +71,23 @@ class PlanMode:
         self,
         *,
         read_only: Iterable[str] = (),
-        folder: str = FOLDER,
+        folder: str = PLANS_FOLDER,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         state: PlanState | None = None,
     ) -> None:
         self.state = state or PlanState()
-        self._read_only = tuple(wildcards.marked(name) for name in read_only)
+        self._read_only = tuple(wildcards.encode_wildcards(name) for name in read_only)
         self._folder = folder.rstrip("/")
         self._now = now
-        self._engine = Engine()
+        self._engine = PermissionEngine()
         self._agent: CoreAgent | None = None
         self._child = False
 
     def install(self, agent: CoreAgent) -> None:
         """Sit on `tool:permit` of an agent, and offer it `present_plan`."""
         self._agent = agent
-        agent.on(ToolPermit, self.permit, order=ORDER)
-        agent.on(ToolAfter, self.presented)
+        agent.on(PermissionCheck, self.permit, order=HOOK_ORDER)
+        agent.on(ToolFinished, self.on_tool_after)
         agent.on(SystemTransform, self.tell)
         if not self._child and agent.tools.get(present_plan.name) is None:
             agent.tools.add(present_plan)
@@ -105,30 +105,30 @@ class PlanMode:
     def tell(self, hook: SystemTransform) -> None:
         """The handler of `system:transform`."""
         if self.state.active:
-            hook.system = f"{hook.system}\n\n{NOTE}".strip()
+            hook.system = f"{hook.system}\n\n{PLAN_MODE_PROMPT}".strip()
 
-    async def permit(self, hook: ToolPermit) -> None:
+    async def permit(self, hook: PermissionCheck) -> None:
         """The handler of `tool:permit`."""
         if self.state.active:
             problem = await self.why_not(hook)
             if problem:
                 hook.deny(f"plan mode: {problem}. Present the plan; it is carried out when the user approves it")
 
-    async def why_not(self, hook: ToolPermit) -> str:
+    async def why_not(self, hook: PermissionCheck) -> str:
         """Why a call may not be made in plan mode; empty if it may."""
-        if hook.name in ALWAYS and hook.tool.source in ("builtin", "user"):
+        if hook.name in ALLOWED_TOOLS and hook.tool.source in ("builtin", "user"):
             return ""
-        if any(wildcards.matches(name, hook.name) for name in self._read_only):
+        if any(wildcards.fullmatch(name, hook.name) for name in self._read_only):
             return ""
-        call = Call(hook.name, hook.input, hook.tool)
-        touched = accesses(call)
+        call = ToolCall(hook.name, hook.input, hook.tool)
+        touched = declared_access(call)
         if touched is None:
             return f"{hook.name} does not say what it touches, so it is not known to only read"
         changing = next((a for a in touched if a.scope in ("fs-write", "fs-delete")), None)
         if changing is not None:
-            return f"{hook.name} would change {visible(changing.resource, limit=200)}"
+            return f"{hook.name} would change {escape_invisible(changing.resource, limit=200)}"
         if any(a.scope == "shell-run" for a in touched):
-            place = await Place.find(hook.env, root=None, home=None)
+            place = await ProjectPaths.find(hook.env, root=None, home=None)
             decision = await self._engine.decide(call, hook.env, place)
             if decision.outcome != "allow":
                 return f"only commands that read in the project run ({decision.reason})"
@@ -137,7 +137,7 @@ class PlanMode:
             return "jobs would end a program"
         return ""
 
-    async def presented(self, hook: ToolAfter) -> None:
+    async def on_tool_after(self, hook: ToolFinished) -> None:
         """The handler of `tool:after`: a plan that was presented is kept, and an approved one ends plan mode."""
         if hook.name != present_plan.name or not self.state.active:
             return

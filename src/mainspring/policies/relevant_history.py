@@ -66,7 +66,7 @@ class RelevantHistory:
     def __call__(self, messages: list[AgentMessage], signal: object = None) -> list[AgentMessage]:
         """The messages of the next request."""
         del signal
-        turns = turns_of(messages)
+        turns = group_turns(messages)
         old, new = turns[: -self.keep_recent or None], turns[len(turns) - self.keep_recent :]
         if not new or len(turns) <= self.keep_recent:
             return messages
@@ -75,7 +75,7 @@ class RelevantHistory:
         return [m for turn in (*[old[i] for i in chosen], *new) for m in turn]
 
 
-def turns_of(messages: Sequence[AgentMessage]) -> list[list[AgentMessage]]:
+def group_turns(messages: Sequence[AgentMessage]) -> list[list[AgentMessage]]:
     """The conversation by turns: each begins with a message of the user that holds no results."""
     turns: list[list[AgentMessage]] = []
     for message in messages:

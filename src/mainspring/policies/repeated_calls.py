@@ -15,18 +15,18 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
-from mainspring.loop.hooks import ToolGate, ToolIntent, ToolResultsAfter, ToolTransform
+from mainspring.loop.hooks import ToolCallsReceived, ToolGate, ToolResultsAfter, ToolTransform
 from mainspring.messages import ImageBlock, Message, ToolResultBlock
 from mainspring.tools import ToolResult
 
 logger = logging.getLogger("mainspring")
 
 
-Hasher = Callable[[Mapping[str, Any]], Hashable]
+CallKey = Callable[[Mapping[str, Any]], Hashable]
 """Gives, for the arguments of a call, what makes it the same as another: the same value, the same result."""
 
 
-class DedupTools:
+class CachedToolCalls:
     """Answers a call that is like the last one of its tool with the result of that, word for word.
 
     Only the latest call of each tool is remembered, and only if it succeeded. The answer counts as a call and goes through
@@ -36,13 +36,13 @@ class DedupTools:
         hashers: What makes calls alike, by tool.
     """
 
-    def __init__(self, hashers: Mapping[str, Hasher]) -> None:
+    def __init__(self, hashers: Mapping[str, CallKey]) -> None:
         self._hashers = hashers
         self._latest: dict[str, tuple[Hashable, ToolResult]] = {}
-        self._running: dict[str, Hashable] = {}
+        self._run_agent: dict[str, Hashable] = {}
         self._readable: set[str] = set()
 
-    def intent(self, hook: ToolIntent) -> None:
+    def intent(self, hook: ToolCallsReceived) -> None:
         """The handler of `tool:intent`: arguments that must be repaired first are like no others."""
         self._readable = {c.id for c in hook.message.tool_uses if c.raw_input is None}
 
@@ -60,13 +60,13 @@ class DedupTools:
         if latest is not None and latest[0] == key:
             hook.result = _copy(latest[1])
         else:
-            self._running[hook.call_id] = key
+            self._run_agent[hook.call_id] = key
 
     def keep(self, hook: ToolTransform) -> None:
         """The handler of `tool:transform`; belongs before all that change the result."""
-        if hook.call_id not in self._running:
+        if hook.call_id not in self._run_agent:
             return
-        key = self._running.pop(hook.call_id)
+        key = self._run_agent.pop(hook.call_id)
         if hook.result.is_error:
             self._latest.pop(hook.name, None)
         else:
@@ -77,7 +77,7 @@ def _copy(result: ToolResult) -> ToolResult:
     return replace(result, metadata=dict(result.metadata))
 
 
-TEXT = (
+WARNING = (
     "[The calls of the last {turns} were made before in this run and gave the same results: they brought nothing new. Do "
     "something else, or say what keeps you. To wait for something, wait longer at a time.]"
 )
@@ -87,7 +87,7 @@ _DURATION = lazy_re(r"\b\d+(?:\.\d+)?\s?m?s\b", re.ASCII)
 """How long something took is not news."""
 
 
-def _news(result: ToolResultBlock) -> tuple[str, ...]:
+def _normalize_result(result: ToolResultBlock) -> tuple[str, ...]:
     """What a result says, text and pictures."""
     images = () if isinstance(result.content, str) else [b.data for b in result.content if isinstance(b, ImageBlock)]
     return _DURATION.sub("", result.text), *images
@@ -97,7 +97,7 @@ def _digest(value: Any) -> bytes:
     return blake2b(msgspec.json.encode(value, order="sorted", enc_hook=repr), digest_size=16).digest()
 
 
-class RepeatHint:
+class RepeatedCallsWarning:
     """Looks at calls together with their results: who does the same again and learns something by it is left in peace.
 
     Args:
@@ -116,8 +116,8 @@ class RepeatHint:
         for call in hook.message.tool_uses:
             result = results.get(call.id)
             given = (call.name, call.raw_input or call.input)
-            self._known.add(_digest((*given, *_news(result)) if result else given))
+            self._known.add(_digest((*given, *_normalize_result(result)) if result else given))
         self._idle = 0 if len(self._known) > had else self._idle + 1
         if self._idle and self._idle % self._after == 0:
             turns = "turn" if self._idle == 1 else f"{self._idle} turns"
-            hook.follow.append(Message.user(TEXT.format(turns=turns)))
+            hook.follow.append(Message.user(WARNING.format(turns=turns)))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mainspring.models import ModelRequest, ThinkingLevel
 
 
-LEVELS: dict[ThinkingLevel, int] = {
+LEVEL_TOKENS: dict[ThinkingLevel, int] = {
     "off": 0,
     "minimal": 1024,
     "low": 4096,
@@ -46,7 +46,7 @@ class ThinkingDecay(Struct, frozen=True):
         return base if not late else max(base * self.factor**late, self.floor)
 
 
-class DecayThinking:
+class ThinkingDecayPolicy:
     """Sets the reasoning of each request, before anybody else sees it.
 
     An exact budget shrinks to the token. A level becomes the highest level whose tokens (`LEVELS`) still fit, so that it
@@ -65,14 +65,14 @@ class DecayThinking:
         if request.thinking_budget is not None:
             request.thinking_budget = self._left(hook.turn, request.thinking_budget)
         elif request.thinking is not None:
-            left = self._left(hook.turn, LEVELS[request.thinking])
-            fitting: list[ThinkingLevel] = [level for level, tokens in LEVELS.items() if tokens <= left]
+            left = self._left(hook.turn, LEVEL_TOKENS[request.thinking])
+            fitting: list[ThinkingLevel] = [level for level, tokens in LEVEL_TOKENS.items() if tokens <= left]
             request.thinking = fitting[-1]
 
     def _left(self, turn: int, base: int) -> int:
         return int(max(0, min(self._decay(turn, base), base)))
 
 
-def leave_cache_alone(hook: TurnBefore) -> None:
+def disable_prompt_cache(hook: TurnBefore) -> None:
     """Send neither breakpoints nor cache keys. A handler of `turn:before`."""
     hook.request.cache = False

@@ -9,11 +9,11 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import force_setattr
 
 from mainspring.errors import ConfigError
-from mainspring.loop import Behavior, Handler, Hooks
+from mainspring.loop import Handler, Hooks, RunOptions
 from mainspring.loop.hooks import Hook, hook_class
 from mainspring.tools import LazyTool, Tool, tool
 
-AnyTool = Tool | LazyTool | Callable[..., Any]
+ToolLike = Tool | LazyTool | Callable[..., Any]
 """What an agent takes as a tool; a plain function becomes one."""
 
 
@@ -38,9 +38,9 @@ class Preset(Struct, frozen=True, kw_only=True, eq=False):
 
     name: str | UnsetType = UNSET
     system: str | UnsetType = UNSET
-    tools: Iterable[AnyTool] | Mapping[str, AnyTool] | UnsetType = UNSET
+    tools: Iterable[ToolLike] | Mapping[str, ToolLike] | UnsetType = UNSET
     tool_aliases: Mapping[str, str] | UnsetType = UNSET
-    behavior: Behavior | UnsetType = UNSET
+    behavior: RunOptions | UnsetType = UNSET
     mcp_servers: Iterable[Any] | Mapping[str, Any] | UnsetType = UNSET
     skills: Any | UnsetType = UNSET
     hooks: Hooks | UnsetType = UNSET
@@ -52,9 +52,9 @@ class Preset(Struct, frozen=True, kw_only=True, eq=False):
         if self.tools is not UNSET:
             force_setattr(self, "tools", tuple(_tools(self.tools)))
         if self.mcp_servers is not UNSET:
-            force_setattr(self, "mcp_servers", tuple(_servers(self.mcp_servers)))
+            force_setattr(self, "mcp_servers", tuple(_iter_servers(self.mcp_servers)))
         if self.hooks is not UNSET:
-            force_setattr(self, "hooks", _hooks([self.hooks]))
+            force_setattr(self, "hooks", _merge_hooks([self.hooks]))
 
     def keys(self) -> Iterator[str]:
         """Names of the options that are set; with `__getitem__` this is what ``**preset`` needs."""
@@ -67,7 +67,7 @@ class Preset(Struct, frozen=True, kw_only=True, eq=False):
         return value
 
 
-def compose_presets(*presets: Preset) -> Preset:
+def merge_presets(*presets: Preset) -> Preset:
     """Presets become one.
 
     - ``name``, ``system``, ``eager``, ``skills``, ``subagents``: the last one that says something wins.
@@ -82,11 +82,13 @@ def compose_presets(*presets: Preset) -> Preset:
     for preset in presets:
         for name in preset.keys():
             value = preset[name]
-            made[name] = _MERGES[name](made[name], value) if name in made and name in _MERGES else value
+            made[name] = (
+                _MERGE_FUNCTIONS[name](made[name], value) if name in made and name in _MERGE_FUNCTIONS else value
+            )
     return Preset(**made)
 
 
-def _merge_named(first: Iterable[Any], second: Iterable[Any], name_of: Callable[[Any], str]) -> tuple[Any, ...]:
+def _merge_by_name(first: Iterable[Any], second: Iterable[Any], name_of: Callable[[Any], str]) -> tuple[Any, ...]:
     """Both; where two have one name, the second stands in the place of the first."""
     named = {name_of(each): each for each in first}
     named.update({name_of(each): each for each in second})
@@ -107,18 +109,18 @@ def _server_name(server: Any) -> str:
     return name
 
 
-_MERGES: Mapping[str, Callable[[Any, Any], Any]] = {
-    "tools": lambda a, b: _merge_named(a, b, _tool_name),
+_MERGE_FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "tools": lambda a, b: _merge_by_name(a, b, _tool_name),
     "tool_aliases": lambda a, b: {**a, **b},
     "behavior": lambda a, b: b.over(a),
-    "mcp_servers": lambda a, b: _merge_named(a, b, _server_name),
-    "hooks": lambda a, b: _hooks([a, b]),
+    "mcp_servers": lambda a, b: _merge_by_name(a, b, _server_name),
+    "hooks": lambda a, b: _merge_hooks([a, b]),
 }
 
 
-def _tools(given: Iterable[AnyTool] | Mapping[str, AnyTool]) -> Iterator[Tool | LazyTool]:
+def _tools(given: Iterable[ToolLike] | Mapping[str, ToolLike]) -> Iterator[Tool | LazyTool]:
     if isinstance(given, Mapping):
-        for name, each in cast("Mapping[str, AnyTool]", given).items():
+        for name, each in cast("Mapping[str, ToolLike]", given).items():
             made = each if isinstance(each, Tool | LazyTool) else tool(name=name)(each)
             if made.name != name:
                 raise ConfigError(f"the tool under {name!r} is named {made.name!r}; give it under its own name")
@@ -128,7 +130,7 @@ def _tools(given: Iterable[AnyTool] | Mapping[str, AnyTool]) -> Iterator[Tool | 
         yield each if isinstance(each, Tool | LazyTool) else tool(each)
 
 
-def _servers(given: Iterable[Any] | Mapping[str, Any]) -> Iterator[Any]:
+def _iter_servers(given: Iterable[Any] | Mapping[str, Any]) -> Iterator[Any]:
     if isinstance(given, Mapping):
         for name, server in cast("Mapping[str, Mapping[str, Any]]", given).items():
             yield {**server, "name": name}
@@ -138,7 +140,7 @@ def _servers(given: Iterable[Any] | Mapping[str, Any]) -> Iterator[Any]:
         yield server
 
 
-def _hooks(several: Iterable[Hooks]) -> dict[str, list[Handler[Any]]]:
+def _merge_hooks(several: Iterable[Hooks]) -> dict[str, list[Handler[Any]]]:
     """The handlers of all, by the hook's name, always as lists."""
     joined: dict[str, list[Handler[Any]]] = {}
     for hooks in several:

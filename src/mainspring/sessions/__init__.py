@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 from mainspring.sessions.entries import (
     BranchEntry,
     CallStartedEntry,
@@ -25,27 +25,32 @@ from mainspring.sessions.entries import (
     entry_schema,
 )
 from mainspring.sessions.journal import SessionOptions
-from mainspring.sessions.jsonl_store import JsonlLog, JsonlStore
-from mainspring.sessions.memory_store import MemoryLog, MemoryStore
+from mainspring.sessions.jsonl_store import JsonlSessionLog, JsonlStore
+from mainspring.sessions.memory_store import MemorySessionLog, MemorySessionStore
 from mainspring.sessions.plug import SessionPlug
-from mainspring.sessions.session import Session, list_sessions, store_of
-from mainspring.sessions.store import Problem, Row, SessionInfo, SessionLog, SessionStore
+from mainspring.sessions.session import Session, list_sessions, resolve_store
+from mainspring.sessions.store import Problem, SessionInfo, SessionLog, SessionStore, StoredLine
 from mainspring.sessions.stored_messages import SessionTurn, turns_to_messages
 
 if TYPE_CHECKING:
-    from mainspring.sessions.branch_summary import branch_with_summary as branch_with_summary
-    from mainspring.sessions.event_log import EventLog as EventLog
+    from mainspring.sessions.branch_summary import branch_and_summarize as branch_and_summarize
     from mainspring.sessions.event_log import LogEvent as LogEvent
-    from mainspring.sessions.event_log import all_events as all_events
+    from mainspring.sessions.event_log import SessionEventLog as SessionEventLog
+    from mainspring.sessions.event_log import iter_all_events as iter_all_events
     from mainspring.sessions.event_log import read_events as read_events
     from mainspring.sessions.import_export import find_session as find_session
     from mainspring.sessions.import_export import import_session as import_session
-    from mainspring.sessions.import_export import raw_lines as raw_lines
-    from mainspring.sessions.runs import SessionRun, session_runs
-    from mainspring.sessions.search import Hit, search_sessions
-    from mainspring.sessions.sqlite_store import SqliteLog as SqliteLog
-    from mainspring.sessions.sqlite_store import SqliteStore as SqliteStore
-    from mainspring.sessions.transcript import Item, Transcript, TranscriptCall, read_transcript
+    from mainspring.sessions.import_export import read_raw_lines as read_raw_lines
+    from mainspring.sessions.runs import SessionRun as SessionRun
+    from mainspring.sessions.runs import list_runs as list_runs
+    from mainspring.sessions.search import SearchHit as SearchHit
+    from mainspring.sessions.search import search_sessions as search_sessions
+    from mainspring.sessions.sqlite_store import SqliteSessionLog as SqliteSessionLog
+    from mainspring.sessions.sqlite_store import SqliteSessionStore as SqliteSessionStore
+    from mainspring.sessions.transcript import Transcript as Transcript
+    from mainspring.sessions.transcript import TranscriptCall as TranscriptCall
+    from mainspring.sessions.transcript import TranscriptItem as TranscriptItem
+    from mainspring.sessions.transcript import read_transcript as read_transcript
 
 __all__ = [
     "BranchEntry",
@@ -53,28 +58,26 @@ __all__ = [
     "CompactionEntry",
     "CustomEntry",
     "Entry",
-    "EventLog",
-    "Hit",
     "IntentEntry",
-    "Item",
-    "JsonlLog",
+    "JsonlSessionLog",
     "JsonlStore",
     "Kept",
     "LabelEntry",
     "LogEvent",
-    "MemoryLog",
-    "MemoryStore",
+    "MemorySessionLog",
+    "MemorySessionStore",
     "MessageEntry",
     "ModelChangeEntry",
     "PairEntry",
     "PauseEntry",
     "Problem",
     "ResultEntry",
-    "Row",
     "RunEndEntry",
     "RunStartEntry",
+    "SearchHit",
     "Session",
     "SessionEntry",
+    "SessionEventLog",
     "SessionInfo",
     "SessionLog",
     "SessionOptions",
@@ -82,37 +85,39 @@ __all__ = [
     "SessionRun",
     "SessionStore",
     "SessionTurn",
-    "SqliteLog",
-    "SqliteStore",
+    "SqliteSessionLog",
+    "SqliteSessionStore",
+    "StoredLine",
     "Transcript",
     "TranscriptCall",
-    "all_events",
-    "branch_with_summary",
+    "TranscriptItem",
+    "branch_and_summarize",
     "decode_entry",
     "encode_entry",
     "entry_schema",
     "find_session",
     "import_session",
+    "iter_all_events",
+    "list_runs",
     "list_sessions",
-    "raw_lines",
     "read_events",
+    "read_raw_lines",
     "read_transcript",
+    "resolve_store",
     "search_sessions",
-    "session_runs",
-    "store_of",
     "turns_to_messages",
 ]
 
 # What not every program needs is loaded when it is asked for.
-_, __getattr__ = exports(
+_, __getattr__ = lazy_exports(
     __name__,
     {
-        "branch_summary": "branch_with_summary",
-        "event_log": "EventLog LogEvent all_events read_events",
-        "import_export": "find_session import_session raw_lines",
-        "runs": "SessionRun session_runs",
-        "search": "Hit search_sessions",
-        "sqlite_store": "SqliteLog SqliteStore",
-        "transcript": "Item Transcript TranscriptCall read_transcript",
+        "branch_summary": "branch_and_summarize",
+        "event_log": "SessionEventLog LogEvent iter_all_events read_events",
+        "import_export": "find_session import_session read_raw_lines",
+        "runs": "SessionRun list_runs",
+        "search": "SearchHit search_sessions",
+        "sqlite_store": "SqliteSessionLog SqliteSessionStore",
+        "transcript": "TranscriptItem Transcript TranscriptCall read_transcript",
     },
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from mainspring.state_files import make_private_folder
 
 
-class Blobs:
+class BlobStore:
     """A store of contents. Blocking; call it in a thread.
 
     Args:

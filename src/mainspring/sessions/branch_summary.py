@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mainspring.messages import AgentMessage, Message
-from mainspring.policies.compaction import Compaction, compact_now
+from mainspring.policies.compaction import Compaction, compact_history
 from mainspring.sessions.entries import BranchEntry
 from mainspring.sessions.loader import history_at
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from mainspring.models import ModelProvider
     from mainspring.sessions.session import Session
 
-_ASKED = "The conversation goes back to an earlier point now. Sum up what was tried here and what came of it, for whoever goes on there."
+_SUMMARY_INSTRUCTIONS = "The conversation goes back to an earlier point now. Sum up what was tried here and what came of it, for whoever goes on there."
 
 
-async def branch_with_summary(
+async def branch_and_summarize(
     session: Session,
     entry: str | None,
     model: ModelProvider,
@@ -44,20 +44,20 @@ async def branch_with_summary(
         AgentBusyError: If an agent is using the session right now.
     """
     session.journal.check_idle()
-    left = left_behind(session, entry)
+    left = messages_left(session, entry)
     summary = ""
     if left:
-        made = await compact_now(
+        made = await compact_history(
             [*left, Message.user("(left here)")],
             model,
             replace(options or Compaction(), keep_recent=1, keep=None, keep_important=0),
-            instructions=_ASKED,
+            instructions=_SUMMARY_INSTRUCTIONS,
         )
         summary = made[1].summary if made else ""
     return session.branch(entry, label, summary=summary)
 
 
-def left_behind(session: Session, entry: str | None) -> Sequence[AgentMessage]:
+def messages_left(session: Session, entry: str | None) -> Sequence[AgentMessage]:
     """The messages of the current history that are none at another entry.
 
     Raises:
@@ -66,6 +66,6 @@ def left_behind(session: Session, entry: str | None) -> Sequence[AgentMessage]:
     journal = session.journal
     if entry is None:
         return journal.history.messages
-    there = set(history_at(journal.tree_with(entry), journal.view(), entry).refs)
+    there = set(history_at(journal.read_tree_with(entry), journal.view(), entry).refs)
     pairs = zip(journal.history.messages, journal.history.refs, strict=True)
     return [message for message, ref in pairs if not ref or ref not in there]

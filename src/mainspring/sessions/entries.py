@@ -293,7 +293,7 @@ Entry = (
 """Everything a session can hold, told apart by ``type``."""
 
 
-class Link(Struct, frozen=True):
+class EntryHeader(Struct, frozen=True):
     """What any entry has, also one of a type that this version does not know."""
 
     type: str
@@ -301,15 +301,15 @@ class Link(Struct, frozen=True):
     parent: str | None
 
 
-KNOWN = frozenset({str(kind.__struct_config__.tag) for kind in Entry.__args__})
+ENTRY_TYPES = frozenset({str(kind.__struct_config__.tag) for kind in Entry.__args__})
 """The types of entries of this version."""
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding a line may raise."""
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 _entries = msgspec.json.Decoder(Entry)
-_links = msgspec.json.Decoder(Link)
+_links = msgspec.json.Decoder(EntryHeader)
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -324,7 +324,7 @@ def encode_entry(entry: Entry) -> bytes:
     try:
         return _encoder.encode(entry)
     except (UnicodeEncodeError, TypeError, OverflowError):
-        return _encoder.encode(_plain(msgspec.to_builtins(entry, enc_hook=str)))
+        return _encoder.encode(_to_json_value(msgspec.to_builtins(entry, enc_hook=str)))
     except RecursionError:
         if not isinstance(entry, ResultEntry) or entry.result.details is None:
             raise
@@ -332,13 +332,13 @@ def encode_entry(entry: Entry) -> bytes:
         return encode_entry(replace(entry, result=replace(entry.result, details=text)))
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """The same value with text in place of what JSON cannot hold."""
     match value:
         case dict():
-            return {strip_surrogates(str(k)): _plain(v) for k, v in cast("dict[Any, Any]", value).items()}
+            return {strip_surrogates(str(k)): _to_json_value(v) for k, v in cast("dict[Any, Any]", value).items()}
         case list() | tuple():
-            return [_plain(v) for v in cast("list[Any]", value)]
+            return [_to_json_value(v) for v in cast("list[Any]", value)]
         case int() if not -(1 << 63) <= value < (1 << 64):
             return str(value)
         case _:
@@ -354,7 +354,7 @@ def decode_entry(line: bytes) -> Entry:
     return _entries.decode(line)
 
 
-def decode_link(line: bytes) -> Link:
+def decode_header(line: bytes) -> EntryHeader:
     """Type, id and parent of a line, whatever else is in it.
 
     Raises:

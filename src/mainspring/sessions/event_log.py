@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from mainspring.events import AgentEvent, ModelRetry, ToolExecutionEnd
+from mainspring.events import Event, ModelRetry, ToolExecutionEnd
 from mainspring.lazy import lazy_re
-from mainspring.loop import Plug
+from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
+    BeforeToolRun,
     ContextCompacted,
-    RunPause,
+    MessagesAdded,
+    RunPaused,
+    SessionClosed,
     SessionEnd,
     SessionOpen,
-    SessionShutdown,
     SessionStart,
-    SessionTurns,
-    ToolErrorHook,
-    ToolStart,
+    ToolFailed,
     TurnAfter,
     TurnBefore,
     UsageUpdate,
@@ -36,9 +36,9 @@ from mainspring.loop.hooks import (
 from mainspring.messages import Usage, utc_now
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.redaction import Redactor
-from mainspring.sessions.event_log_file import LIMIT, LogFile
-from mainspring.sessions.paths import log_file, older_log
-from mainspring.sessions.session import Home, Session, store_of
+from mainspring.sessions.event_log_file import MAX_BYTES, EventLogFile
+from mainspring.sessions.paths import event_log_path, rotated_log_path
+from mainspring.sessions.session import HomeOrStore, Session, resolve_store
 from mainspring.sessions.store import SessionStore
 from mainspring.text import fold
 
@@ -62,7 +62,7 @@ ORDER = 200
 _TEXT = 300  # characters of an error
 _LARGE = 1 << 18  # characters of one that are checked for secrets
 _ARGUMENT = 200  # characters of an argument
-_MANY = 200  # words of a command; a longer one is not looked through, and left out
+_MAX_ARGUMENTS = 200  # words of a command; a longer one is not looked through, and left out
 _DENIALS = ("Permission denied: ", "Blocked: ")
 _WORDS = lazy_re(r"[\s'\"=<>|;&(){}`:,]+")
 
@@ -115,7 +115,7 @@ class LogEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="ca
     count: int = 0
 
 
-class EventLog(Plug):
+class SessionEventLog(Plugin):
     """Logs what an agent and its sub-agents do. The file is made with the first message of a run, and goes on at the next one.
 
     Args:
@@ -129,12 +129,12 @@ class EventLog(Plug):
         self,
         session: Session,
         *,
-        limit: int = LIMIT,
+        limit: int = MAX_BYTES,
         redactor: Redactor | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        home = home_of(session.store)
-        self._file = None if home is None else LogFile(log_file(home, session.id), limit)
+        home = folder_of_store(session.store)
+        self._file = None if home is None else EventLogFile(event_log_path(home, session.id), limit)
         self._whose = {"session": session.id, "project": session.cwd}
         self._redactor = redactor or Redactor.of()
         self._clock = clock
@@ -162,22 +162,22 @@ class EventLog(Plug):
         if not self._child:
             self._session.closing.append(self.close)
             agent.on(SessionOpen, self._opened, order=ORDER)
-            agent.on(SessionShutdown, lambda hook: self.close(hook.reason), order=ORDER)
+            agent.on(SessionClosed, lambda hook: self.close(hook.reason), order=ORDER)
         agent.on(SessionStart, self._begin, order=ORDER)
-        agent.on(SessionTurns, self._joined, order=ORDER)
+        agent.on(MessagesAdded, self._joined, order=ORDER)
         agent.on(TurnBefore, self._asking, order=ORDER)
         agent.on(TurnAfter, self._answered, order=ORDER)
-        agent.on(UsageUpdate, self._side, order=ORDER)
-        agent.on(ToolStart, self._starting, order=ORDER)
-        agent.on(ToolErrorHook, self._failed, order=ORDER)
+        agent.on(UsageUpdate, self._on_usage, order=ORDER)
+        agent.on(BeforeToolRun, self._starting, order=ORDER)
+        agent.on(ToolFailed, self._failed, order=ORDER)
         agent.on(ContextCompacted, self._compacted, order=ORDER)
-        agent.on(RunPause, self._paused, order=ORDER)
+        agent.on(RunPaused, self._paused, order=ORDER)
         agent.on(SessionEnd, self._end, order=ORDER)
         agent.bus.observe(self._observe)
 
-    def for_child(self) -> Plug:
+    def for_child(self) -> Plugin:
         """What a sub-agent does is in the same log, under its name."""
-        child = EventLog(self._session, **self._options)
+        child = SessionEventLog(self._session, **self._options)
         child._file, child._child = self._file, True
         return child
 
@@ -201,7 +201,7 @@ class EventLog(Plug):
         self._errors.clear()
         self._put("run_start", reason="resume" if hook.resumed else "")
 
-    async def _joined(self, _: SessionTurns) -> None:
+    async def _joined(self, _: MessagesAdded) -> None:
         assert self._file is not None
         self._begun = True
         await self._file.settle(make=True)
@@ -222,7 +222,7 @@ class EventLog(Plug):
     def _compacted(self, hook: ContextCompacted) -> None:
         self._put("compaction", reason=hook.reason)
 
-    def _paused(self, hook: RunPause) -> None:
+    def _paused(self, hook: RunPaused) -> None:
         self._put("pause", count=len(hook.reasons))
 
     # --- model calls ------------------------------------------------------------------------------------------------
@@ -248,20 +248,20 @@ class EventLog(Plug):
         )
         await self._file.settle()
 
-    def _side(self, hook: UsageUpdate) -> None:
+    def _on_usage(self, hook: UsageUpdate) -> None:
         if hook.purpose:
             self._put("side_call", turn=hook.turn, usage=hook.usage, cost=_cost(hook.usage), reason=hook.purpose)
 
     # --- tool calls -------------------------------------------------------------------------------------------------
 
-    def _starting(self, hook: ToolStart) -> None:
+    def _starting(self, hook: BeforeToolRun) -> None:
         if not hook.block:
             self._started.add(hook.call_id)
 
-    def _failed(self, hook: ToolErrorHook) -> None:
+    def _failed(self, hook: ToolFailed) -> None:
         self._errors[hook.call_id] = hook.error
 
-    def _observe(self, event: AgentEvent) -> None:
+    def _observe(self, event: Event) -> None:
         if type(event) is ModelRetry:
             self._retries += 1
             self._put("retry", error=self._told(event.error), count=event.attempt)
@@ -277,13 +277,13 @@ class EventLog(Plug):
         error = self._told(raised)
         if not ran and result.is_error:
             status = "denied" if result.text.startswith(_DENIALS) else "not_run"
-            error = self._clean(result.text)
-        args, sensitive = arguments_of(self._agent.tools.get(call.name), call.input, self._whose["project"])
+            error = self._redact_line(result.text)
+        args, sensitive = redact_call_arguments(self._agent.tools.get(call.name), call.input, self._whose["project"])
         self._put(
             "tool_call",
             tool=call.name,
             call=call.id,
-            args=self._cleaned(args),
+            args=self._redact_arguments(args),
             status=status,
             seconds=round(event.seconds, 6),
             error="" if sensitive and ran else error,
@@ -304,46 +304,46 @@ class EventLog(Plug):
         return round(time.monotonic() - start, 6)
 
     def _told(self, error: BaseException | None) -> str:
-        return "" if error is None else self._clean(f"{type(error).__name__}: {error}")
+        return "" if error is None else self._redact_line(f"{type(error).__name__}: {error}")
 
-    def _clean(self, text: str) -> str:
+    def _redact_line(self, text: str) -> str:
         """The first line, without secrets, not long."""
         line = self._redactor.text(text[:_LARGE]).partition("\n")[0]
         return line if len(line) <= _TEXT else f"{line[:_TEXT]}…"
 
-    def _cleaned(self, args: dict[str, Any]) -> dict[str, Any]:
+    def _redact_arguments(self, args: dict[str, Any]) -> dict[str, Any]:
         """Arguments without secrets, shortened."""
         clean = self._redactor.value(msgspec.to_builtins(args, enc_hook=str))
         return {name: _cut(value) if isinstance(value, str) else value for name, value in clean.items()}
 
 
-def home_of(store: SessionStore) -> Path | None:
+def folder_of_store(store: SessionStore) -> Path | None:
     """The folder beside which a store keeps files; ``None`` for one in memory."""
-    folder = store.files_folder
+    folder = store.blobs_folder
     return None if folder is None else Path(folder).parent
 
 
-def read_events(session: Session | str, *, home: Home | None = None) -> list[LogEvent]:
+def read_events(session: Session | str, *, home: HomeOrStore | None = None) -> list[LogEvent]:
     """The events of a session, oldest first; none where nothing was logged. Lines that cannot be read are left out.
 
     Args:
         session: The session, or its whole id.
         home: As for `Session.create`.
     """
-    folder = home_of(session.store if isinstance(session, Session) else store_of(home))
+    folder = folder_of_store(session.store if isinstance(session, Session) else resolve_store(home))
     if folder is None:
         return []
-    path = log_file(folder, session.id if isinstance(session, Session) else session)
-    return [event for file in (older_log(path), path) for event in _events(file)]
+    path = event_log_path(folder, session.id if isinstance(session, Session) else session)
+    return [event for file in (rotated_log_path(path), path) for event in _events(file)]
 
 
-def all_events(*, home: Home | None = None) -> Iterator[LogEvent]:
+def iter_all_events(*, home: HomeOrStore | None = None) -> Iterator[LogEvent]:
     """The events of all sessions, for reports by day, project, model or session; each session's are in order.
 
     Args:
         home: As for `Session.create`.
     """
-    folder = home_of(store_of(home))
+    folder = folder_of_store(resolve_store(home))
     if folder is not None:
         for file in sorted((folder / "logs").glob("*.jsonl"), key=lambda f: (f.stem.removesuffix(".1"), -len(f.stem))):
             yield from _events(file)
@@ -362,22 +362,22 @@ def _events(file: Path) -> Iterator[LogEvent]:
         return
 
 
-def arguments_of(tool: Tool | None, given: Mapping[str, Any], project: str) -> tuple[dict[str, Any], bool]:
+def redact_call_arguments(tool: Tool | None, given: Mapping[str, Any], project: str) -> tuple[dict[str, Any], bool]:
     """Arguments of a call, shortened, and whether it touches a sensitive path; of those only what names the path is left."""
-    paths, sensitive = _touched(tool, given, project)
+    paths, sensitive = _sensitive_arguments(tool, given, project)
     if sensitive:
         return {name: v if v in paths else _size(v) for name, v in given.items()}, True
     return _flat(given), False
 
 
-def _touched(tool: Tool | None, given: Mapping[str, Any], project: str) -> tuple[set[object], bool]:
+def _sensitive_arguments(tool: Tool | None, given: Mapping[str, Any], project: str) -> tuple[set[object], bool]:
     try:
         touched = tool.access(dict(given)) if tool is not None and tool.access is not None else ()
     except Exception:  # noqa: BLE001 - the tool's own code, on arguments that may not fit: then nothing is known of them
         return set(), True
     paths = {a.resource for a in touched if a.scope.startswith("fs-")}
     words = {w for a in touched if a.scope == "shell-run" for w in _WORDS.split(a.resource)}
-    return set(paths), len(words) > _MANY or any(_is_sensitive(path, project) for path in (*paths, *words))
+    return set(paths), len(words) > _MAX_ARGUMENTS or any(_is_sensitive(path, project) for path in (*paths, *words))
 
 
 def _is_sensitive(path: str, project: str) -> bool:

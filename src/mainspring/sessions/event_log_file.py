@@ -7,19 +7,19 @@ import logging
 import os
 from pathlib import Path
 
-from mainspring.sessions.paths import mark_quick, older_log
+from mainspring.sessions.paths import allow_blocking_writes, rotated_log_path
 from mainspring.state_files import make_private_folder
 
 logger = logging.getLogger("mainspring.sessions")
 logger.addHandler(logging.NullHandler())
 
-LIMIT = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 """Bytes of a log; then it becomes the older one, and the older one before goes. About 15,000 calls each."""
 
-_QUEUED = 2000  # lines that wait for a disk; more are counted only
+_MAX_QUEUED = 2000  # lines that wait for a disk; more are counted only
 
 
-class LogFile:
+class EventLogFile:
     """Takes lines and writes them. Whatever goes wrong is told once to the program's log, and the run goes on.
 
     A line is one write of microseconds. What may take longer (making the file, putting a full one aside) happens in `settle`,
@@ -30,7 +30,7 @@ class LogFile:
         limit: Bytes from which on it is put aside.
     """
 
-    def __init__(self, path: Path, limit: int = LIMIT) -> None:
+    def __init__(self, path: Path, limit: int = MAX_BYTES) -> None:
         self.path = path
         self.lost = 0
         self._limit = limit
@@ -46,7 +46,7 @@ class LogFile:
 
     def put(self, line: bytes) -> None:
         """Take a line, without its end."""
-        if len(self._waiting) >= _QUEUED:
+        if len(self._waiting) >= _MAX_QUEUED:
             self.lost += 1
             return
         self._waiting.append(line)
@@ -64,7 +64,7 @@ class LogFile:
             return
         self._busy = True
         try:
-            await asyncio.to_thread(self._prepare)
+            await asyncio.to_thread(self._run_warmup)
         finally:
             self._busy = False
         self._write()
@@ -75,17 +75,17 @@ class LogFile:
             self._write()
         self._close()
 
-    def _prepare(self) -> None:
+    def _run_warmup(self) -> None:
         try:
             if self._fd is not None:
                 self._close()
-                os.replace(self.path, older_log(self.path))
+                os.replace(self.path, rotated_log_path(self.path))
             make_private_folder(self.path.parent)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
             self._fd = os.open(self.path, flags, 0o600)
             self._size = os.fstat(self._fd).st_size
-            self._torn = self._size > 0 and not _ends_well(self.path)
-            mark_quick(self._fd)
+            self._torn = self._size > 0 and not _ends_with_newline(self.path)
+            allow_blocking_writes(self._fd)
         except OSError as error:
             self._warn(error)
 
@@ -116,7 +116,7 @@ class LogFile:
             os.close(fd)
 
 
-def _ends_well(path: Path) -> bool:
+def _ends_with_newline(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"

@@ -33,7 +33,7 @@ from mainspring.sessions.entries import (
 )
 
 
-class OpenCalls(Struct, eq=False):
+class PendingCalls(Struct, eq=False):
     """A message with calls that has not joined the history yet, and what is known of them.
 
     Attributes:
@@ -81,7 +81,7 @@ class History:
     def __init__(self) -> None:
         self.messages: list[AgentMessage] = []
         self.refs: list[str] = []
-        self.open: dict[str, OpenCalls] = {}
+        self.open: dict[str, PendingCalls] = {}
         self.run: RunStartEntry | None = None
         self.ended: RunEndEntry | None = None
         self.model = ""
@@ -98,13 +98,13 @@ class History:
             case MessageEntry():
                 self._add(entry.message, entry.id)
             case IntentEntry():
-                self.open[entry.id] = OpenCalls(entry, len(self.messages))
+                self.open[entry.id] = PendingCalls(entry, len(self.messages))
             case CallStartedEntry() | ResultEntry() | PauseEntry():
                 self._progress(entry)
             case PairEntry():
-                self._pair(entry, joined)
+                self._apply_results(entry, joined)
             case CompactionEntry():
-                self._compact(entry)
+                self._apply_compaction(entry)
             case RunStartEntry():
                 self.run = entry
             case RunEndEntry():
@@ -122,7 +122,7 @@ class History:
         """The entry that holds each message of the history, by the message's identity."""
         return {id(m): ref for m, ref in zip(self.messages, self.refs, strict=True) if ref}
 
-    def find(self, message: Message) -> OpenCalls | None:
+    def find(self, message: Message) -> PendingCalls | None:
         """The open calls of a message."""
         for calls in reversed(self.open.values()):
             if calls.message is message or (message.id and calls.message.id == message.id):
@@ -148,7 +148,7 @@ class History:
             case PauseEntry():
                 calls.reasons = entry.reasons
 
-    def _pair(self, entry: PairEntry, joined: Message | None) -> None:
+    def _apply_results(self, entry: PairEntry, joined: Message | None) -> None:
         calls = self.open.pop(entry.intent, None)
         if calls is None:
             self.lost.append(f"{entry.id}: the calls it belongs to ({entry.intent}) are not there")
@@ -167,7 +167,7 @@ class History:
             if other.at > calls.at:
                 other.at += 2
 
-    def _compact(self, entry: CompactionEntry) -> None:
+    def _apply_compaction(self, entry: CompactionEntry) -> None:
         stored = dict(zip(self.refs, self.messages, strict=True))
         stored.update({ref: calls.message for ref, calls in self.open.items()})
         self.messages, self.refs, self.open = [], [], {}
@@ -188,12 +188,12 @@ NOT_STARTED = "Not started: the program was stopped before this call ran."
 RECORD_LOST = "Outcome unknown: the record of this call is damaged. Look before you make it again."
 
 
-def missing_results(calls: OpenCalls) -> list[ToolResultBlock]:
+def build_missing_results(calls: PendingCalls) -> list[ToolResultBlock]:
     """For each call without a result one that says why, in the order of the calls."""
     return [_missing(calls, call) for call in calls.message.tool_uses if call.id not in calls.results]
 
 
-def _missing(calls: OpenCalls, call: ToolUseBlock) -> ToolResultBlock:
+def _missing(calls: PendingCalls, call: ToolUseBlock) -> ToolResultBlock:
     if calls.doubtful:
         text = RECORD_LOST
     else:
@@ -201,7 +201,7 @@ def _missing(calls: OpenCalls, call: ToolUseBlock) -> ToolResultBlock:
     return ToolResultBlock(call.id, call.name, text, True)
 
 
-def well_paired(
+def repair_pairs(
     messages: Sequence[AgentMessage], refs: Sequence[str]
 ) -> tuple[list[AgentMessage], list[str], int] | None:
     """The history with each call answered once, right behind it, and no result without its call.
@@ -221,28 +221,28 @@ def well_paired(
         results = message.tool_results
         answering = bool(results) and message.role == "user"
         if waiting and not answering:
-            out.append(_lost(waiting, message))
+            out.append(_lost_results(waiting, message))
             held.append("")
             mended += 1
-        fixed = _answers(message, waiting if answering else []) if results else message
+        fixed = _with_results(message, waiting if answering else []) if results else message
         mended += fixed is not message
         waiting = fixed.tool_uses if fixed.role == "assistant" else ()
         if fixed.content or not results:
             out.append(fixed)
             held.append(ref if fixed is message else "")
     if waiting:
-        out.append(_lost(waiting, out[-1]))
+        out.append(_lost_results(waiting, out[-1]))
         held.append("")
         mended += 1
     return (out, held, mended) if mended else None
 
 
-def _lost(calls: Sequence[ToolUseBlock], near: AgentMessage) -> Message:
+def _lost_results(calls: Sequence[ToolUseBlock], near: AgentMessage) -> Message:
     blocks = tuple([ToolResultBlock(c.id, c.name, RECORD_LOST, True) for c in calls])
     return Message("user", blocks, timestamp=near.timestamp)
 
 
-def _answers(message: Message, calls: Sequence[ToolUseBlock]) -> Message:
+def _with_results(message: Message, calls: Sequence[ToolUseBlock]) -> Message:
     """The message with one result for each of ``calls``, in their order, before whatever else it holds."""
     given: dict[str, ToolResultBlock] = {}
     for block in message.tool_results:

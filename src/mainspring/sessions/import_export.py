@@ -12,23 +12,25 @@ from mainspring.errors import SessionError
 from mainspring.messages import utc_now
 from mainspring.redaction import Redactor
 from mainspring.sessions.entries import (
-    UNREADABLE,
+    DECODE_ERRORS,
     VERSION,
     CustomEntry,
     SessionEntry,
     decode_entry,
-    decode_link,
+    decode_header,
     encode_entry,
 )
-from mainspring.sessions.paths import new_session_id, resolved
-from mainspring.sessions.rewind.snapshots import decode_note
-from mainspring.sessions.session import Home, list_sessions, store_of
+from mainspring.sessions.paths import new_session_id, resolve_folder
+from mainspring.sessions.rewind.snapshots import decode_record
+from mainspring.sessions.session import HomeOrStore, list_sessions, resolve_store
 from mainspring.sessions.store import SessionInfo, SessionStore
 
 _BATCH = 256  # lines of one write
 
 
-def find_session(name: str, cwd: str | os.PathLike[str] | None = None, *, home: Home | None = None) -> SessionInfo:
+def find_session(
+    name: str, cwd: str | os.PathLike[str] | None = None, *, home: HomeOrStore | None = None
+) -> SessionInfo:
     """A stored session by whatever a person calls it.
 
     Args:
@@ -43,11 +45,11 @@ def find_session(name: str, cwd: str | os.PathLike[str] | None = None, *, home: 
     here = [info for info in list_sessions(cwd, home=home) if not info.problem]
     if not name:
         if not here:
-            raise SessionError(f"there is no session of {resolved(cwd)} yet")
+            raise SessionError(f"there is no session of {resolve_folder(cwd)} yet")
         return here[0]
     everywhere = list_sessions(home=home, everywhere=True)
     for known in (here, everywhere):
-        for fits in (_is, _is_titled, _begins):
+        for fits in (_matches_exactly, _has_title, _has_id_prefix):
             found = [info for info in known if fits(info, name)]
             if len(found) == 1:
                 return found[0]
@@ -61,19 +63,19 @@ def find_session(name: str, cwd: str | os.PathLike[str] | None = None, *, home: 
     raise SessionError(f"there is no session {name!r}; `mainspring sessions list --all` shows what there is")
 
 
-def _is(info: SessionInfo, name: str) -> bool:
+def _matches_exactly(info: SessionInfo, name: str) -> bool:
     return name in {info.id, info.place}
 
 
-def _is_titled(info: SessionInfo, name: str) -> bool:
+def _has_title(info: SessionInfo, name: str) -> bool:
     return info.title.casefold() == name.casefold()
 
 
-def _begins(info: SessionInfo, name: str) -> bool:
+def _has_id_prefix(info: SessionInfo, name: str) -> bool:
     return info.id.startswith(name)
 
 
-def raw_lines(store: SessionStore, name: str) -> Iterator[bytes]:
+def read_raw_lines(store: SessionStore, name: str) -> Iterator[bytes]:
     """The lines of a session as they are stored, the header first. Nothing is locked or written.
 
     Raises:
@@ -88,7 +90,7 @@ def raw_lines(store: SessionStore, name: str) -> Iterator[bytes]:
 
 
 def import_session(
-    file: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None, *, home: Home | None = None
+    file: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None, *, home: HomeOrStore | None = None
 ) -> tuple[str, tuple[str, ...]]:
     """Take in a session from a file of lines. It gets its own id if that is free, and belongs to ``cwd``.
 
@@ -106,16 +108,16 @@ def import_session(
     try:
         with path.open("rb") as stream:
             header = _header(path, stream.readline())
-            lines, problems = _readable(stream)
+            lines, problems = _read_valid_lines(stream)
     except OSError as error:
         raise SessionError(f"{path} cannot be read: {error.strerror or error}") from error
-    store = store_of(home)
+    store = resolve_store(home)
     taken = store.exists(header.id)
     header = replace(
         header,
         id=new_session_id(utc_now()) if taken else header.id,
         forked_from=header.id if taken else header.forked_from,
-        cwd=resolved(cwd),
+        cwd=resolve_folder(cwd),
     )
     log = store.create(header)
     clean = Redactor.of().line
@@ -133,7 +135,7 @@ def import_session(
 def _header(path: Path, line: bytes) -> SessionEntry:
     try:
         entry = decode_entry(line)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         entry = None
     if not isinstance(entry, SessionEntry):
         raise SessionError(f"{path} is no session: its first line is not the header of one")
@@ -142,7 +144,7 @@ def _header(path: Path, line: bytes) -> SessionEntry:
     return entry
 
 
-def _readable(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, ...]]:
+def _read_valid_lines(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, ...]]:
     kept: list[bytes] = []
     problems: list[str] = []
     for number, line in enumerate(lines, 2):
@@ -150,20 +152,20 @@ def _readable(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, ...]]:
         if not data:
             continue
         try:
-            link = decode_link(data)
-        except UNREADABLE:
+            link = decode_header(data)
+        except DECODE_ERRORS:
             problems.append(f"line {number} cannot be read; it was left out")
             continue
-        kept.append(_harmless(data) if link.type == "custom" else data)
+        kept.append(_disable_file_notes(data) if link.type == "custom" else data)
     return kept, tuple(problems)
 
 
-def _harmless(line: bytes) -> bytes:
+def _disable_file_notes(line: bytes) -> bytes:
     """The line, made one that a rewind does not act on."""
     try:
         entry = decode_entry(line)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         return line
-    if not isinstance(entry, CustomEntry) or decode_note(entry.custom_type, entry.data) is None:
+    if not isinstance(entry, CustomEntry) or decode_record(entry.custom_type, entry.data) is None:
         return line
     return encode_entry(replace(entry, custom_type=f"imported_{entry.custom_type}"))

@@ -27,11 +27,19 @@ from mainspring.sessions.entries import (
     SessionEntry,
     encode_entry,
 )
-from mainspring.sessions.history import History, OpenCalls, missing_results
-from mainspring.sessions.loader import Line, Tree, history_at, mend, read_path, read_recent, read_tree
-from mainspring.sessions.log_writer import Writer
-from mainspring.sessions.store import Problem, Row, SessionLog
-from mainspring.text import counted
+from mainspring.sessions.history import History, PendingCalls, build_missing_results
+from mainspring.sessions.loader import (
+    Line,
+    SessionTree,
+    history_at,
+    read_from_end,
+    read_path,
+    read_tree,
+    repair_history,
+)
+from mainspring.sessions.log_writer import LogWriter
+from mainspring.sessions.store import Problem, SessionLog, StoredLine
+from mainspring.text import pluralize
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -39,12 +47,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainspring.sessions")
 logger.addHandler(logging.NullHandler())
 
-SyncMode = Literal["never", "calls", "always"]
+FsyncMode = Literal["never", "calls", "always"]
 """When to wait for the disk, so that a power failure loses nothing (the end of the process never does): before a tool runs
 that is not idempotent and at the end of a run, with every entry, or never."""
 
 E = TypeVar("E", bound=Entry)
-_TITLE_REACH = 8 * 1024  # bytes; less than what a list reads of the end
+_TITLE_REPEAT_BYTES = 8 * 1024  # bytes; less than what a list reads of the end
 _WITHOUT_TEXT = (PairEntry, RunStartEntry, BranchEntry)
 
 Redact = Callable[[bytes], bytes]
@@ -61,13 +69,13 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         retry_after: Seconds after a failed write before the next try.
     """
 
-    sync: SyncMode = "calls"
+    sync: FsyncMode = "calls"
     redact: Redact | None = field(default_factory=lambda: Redactor.of().line)
     clock: Callable[[], datetime] = utc_now
     retry_after: float = 1.0
 
 
-class Journal:
+class SessionWriter:
     """Entries in, lines out.
 
     Attributes:
@@ -98,7 +106,7 @@ class Journal:
         self._count = 0
         self._waiting: list[bytes] = []
         self._lost = False
-        self._writer = Writer(log, self.tell, retry_after=options.retry_after)
+        self._writer = LogWriter(log, self.tell, retry_after=options.retry_after)
         for problem in log.problems:
             self.tell(problem)
 
@@ -118,7 +126,7 @@ class Journal:
             SessionError: If it is none.
             OSError: If it cannot be read.
         """
-        recent = read_recent(self.log)
+        recent = read_from_end(self.log)
         if recent is None:
             self._restore(read_tree(self.log))
         else:
@@ -165,7 +173,7 @@ class Journal:
 
     def repeat_title(self) -> None:
         """Say the session's name again where it stands far back: a list reads only the beginning and the end of a session."""
-        if self._since_title > _TITLE_REACH and self._labels.get(self.header.id):
+        if self._since_title > _TITLE_REPEAT_BYTES and self._labels.get(self.header.id):
             self.record(LabelEntry, target=self.header.id, label=self.title)
 
     async def flush(self, *, durable: bool = False) -> bool:
@@ -180,7 +188,7 @@ class Journal:
         lines, self._waiting = self._waiting, []
         if self.closed and lines and not self._lost:  # closed under a run that goes on
             self._lost = True
-            self.tell(Problem("unsaved", f"{self._said_closed}; what a run adds to it now is in memory only"))
+            self.tell(Problem("unsaved", f"{self._closed_message}; what a run adds to it now is in memory only"))
         sync = self._options.sync
         return await self._writer.put(lines, sync=sync == "always" or (durable and sync == "calls"))
 
@@ -212,7 +220,7 @@ class Journal:
         self.closed = True
         self._writer.flush()
         if self._writer.unsaved:
-            entries = counted(len(self._writer.unsaved), "entry", "entries")
+            entries = pluralize(len(self._writer.unsaved), "entry", "entries")
             self.tell(Problem("unsaved", f"{entries} of session {self.header.id} could not be saved"))
         self.log.close()
 
@@ -230,7 +238,7 @@ class Journal:
 
     def view(self) -> SessionLog:
         """The log, with what has not reached it yet."""
-        return _View(self.log, [*self._writer.unsaved, *self._waiting])
+        return _LogWithPending(self.log, [*self._writer.unsaved, *self._waiting])
 
     def path(self, *, whole: bool = False) -> Iterator[Line]:
         """The entries from the root to the current leaf; with ``whole`` those of all branches, the current leaf last."""
@@ -238,7 +246,7 @@ class Journal:
         tree = read_tree(view)
         return read_path(view, tree.nodes.values() if whole else tree.path(self.leaf))
 
-    def tree_with(self, entry: str) -> Tree:
+    def read_tree_with(self, entry: str) -> SessionTree:
         """The whole tree, read anew.
 
         Raises:
@@ -257,10 +265,10 @@ class Journal:
         """
         if self.closed:
             where = f"before it is closed (inside the `with` block), or in Session.open({self.header.id!r})"
-            raise SessionError(f"{self._said_closed}; do this {where}")
+            raise SessionError(f"{self._closed_message}; do this {where}")
 
     @property
-    def _said_closed(self) -> str:
+    def _closed_message(self) -> str:
         return f"session {self.header.id} is closed, so that nothing more is saved in it"
 
     def check_idle(self) -> None:
@@ -272,13 +280,13 @@ class Journal:
         if any(agent.running for agent in self.agents):
             raise AgentBusyError("an agent is running in this session; abort() it first")
 
-    def check_place(self, to: str) -> History:
+    def check_branch_point(self, to: str) -> History:
         """The history at an entry where a branch may begin, not mended yet.
 
         Raises:
             SessionError: If there is no such entry, or it stands between calls and their results.
         """
-        history = history_at(self.tree_with(to), self.view(), to)
+        history = history_at(self.read_tree_with(to), self.view(), to)
         if any(calls.reasons is None for calls in history.open.values()):
             raise SessionError(f"entry {to} stands between tool calls and their results; choose one before or after")
         return history
@@ -289,8 +297,8 @@ class Journal:
         Raises:
             SessionError: If there is no such entry, or it stands between calls and their results.
         """
-        history = History() if to is None else self.check_place(to)
-        mend(history)
+        history = History() if to is None else self.check_branch_point(to)
+        repair_history(history)
         left, self.leaf, self.history = self.leaf, to, history
         return self.record(BranchEntry, left=left or "", label=label, summary=summary)
 
@@ -306,29 +314,29 @@ class Journal:
             ended=history.ended,
         )
 
-    def _restore(self, tree: Tree, history: History | None = None) -> None:
+    def _restore(self, tree: SessionTree, history: History | None = None) -> None:
         self.leaf = tree.leaf
         self.history = history or history_at(tree, self.view(), tree.leaf)
         self._labels = tree.labels
-        self._since_title = _TITLE_REACH + 1  # wherever it stands
+        self._since_title = _TITLE_REPEAT_BYTES + 1  # wherever it stands
         self._entries = self.unread + len(tree.nodes)
         self._damaged += len(tree.damaged)
         for calls in list(self.history.open.values()):
             if calls.reasons is None or calls.at < len(self.history.messages):
                 self._close_calls(calls)
-        for problem in [*tree.problems, *mend(self.history)]:
+        for problem in [*tree.problems, *repair_history(self.history)]:
             self.tell(problem)
 
-    def _close_calls(self, calls: OpenCalls) -> None:
+    def _close_calls(self, calls: PendingCalls) -> None:
         """Give each call of a stopped run its result, and let the pair join."""
         intent = calls.entry.id
-        for block in missing_results(calls):
+        for block in build_missing_results(calls):
             self.record(ResultEntry, intent=intent, call=block.tool_use_id, result=block, repaired=True)
         refs = tuple([calls.results[call.id][0] for call in calls.message.tool_uses])
         self.record(PairEntry, intent=intent, results=refs, message=f"{intent}-results", repaired=True)
 
 
-class _View:
+class _LogWithPending:
     """A log with lines behind it that are not stored yet."""
 
     writable = False
@@ -345,18 +353,18 @@ class _View:
     def append(self, lines: object, *, sync: bool = False) -> None:
         raise OSError("this is for reading only")
 
-    def back(self) -> Iterator[Row]:
+    def back(self) -> Iterator[StoredLine]:
         for i in range(len(self._lines), 0, -1):
-            yield Row(0, -i, self._lines[i - 1])
+            yield StoredLine(0, -i, self._lines[i - 1])
         yield from self._log.back()
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StoredLine]:
         number = 0
         for row in self._log.rows():
             number = row.number
             yield row
         for i, line in enumerate(self._lines, 1):
-            yield Row(number + i, -i, line)
+            yield StoredLine(number + i, -i, line)
 
     def read(self, position: int) -> bytes:
         return self._lines[-position - 1] if position < 0 else self._log.read(position)

@@ -16,16 +16,23 @@ from msgspec.structs import replace
 
 from mainspring.errors import SessionError
 from mainspring.messages import Message
-from mainspring.sessions.entries import UNREADABLE, LabelEntry, MessageEntry, RunStartEntry, SessionEntry, decode_entry
+from mainspring.sessions.entries import (
+    DECODE_ERRORS,
+    LabelEntry,
+    MessageEntry,
+    RunStartEntry,
+    SessionEntry,
+    decode_entry,
+)
 from mainspring.sessions.store import SessionInfo
-from mainspring.sessions.stored_messages import headline
+from mainspring.sessions.stored_messages import prompt_preview
 
 _HEAD = 64 * 1024
 _TAIL = 16 * 1024
 _PREVIEW = 80
 
 
-def head_of(path: Path) -> SessionEntry:
+def read_header(path: Path) -> SessionEntry:
     """The header of a session file.
 
     Raises:
@@ -43,14 +50,14 @@ def _header(path: Path, line: bytes) -> SessionEntry:
         raise SessionError(f"{path} is no session: it is empty" if not line else f"{path} is no session: no header")
     try:
         entry = decode_entry(line)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         entry = None
     if not isinstance(entry, SessionEntry):
         raise SessionError(f"{path} is no session: its first line is not the header of one")
     return entry
 
 
-def session_info(path: Path) -> SessionInfo:
+def read_session_info(path: Path) -> SessionInfo:
     """What a list shows of a file; one that is no session has ``problem`` set.
 
     Raises:
@@ -60,9 +67,9 @@ def session_info(path: Path) -> SessionInfo:
     updated = datetime.fromtimestamp(status.st_mtime, UTC)
     fallback = SessionInfo(id=path.stem, place=str(path), updated=updated, size=status.st_size)
     try:
-        header = head_of(path)
-        head = _piece(path, 0, _HEAD)
-        tail = _piece(path, max(status.st_size - _TAIL, 0), _TAIL) if status.st_size > _HEAD else b""
+        header = read_header(path)
+        head = _read_range(path, 0, _HEAD)
+        tail = _read_range(path, max(status.st_size - _TAIL, 0), _TAIL) if status.st_size > _HEAD else b""
     except SessionError as error:
         return replace(fallback, problem=str(error))
     except OSError as error:
@@ -77,11 +84,11 @@ def session_info(path: Path) -> SessionInfo:
     )
 
 
-def last_writer(path: Path) -> str:
+def describe_last_writer(path: Path) -> str:
     """Which process wrote to a file last, as far as its end tells."""
     try:
         size = path.stat().st_size
-        tail = _piece(path, max(size - _HEAD, 0), _HEAD)
+        tail = _read_range(path, max(size - _HEAD, 0), _HEAD)
     except OSError:
         return ""
     for line in reversed(tail.splitlines()):
@@ -90,7 +97,7 @@ def last_writer(path: Path) -> str:
     return ""
 
 
-def _piece(path: Path, start: int, size: int) -> bytes:
+def _read_range(path: Path, start: int, size: int) -> bytes:
     with path.open("rb") as file:
         file.seek(start)
         return file.read(size)
@@ -99,37 +106,37 @@ def _piece(path: Path, start: int, size: int) -> bytes:
 def _entry(line: bytes) -> object:
     try:
         return decode_entry(line)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         return None
 
 
 def _title(header: SessionEntry, head: bytes, tail: bytes) -> str:
     title = header.title
-    for line in _with(b'"label"', head, tail):
+    for line in _iter_lines_containing(b'"label"', head, tail):
         if isinstance(entry := _entry(line), LabelEntry) and entry.target == header.id:
             title = entry.label
     return title
 
 
 def _preview(head: bytes) -> str:
-    for line in _with(b'"prompt"', head):
+    for line in _iter_lines_containing(b'"prompt"', head):
         entry = _entry(line)
         if isinstance(entry, MessageEntry) and entry.source == "prompt" and isinstance(entry.message, Message):
-            return headline(entry.message.text)[:_PREVIEW]
+            return prompt_preview(entry.message.text)[:_PREVIEW]
     return ""
 
 
-def _with(mark: bytes, *pieces: bytes) -> Iterator[bytes]:
+def _iter_lines_containing(mark: bytes, *pieces: bytes) -> Iterator[bytes]:
     for piece in pieces:
         for line in piece.splitlines():
             if mark in line:
                 yield line
 
 
-BLOCK = 64 * 1024
+BLOCK_BYTES = 64 * 1024
 
 
-def lines_back(file: BinaryIO, block: int = BLOCK) -> Iterator[tuple[int, bytes]]:
+def iter_lines_backward(file: BinaryIO, block: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
     """Position and line, with its end where it has one, newest first. As much is in memory as the longest line takes.
 
     Args:

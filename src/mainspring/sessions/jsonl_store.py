@@ -14,17 +14,24 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mainspring.errors import SessionError
-from mainspring.locks import LockState, lock, taken_by
+from mainspring.locks import LockResult, describe_lock_owner, try_lock
 from mainspring.sessions.entries import VERSION, SessionEntry
-from mainspring.sessions.jsonl_reading import head_of, last_writer, lines_back, session_info
-from mainspring.sessions.paths import checked_id, log_file, mark_quick, project_name, remove_index, remove_logs
-from mainspring.sessions.store import Problem, Row, SessionInfo
+from mainspring.sessions.jsonl_reading import describe_last_writer, iter_lines_backward, read_header, read_session_info
+from mainspring.sessions.paths import (
+    allow_blocking_writes,
+    event_log_path,
+    project_folder_name,
+    remove_event_logs,
+    remove_index,
+    validate_session_id,
+)
+from mainspring.sessions.store import Problem, SessionInfo, StoredLine
 from mainspring.state_files import make_private_folder
 
 SUFFIX = ".jsonl"
 
 
-class JsonlLog:
+class JsonlSessionLog:
     """One session file. Not safe to use from two threads at once."""
 
     quick = True
@@ -36,7 +43,7 @@ class JsonlLog:
         self._path = path
         self._context = context
         self._fd: int | None = None
-        self._lock: LockState = "held"
+        self._lock: LockResult = "held"
         self._torn = False
         self._unnamed = False
         self._reader: BinaryIO | None = None
@@ -60,7 +67,7 @@ class JsonlLog:
         Raises:
             SessionError: If it is no session.
         """
-        header = head_of(self._path)
+        header = read_header(self._path)
         if header.version > VERSION:
             text = f"{self.place} is of version {header.version} of the format, this program writes version {VERSION}"
             self._read_only(Problem("newer", f"{text}: it can be read, and nothing is written to it"))
@@ -79,19 +86,21 @@ class JsonlLog:
         try:
             fd = os.open(self._path, os.O_RDWR | os.O_APPEND | _FLAGS)
         except OSError as error:
-            self._read_only(Problem("unsaved", f"{self.place} may not be written to ({error.strerror}): {_NOT_SAVED}"))
+            self._read_only(
+                Problem("unsaved", f"{self.place} may not be written to ({error.strerror}): {_UNSAVED_NOTICE}")
+            )
             return None
-        self._lock = lock(fd)
+        self._lock = try_lock(fd)
         if self._lock == "taken":
-            where = taken_by(fd, last_writer(self._path))
+            where = describe_lock_owner(fd, describe_last_writer(self._path))
             os.close(fd)
             text = f"session {self._path.stem} is open {where}"
-            self._read_only(Problem("locked", f"{text}: {_NOT_SAVED}; fork it to go on in a copy"))
+            self._read_only(Problem("locked", f"{text}: {_UNSAVED_NOTICE}; fork it to go on in a copy"))
             return None
         if self._lock == "unsupported":
             text = f"the file system of {self.place} knows no locks: use this session in one process at a time"
             self.problems.append(Problem("locked", text))
-        mark_quick(fd)
+        allow_blocking_writes(fd)
         return fd
 
     def _read_only(self, problem: Problem) -> None:
@@ -115,14 +124,14 @@ class JsonlLog:
             if sync:
                 self._sync(fd)
         except OSError:
-            self._take_back(fd, status.st_size, new=new)
+            self._truncate(fd, status.st_size, new=new)
             raise
         self._torn = False
 
     def _sync(self, fd: int) -> None:
         getattr(os, "fdatasync", os.fsync)(fd)
         if self._unnamed:
-            _sync_folder(self._path.parent)
+            _fsync_folder(self._path.parent)
             self._unnamed = False
 
     def _create(self) -> int:
@@ -132,12 +141,12 @@ class JsonlLog:
         try:
             fd = os.open(self._path, how, 0o600)
         except FileExistsError:
-            if not _is_left(self._path):
+            if not _is_empty_leftover(self._path):
                 raise
             self._path.unlink()
             fd = os.open(self._path, how, 0o600)
-        self._lock = lock(fd)
-        mark_quick(fd)
+        self._lock = try_lock(fd)
+        allow_blocking_writes(fd)
         self._fd = fd
         self._unnamed = True
         if self._context:
@@ -147,7 +156,7 @@ class JsonlLog:
                 self._context = None
         return fd
 
-    def _take_back(self, fd: int, size: int, *, new: bool) -> None:
+    def _truncate(self, fd: int, size: int, *, new: bool) -> None:
         """Leave nothing of a failed write; where that fails too, the next one begins on a fresh line."""
         if new:
             self._fd = None
@@ -161,7 +170,7 @@ class JsonlLog:
         except OSError:
             self._torn = True
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StoredLine]:
         """All lines, oldest first."""
         if self._fd is None:
             return
@@ -170,18 +179,18 @@ class JsonlLog:
             for number, line in enumerate(file, 1):
                 data = line.rstrip(b"\r\n")
                 if data:
-                    yield Row(number, position, data, line.endswith(b"\n"))
+                    yield StoredLine(number, position, data, line.endswith(b"\n"))
                 position += len(line)
 
-    def back(self) -> Iterator[Row]:
+    def back(self) -> Iterator[StoredLine]:
         """All lines, newest first, a block at a time."""
         if self._fd is None:
             return
         with self._path.open("rb") as file:
-            for position, line in lines_back(file):
+            for position, line in iter_lines_backward(file):
                 data = line.rstrip(b"\r\n")
                 if data:
-                    yield Row(0, position, data, line.endswith(b"\n"))
+                    yield StoredLine(0, position, data, line.endswith(b"\n"))
 
     def read(self, position: int) -> bytes:
         """The line at a position."""
@@ -212,20 +221,22 @@ class JsonlStore:
         self.root = self.home / "sessions"
 
     @property
-    def files_folder(self) -> str:
+    def blobs_folder(self) -> str:
         """The folder for contents of files."""
         return str(self.home / "files")
 
-    def create(self, header: SessionEntry) -> JsonlLog:
+    def create(self, header: SessionEntry) -> JsonlSessionLog:
         """A new session; nothing is stored yet."""
-        if self.exists(checked_id(header.id)):
+        if self.exists(validate_session_id(header.id)):
             raise SessionError(f"there is a session {header.id} already; open it, or choose another id")
-        return JsonlLog(self.root / project_name(header.cwd) / f"{header.id}{SUFFIX}", self._context(header.id))
+        return JsonlSessionLog(
+            self.root / project_folder_name(header.cwd) / f"{header.id}{SUFFIX}", self._context(header.id)
+        )
 
-    def open(self, name: str, *, write: bool = True) -> JsonlLog:
+    def open(self, name: str, *, write: bool = True) -> JsonlSessionLog:
         """A stored session; see `SessionStore.open`."""
         path = self._find(name)
-        log = JsonlLog(path, self._context(path.stem) if path.is_relative_to(self.root) else None)
+        log = JsonlSessionLog(path, self._context(path.stem) if path.is_relative_to(self.root) else None)
         try:
             log.attach(write=write)
         except OSError as error:
@@ -234,7 +245,7 @@ class JsonlStore:
 
     def exists(self, name: str) -> bool:
         """Whether it is stored. A file without a byte is what a process left that was killed when it made it."""
-        return any(path.stat().st_size > 0 for path in self.root.glob(f"*/{checked_id(name)}{SUFFIX}"))
+        return any(path.stat().st_size > 0 for path in self.root.glob(f"*/{validate_session_id(name)}{SUFFIX}"))
 
     def delete(self, name: str) -> None:
         """Remove a session for good."""
@@ -245,7 +256,7 @@ class JsonlStore:
             if os.name == "nt":  # where an open file cannot be removed
                 log.close()
             os.unlink(log.place)
-            remove_logs(log_file(self.home, Path(log.place).stem))
+            remove_event_logs(event_log_path(self.home, Path(log.place).stem))
             remove_index(self.home)
             if log.context_folder:
                 shutil.rmtree(log.context_folder, ignore_errors=True)
@@ -254,11 +265,11 @@ class JsonlStore:
 
     def list(self, cwd: str | None = None) -> Iterable[SessionInfo]:
         """The sessions of a folder, or all; last used first."""
-        project = "*" if cwd is None else project_name(cwd)
+        project = "*" if cwd is None else project_folder_name(cwd)
         found: list[SessionInfo] = []
         for path in self.root.glob(f"{project}/*{SUFFIX}"):
             try:
-                found.append(session_info(path))
+                found.append(read_session_info(path))
             except OSError:  # gone meanwhile
                 continue
         return sorted(found, key=lambda s: (s.updated is not None, s.updated, s.id), reverse=True)
@@ -272,7 +283,7 @@ class JsonlStore:
             if not path.exists():
                 raise SessionError(f"there is no session file {path}")
             return path
-        found = sorted(self.root.glob(f"*/{checked_id(name)}*{SUFFIX}"))
+        found = sorted(self.root.glob(f"*/{validate_session_id(name)}*{SUFFIX}"))
         exact = [path for path in found if path.stem == name]
         match exact or found:
             case []:
@@ -284,20 +295,20 @@ class JsonlStore:
                 raise SessionError(f"{name} is the beginning of {len(several)} sessions: {names}")
 
 
-_NOT_SAVED = "what is said now is not saved"
+_UNSAVED_NOTICE = "what is said now is not saved"
 _FLAGS = getattr(os, "O_FLAGS", 0) | getattr(os, "O_BINARY", 0)
 
 
-def _is_left(path: Path) -> bool:
+def _is_empty_leftover(path: Path) -> bool:
     """Whether a file is empty and nobody writes it: it was left by a process that was killed before its first line."""
     fd = os.open(path, os.O_RDWR | _FLAGS)
     try:
-        return os.fstat(fd).st_size == 0 and lock(fd) == "held"
+        return os.fstat(fd).st_size == 0 and try_lock(fd) == "held"
     finally:
         os.close(fd)
 
 
-def _sync_folder(folder: Path) -> None:
+def _fsync_folder(folder: Path) -> None:
     """Make sure that a new file would still have its name after a power failure."""
     if os.name == "posix":
         fd = os.open(folder, os.O_RDONLY)

@@ -9,11 +9,11 @@ from concurrent.futures import Future
 
 from mainspring.sessions.store import Problem, SessionLog
 
-INLINE = 256 * 1024
+MAX_INLINE_BYTES = 256 * 1024
 """Bytes up to which a write is made in the event loop: it takes microseconds there, and a thread costs more."""
 
 
-class Writer:
+class LogWriter:
     """The only one who writes to a log.
 
     A small append to a quick log is made at once. Large ones, the first one (which makes the file) and those that wait for the disk go
@@ -50,9 +50,9 @@ class Writer:
         self._sync = self._sync or sync
         while self._busy is not None:
             await asyncio.wrap_future(self._busy)
-        if (self.unsaved or self._sync) and not self._too_early():
+        if (self.unsaved or self._sync) and not self._is_in_backoff():
             batch, sync = self._take()
-            if sync or not self._log.quick or not self._log.exists or sum(map(len, batch)) > INLINE:
+            if sync or not self._log.quick or not self._log.exists or sum(map(len, batch)) > MAX_INLINE_BYTES:
                 await self._in_thread(batch, sync)
             else:
                 self._store(batch, sync)
@@ -75,7 +75,7 @@ class Writer:
         self.unsaved, self._sync = [], False
         return batch, sync
 
-    def _too_early(self) -> bool:
+    def _is_in_backoff(self) -> bool:
         return self._failed is not None and time.monotonic() - self._failed < self._retry_after
 
     async def _in_thread(self, batch: list[bytes], sync: bool) -> None:

@@ -10,12 +10,12 @@ from msgspec import Struct, field
 
 from mainspring.errors import SessionError
 from mainspring.sessions.entries import LabelEntry, MessageEntry, SessionEntry, decode_entry
-from mainspring.sessions.paths import checked_id
-from mainspring.sessions.store import Problem, Row, SessionInfo
-from mainspring.sessions.stored_messages import headline
+from mainspring.sessions.paths import validate_session_id
+from mainspring.sessions.store import Problem, SessionInfo, StoredLine
+from mainspring.sessions.stored_messages import prompt_preview
 
 
-class _Kept(Struct, eq=False):
+class _StoredSession(Struct, eq=False):
     """The lines of one session, and whether somebody writes to it."""
 
     header: SessionEntry
@@ -24,12 +24,12 @@ class _Kept(Struct, eq=False):
     updated: datetime | None = None
 
 
-class MemoryLog:
+class MemorySessionLog:
     """One session in a `MemoryStore`."""
 
     quick = True
 
-    def __init__(self, store: MemoryStore, kept: _Kept, *, write: bool = True) -> None:
+    def __init__(self, store: MemorySessionStore, kept: _StoredSession, *, write: bool = True) -> None:
         self.place = f"memory:{kept.header.id}"
         self.writable = write and not kept.taken
         self.problems: list[Problem] = []
@@ -61,15 +61,15 @@ class MemoryLog:
         self._kept.lines.extend(lines)
         self._kept.updated = datetime.now(UTC)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StoredLine]:
         """All lines, oldest first."""
         for i, line in enumerate(self._kept.lines):
-            yield Row(i + 1, i, line)
+            yield StoredLine(i + 1, i, line)
 
-    def back(self) -> Iterator[Row]:
+    def back(self) -> Iterator[StoredLine]:
         """All lines, newest first."""
         for i in range(len(self._kept.lines) - 1, -1, -1):
-            yield Row(i + 1, i, self._kept.lines[i])
+            yield StoredLine(i + 1, i, self._kept.lines[i])
 
     def read(self, position: int) -> bytes:
         """The line at a position."""
@@ -81,7 +81,7 @@ class MemoryLog:
             self.writable = self._kept.taken = False
 
 
-class MemoryStore:
+class MemorySessionStore:
     """Sessions that end with the process.
 
     Attributes:
@@ -89,22 +89,22 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
-        self.sessions: dict[str, _Kept] = {}
+        self.sessions: dict[str, _StoredSession] = {}
 
     @property
-    def files_folder(self) -> None:
+    def blobs_folder(self) -> None:
         """There is none."""
         return None
 
-    def create(self, header: SessionEntry) -> MemoryLog:
+    def create(self, header: SessionEntry) -> MemorySessionLog:
         """A new session; nothing is stored yet."""
-        if self.exists(checked_id(header.id)):
+        if self.exists(validate_session_id(header.id)):
             raise SessionError(f"there is a session {header.id} already; open it, or choose another id")
-        return MemoryLog(self, _Kept(header))
+        return MemorySessionLog(self, _StoredSession(header))
 
-    def open(self, name: str, *, write: bool = True) -> MemoryLog:
+    def open(self, name: str, *, write: bool = True) -> MemorySessionLog:
         """A stored session; see `SessionStore.open`."""
-        return MemoryLog(self, self._find(name), write=write)
+        return MemorySessionLog(self, self._find(name), write=write)
 
     def exists(self, name: str) -> bool:
         """Whether it is stored."""
@@ -122,7 +122,7 @@ class MemoryStore:
         found = [_info(kept) for kept in self.sessions.values() if cwd in {None, kept.header.cwd}]
         return sorted(found, key=lambda s: (s.updated is not None, s.updated, s.id), reverse=True)
 
-    def _find(self, name: str) -> _Kept:
+    def _find(self, name: str) -> _StoredSession:
         name = name.removeprefix("memory:")
         found = [kept for key, kept in self.sessions.items() if key.startswith(name)]
         exact = [kept for kept in found if kept.header.id == name]
@@ -136,14 +136,14 @@ class MemoryStore:
                 raise SessionError(f"{name} is the beginning of {len(several)} sessions: {names}")
 
 
-def _info(kept: _Kept) -> SessionInfo:
+def _info(kept: _StoredSession) -> SessionInfo:
     title, preview = kept.header.title, ""
     for line in kept.lines:
         match decode_entry(line):
             case LabelEntry(target=target, label=label) if target == kept.header.id:
                 title = label
             case MessageEntry(source="prompt", message=message) if not preview:
-                preview = headline(getattr(message, "text", ""))[:80]
+                preview = prompt_preview(getattr(message, "text", ""))[:80]
             case _:
                 pass
     return SessionInfo(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, MainspringError, SessionError
-from mainspring.lazy import later, lazy_re
-from mainspring.loop import Plug
-from mainspring.loop.hooks import ContextTransform, SessionStart, SessionTurns, ToolTransform
+from mainspring.lazy import lazy_function, lazy_re
+from mainspring.loop import Plugin
+from mainspring.loop.hooks import ContextTransform, MessagesAdded, SessionStart, ToolTransform
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, utc_now
 from mainspring.models import ModelRequest
-from mainspring.policies.compaction.summary_format import is_put_in
-from mainspring.policies.large_results.store import ContextStore, OutputRecord, Pointer, arguments_in_short
+from mainspring.policies.compaction.summary_format import is_injected
+from mainspring.policies.large_results.store import LargeOutput, LargeOutputStore, OutputReference, summarize_arguments
 from mainspring.policies.relevant_history import rank
 from mainspring.tools import Tool, ToolContext, ToolOutput, define_tool
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
     from mainspring.loop import CoreAgent
 else:  # a millisecond, and only a long output needs it
-    escape = later("html", "escape")
+    escape = lazy_function("html", "escape")
 
 logger = logging.getLogger("mainspring")
 
 Selection = Literal["keywords", "model", "off"]
 """Who says which earlier outputs a prompt is about: the words that they share, the model, or nobody."""
 
-THRESHOLD = 30_000
+DEFAULT_THRESHOLD_BYTES = 30_000
 """Bytes of an output from which on it is put aside."""
 
-NOT_PUT_ASIDE = ("read_file", "context_read", "skills_use", "skills_read", "spawn")
+EXCLUDED_TOOLS = ("read_file", "context_read", "skills_use", "skills_read", "spawn")
 """Tools whose output stays whole: it is a page of something that can be asked for again, or was written to be read."""
 
 READ_TOOL = "context_read"
@@ -50,7 +50,7 @@ _STUB = lazy_re(r'<context-output name="([^"]+)"')
 _SYSTEM = "You choose which outputs of earlier tool calls matter for a question. Answer with their numbers, separated by commas, or with: none."
 
 
-class ContextOutputs(Plug):
+class OffloadOutputsPlug(Plugin):
     """Puts large outputs aside, and brings back those that a prompt is about, for the run that it begins.
 
     Args:
@@ -63,12 +63,12 @@ class ContextOutputs(Plug):
 
     def __init__(
         self,
-        store: ContextStore,
+        store: LargeOutputStore,
         *,
-        threshold: int = THRESHOLD,
+        threshold: int = DEFAULT_THRESHOLD_BYTES,
         select: Selection = "keywords",
         room: int = 60_000,
-        exclude: tuple[str, ...] = NOT_PUT_ASIDE,
+        exclude: tuple[str, ...] = EXCLUDED_TOOLS,
     ) -> None:
         self.store = store
         self.threshold = threshold
@@ -78,21 +78,21 @@ class ContextOutputs(Plug):
         self._query = ""
         self._prompt: Message | None = None
         self._brought: Message | None = None
-        self._chosen = False
+        self._on_choice = False
 
     def install(self, agent: CoreAgent) -> None:
         """See `Plug`."""
         agent.on(SessionStart, self._begin)
-        agent.on(SessionTurns, self._asked)
-        agent.on(ToolTransform, self._put_aside, order=90)  # what is kept is what all others made of it
+        agent.on(MessagesAdded, self._asked)
+        agent.on(ToolTransform, self._offload, order=90)  # what is kept is what all others made of it
         if self.select != "off":
-            agent.on(ContextTransform, self._bring, order=-150)
+            agent.on(ContextTransform, self._restore_relevant, order=-150)
         if agent.tools.get(READ_TOOL) is None:  # a sub-agent has its parent's, which reads from the same place
             agent.tools.add(self.tool())
 
-    def for_child(self) -> Plug:
+    def for_child(self) -> Plugin:
         """A sub-agent puts aside into the same place; nothing of its parent's is brought to it."""
-        return ContextOutputs(self.store, threshold=self.threshold, select="off", exclude=self.exclude)
+        return OffloadOutputsPlug(self.store, threshold=self.threshold, select="off", exclude=self.exclude)
 
     async def close(self) -> None:
         """Let go of everything: outputs end with the session."""
@@ -107,7 +107,7 @@ class ContextOutputs(Plug):
             lines = _lines(record.result)
             first, count = arguments.get("offset", 1), min(arguments.get("limit", _MOST_LINES), _MOST_LINES)
             sizes = accumulate(len(line) for line in lines[first - 1 : first - 1 + count])
-            count = max(1, sum(size <= THRESHOLD for size in sizes))
+            count = max(1, sum(size <= DEFAULT_THRESHOLD_BYTES for size in sizes))
             shown = lines[first - 1 : first - 1 + count]
             last = first + len(shown) - 1
             end = (
@@ -137,20 +137,20 @@ class ContextOutputs(Plug):
     def _begin(self, hook: SessionStart) -> None:
         self._query = hook.run_id
         self._prompt = self._brought = None
-        self._chosen = False
+        self._on_choice = False
 
-    def _asked(self, hook: SessionTurns) -> None:
+    def _asked(self, hook: MessagesAdded) -> None:
         prompts = [m for m in hook.messages if isinstance(m, Message) and m.role == "user"]
         if hook.source == "prompt" and prompts:
-            self._prompt = next((m for m in reversed(prompts) if not is_put_in(m)), prompts[-1])
+            self._prompt = next((m for m in reversed(prompts) if not is_injected(m)), prompts[-1])
 
-    async def _put_aside(self, hook: ToolTransform) -> None:
+    async def _offload(self, hook: ToolTransform) -> None:
         output = hook.result.output
         text = output if isinstance(output, str) else "\n".join(b.text for b in output if isinstance(b, TextBlock))
         text = text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be stored
         if hook.name in self.exclude or hook.result.is_error or len(text.encode()) <= self.threshold:
             return
-        record = OutputRecord(
+        record = LargeOutput(
             tool=hook.name, args=dict(hook.input), result=text, timestamp=utc_now(), query_id=self._query
         )
         try:
@@ -158,7 +158,7 @@ class ContextOutputs(Plug):
         except (OSError, ValueError) as error:
             logger.warning("a large output of %s stays in the conversation: %s", hook.name, error)
             return
-        stub = _stub(pointer)
+        stub = _placeholder_text(pointer)
         images = () if isinstance(output, str) else tuple([b for b in output if isinstance(b, ImageBlock)])
         hook.result = replace(
             hook.result,
@@ -166,25 +166,29 @@ class ContextOutputs(Plug):
             metadata={**hook.result.metadata, "context_output": pointer.name},
         )
 
-    async def _bring(self, hook: ContextTransform) -> None:
+    async def _restore_relevant(self, hook: ContextTransform) -> None:
         """Put what the prompt is about right behind it; chosen once a run, so that the prompt's prefix stays the same."""
         prompt = self._prompt
         if prompt is None:
             return
-        if not self._chosen:
-            self._chosen = True
+        if not self._on_choice:
+            self._on_choice = True
             earlier = [p for p in self.store.pointers() if p.query_id != self._query][-_MOST_POINTERS:]
-            self._brought = await self._loaded(await self._relevant(hook, prompt.text, earlier)) if earlier else None
+            self._brought = (
+                await self._load_outputs(await self._select_relevant(hook, prompt.text, earlier)) if earlier else None
+            )
         if self._brought is not None and prompt in hook.messages:
             at = next(i for i, m in enumerate(hook.messages) if m is prompt)
             hook.messages.insert(at + 1, self._brought)
 
-    async def _relevant(self, hook: ContextTransform, question: str, pointers: list[Pointer]) -> list[Pointer]:
-        about = [f"{p.tool} {arguments_in_short(p.args)}\n{p.preview}" for p in pointers]
+    async def _select_relevant(
+        self, hook: ContextTransform, question: str, pointers: list[OutputReference]
+    ) -> list[OutputReference]:
+        about = [f"{p.tool} {summarize_arguments(p.args)}\n{p.preview}" for p in pointers]
         if self.select == "keywords":
             return [pointers[i] for i in rank(question, about, 5)]
         listed = "\n".join(
-            f"{i}. {p.tool}({arguments_in_short(p.args)}): {' '.join(p.preview[:300].split())}"
+            f"{i}. {p.tool}({summarize_arguments(p.args)}): {' '.join(p.preview[:300].split())}"
             for i, p in enumerate(pointers, 1)
         )
         request = ModelRequest(
@@ -204,7 +208,7 @@ class ContextOutputs(Plug):
         numbers = dict.fromkeys(int(n) for n in re.findall(r"(?<!\d)\d{1,4}(?!\d)", answer.text)[:_MOST_POINTERS])
         return [pointers[n - 1] for n in numbers if 1 <= n <= len(pointers)]
 
-    async def _loaded(self, pointers: list[Pointer]) -> Message | None:
+    async def _load_outputs(self, pointers: list[OutputReference]) -> Message | None:
         parts: list[str] = []
         room = self.room
         for pointer in pointers:
@@ -222,7 +226,7 @@ class ContextOutputs(Plug):
         return Message.user("Outputs of earlier calls that may matter here:\n\n" + "\n\n".join(parts))
 
 
-def missing_outputs(messages: Sequence[AgentMessage], store: ContextStore) -> int:
+def count_missing_outputs(messages: Sequence[AgentMessage], store: LargeOutputStore) -> int:
     """How many outputs a history points to that are not there any more, as after a resume."""
     named = {
         name
@@ -231,10 +235,10 @@ def missing_outputs(messages: Sequence[AgentMessage], store: ContextStore) -> in
         for result in message.tool_results
         for name in _STUB.findall(result.text[:400])
     }
-    return sum(not _is_there(store, name) for name in named)
+    return sum(not _exists(store, name) for name in named)
 
 
-def _is_there(store: ContextStore, name: str) -> bool:
+def _exists(store: LargeOutputStore, name: str) -> bool:
     try:
         store.retrieve(name)
     except SessionError:
@@ -246,7 +250,7 @@ def _lines(text: str) -> list[str]:
     return [line[i : i + _LONGEST] for line in text.splitlines() for i in range(0, len(line) or 1, _LONGEST)]
 
 
-def _stub(pointer: Pointer) -> str:
+def _placeholder_text(pointer: OutputReference) -> str:
     preview = pointer.preview.replace("</context-output", "&lt;/context-output")
     return (
         f"<context-output {_attributes(pointer)}>\n{preview}\n[These are the first {len(pointer.preview)} of {pointer.size} characters; "
@@ -254,5 +258,5 @@ def _stub(pointer: Pointer) -> str:
     )
 
 
-def _attributes(pointer: Pointer) -> str:
+def _attributes(pointer: OutputReference) -> str:
     return f'name="{pointer.name}" tool="{escape(pointer.tool)}" characters="{pointer.size}"'

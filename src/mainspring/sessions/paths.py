@@ -17,7 +17,7 @@ from mainspring.lazy import lazy_re
 _ID = lazy_re(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
-def user_folder(environ: Mapping[str, str] | None = None) -> Path | None:
+def user_home(environ: Mapping[str, str] | None = None) -> Path | None:
     """``$MAINSPRING_HOME``, else ``~/.agent``; ``None`` where there is no home folder."""
     environ = os.environ if environ is None else environ
     given = environ.get("MAINSPRING_HOME", "").strip()
@@ -27,7 +27,7 @@ def user_folder(environ: Mapping[str, str] | None = None) -> Path | None:
     return Path(base) / ".agent" if os.path.isabs(base) else None
 
 
-def resolved(cwd: str | os.PathLike[str] | None = None) -> str:
+def resolve_folder(cwd: str | os.PathLike[str] | None = None) -> str:
     """The real path of a folder, the same however it is spelled; the current folder if none is given."""
     try:
         path = os.path.realpath(os.getcwd() if cwd is None else os.path.expanduser(str(cwd)))
@@ -41,7 +41,7 @@ def resolved(cwd: str | os.PathLike[str] | None = None) -> str:
     return path.casefold() if same else path
 
 
-def project_name(cwd: str) -> str:
+def project_folder_name(cwd: str) -> str:
     """The name of the folder that holds the sessions of ``cwd``: readable, and different for every path."""
     words = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(Path(cwd).parts[-2:])).strip("-").lower()[-48:].strip("-")
     digest = hashlib.sha256(cwd.encode("utf-8", "surrogateescape")).hexdigest()[:10]
@@ -53,7 +53,7 @@ def new_session_id(now: datetime) -> str:
     return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
-def checked_id(name: str) -> str:
+def validate_session_id(name: str) -> str:
     """The id, if it can be one.
 
     Raises:
@@ -64,36 +64,36 @@ def checked_id(name: str) -> str:
     return name
 
 
-def mark_quick(fd: int) -> None:
+def allow_blocking_writes(fd: int) -> None:
     """Files never block on this flag; to tools that look for blocking calls in an event loop it says: on purpose."""
     if hasattr(os, "O_NONBLOCK"):
         os.set_blocking(fd, False)
 
 
-def log_file(home: Path, session: str) -> Path:
+def event_log_path(home: Path, session: str) -> Path:
     """Where the event log of a session is."""
     return home / "logs" / f"{session}.jsonl"
 
 
-def search_index(home: Path) -> Path:
+def search_index_path(home: Path) -> Path:
     """Where the index of the full-text search is."""
     return home / "search.db"
 
 
 def remove_index(home: Path) -> None:
     """Remove the index, so that no text of a session that was deleted stays in it. The next search makes it anew."""
-    for file in (search_index(home), home / "search.db-journal"):
+    for file in (search_index_path(home), home / "search.db-journal"):
         with suppress(OSError):
             file.unlink()
 
 
-def older_log(path: Path) -> Path:
+def rotated_log_path(path: Path) -> Path:
     """Where an event log goes that has become too large."""
     return path.with_name(f"{path.stem}.1.jsonl")
 
 
-def remove_logs(path: Path) -> None:
+def remove_event_logs(path: Path) -> None:
     """Remove an event log; what cannot be removed stays."""
-    for file in (path, older_log(path)):
+    for file in (path, rotated_log_path(path)):
         with suppress(OSError):
             file.unlink()

@@ -7,17 +7,17 @@ import socket
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
-from mainspring.loop import Plug
+from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
+    BeforeToolRun,
     ContextCompacted,
-    RunPause,
+    MessagesAdded,
+    RunPaused,
     SessionEnd,
     SessionStart,
-    SessionTurns,
-    ToolAfter,
-    ToolIntent,
+    ToolCallsReceived,
+    ToolFinished,
     ToolResultsAfter,
-    ToolStart,
 )
 from mainspring.messages import AgentMessage, Message, ToolResultBlock
 from mainspring.sessions.entries import (
@@ -33,17 +33,17 @@ from mainspring.sessions.entries import (
     RunEndEntry,
     RunStartEntry,
 )
-from mainspring.sessions.history import OpenCalls
+from mainspring.sessions.history import PendingCalls
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
     from mainspring.sessions.session import Session
 
-ORDER = 100
+HOOK_ORDER = 100
 """After everybody else: what is stored is what was decided. A tool is noted as started only once nobody objects."""
 
 
-class SessionPlug(Plug):
+class SessionPlug(Plugin):
     """Stores every turn of an agent as it happens, and gives it the history that is stored already.
 
     Args:
@@ -56,7 +56,7 @@ class SessionPlug(Plug):
         self._run: RunStartEntry | None = None
         self._first = self._last = ""
         self._intent_saved = False
-        self._elsewhere: Message | None = None
+        self._foreign_pending: Message | None = None
 
     def install(self, agent: CoreAgent) -> None:
         """Fill the history from the session, and listen."""
@@ -69,28 +69,28 @@ class SessionPlug(Plug):
             agent.context.messages[:] = self.session.messages
             agent.context.pending = pending = self.session.pending
             if pending is not None and not self._journal.saved:
-                self._elsewhere = pending.message
+                self._foreign_pending = pending.message
         self._journal.agents.add(agent)
-        agent.before_run.append(self._journal.check_open)  # such a run would be lost
-        agent.on(SessionStart, self._begin, order=ORDER)
-        agent.on(SessionTurns, self._join, order=ORDER)
-        agent.on(ToolIntent, self._intend, order=ORDER)
-        agent.on(ToolStart, self._start, order=ORDER)
-        agent.on(ToolAfter, self._answer, order=ORDER)
-        agent.on(ToolResultsAfter, self._pair, order=ORDER)
-        agent.on(RunPause, self._pause, order=ORDER)
-        agent.on(ContextCompacted, self._compact, order=ORDER)
-        agent.on(SessionEnd, self._end, order=ORDER)
+        agent.run_checks.append(self._journal.check_open)  # such a run would be lost
+        agent.on(SessionStart, self._on_session_start, order=HOOK_ORDER)
+        agent.on(MessagesAdded, self._on_session_turns, order=HOOK_ORDER)
+        agent.on(ToolCallsReceived, self._on_tool_intent, order=HOOK_ORDER)
+        agent.on(BeforeToolRun, self._start, order=HOOK_ORDER)
+        agent.on(ToolFinished, self._on_tool_after, order=HOOK_ORDER)
+        agent.on(ToolResultsAfter, self._on_tool_results, order=HOOK_ORDER)
+        agent.on(RunPaused, self._pause, order=HOOK_ORDER)
+        agent.on(ContextCompacted, self._on_context_compacted, order=HOOK_ORDER)
+        agent.on(SessionEnd, self._end, order=HOOK_ORDER)
 
-    def for_child(self) -> Plug | None:
+    def for_child(self) -> Plugin | None:
         """Nothing: a sub-agent has a conversation of its own."""
         return None
 
     # --- a run ------------------------------------------------------------------------------------------------------
 
-    def _begin(self, hook: SessionStart) -> None:
+    def _on_session_start(self, hook: SessionStart) -> None:
         """Nothing is stored yet: a run that comes to nothing leaves no trace."""
-        self._align(self._agent.context.messages)
+        self._sync_with_agent(self._agent.context.messages)
         self._first = self._last = ""
         self._intent_saved = self._journal.saved
         self._run = self._journal.record(
@@ -119,26 +119,26 @@ class SessionPlug(Plug):
         )
         await self._journal.flush(durable=True)
 
-    async def _join(self, hook: SessionTurns) -> None:
+    async def _on_session_turns(self, hook: MessagesAdded) -> None:
         for message in hook.messages:
             self._seen(self._journal.record(MessageEntry, message=message, source=hook.source, run=hook.run_id))
         await self._journal.flush()
 
-    async def _compact(self, hook: ContextCompacted) -> None:
+    async def _on_context_compacted(self, hook: ContextCompacted) -> None:
         self._replace(hook.after, hook.reason)
         await self._journal.flush()
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
-    async def _intend(self, hook: ToolIntent) -> None:
+    async def _on_tool_intent(self, hook: ToolCallsReceived) -> None:
         self._seen(self._journal.record(IntentEntry, message=hook.message, run=hook.run_id))
         self._intent_saved = await self._journal.flush()
 
-    async def _start(self, hook: ToolStart) -> None:
-        calls = self._calls_with(hook.call_id)
+    async def _start(self, hook: BeforeToolRun) -> None:
+        calls = self._find_pending(hook.call_id)
         if calls is None:
             return
-        if calls.message is self._elsewhere:
+        if calls.message is self._foreign_pending:
             hook.block = "the session is open elsewhere or for reading only, and there the call may be made too; open it to write"
             return
         call = next(c for c in calls.message.tool_uses if c.id == hook.call_id)
@@ -155,35 +155,35 @@ class SessionPlug(Plug):
             # A reader of the file would see the call and no start, and take it for one that never ran.
             hook.block = "the session can no longer be saved; from here on it is in memory only, so make the call again"
 
-    async def _answer(self, hook: ToolAfter) -> None:
-        calls = self._calls_with(hook.call_id)
+    async def _on_tool_after(self, hook: ToolFinished) -> None:
+        calls = self._find_pending(hook.call_id)
         if calls is not None:
-            self._result(calls, hook.result, hook.seconds)
+            self._record_result(calls, hook.result, hook.seconds)
             await self._journal.flush()
 
-    async def _pair(self, hook: ToolResultsAfter) -> None:
+    async def _on_tool_results(self, hook: ToolResultsAfter) -> None:
         calls = self._journal.history.find(hook.message)
         if calls is None:  # an answer that broke off: its calls were never looked at
             self._seen(self._journal.record(IntentEntry, message=hook.message, run=hook.run_id))
             calls = self._journal.history.find(hook.message)
             assert calls is not None
-        refs = tuple([self._result(calls, block) for block in hook.results.tool_results])
+        refs = tuple([self._record_result(calls, block) for block in hook.results.tool_results])
         pair = self._journal.record(
             PairEntry, hook.results, intent=calls.entry.id, results=refs, message=hook.results.id
         )
         self._seen(pair)
         await self._journal.flush()
 
-    async def _pause(self, hook: RunPause) -> None:
+    async def _pause(self, hook: RunPaused) -> None:
         calls = self._journal.history.find(hook.message)
         if calls is None:
             return
         for block in hook.results.values():
-            self._result(calls, block)
+            self._record_result(calls, block)
         self._journal.record(PauseEntry, intent=calls.entry.id, reasons=dict(hook.reasons))
         await self._journal.flush(durable=True)
 
-    def _result(self, calls: OpenCalls, block: ToolResultBlock, seconds: float = 0.0) -> str:
+    def _record_result(self, calls: PendingCalls, block: ToolResultBlock, seconds: float = 0.0) -> str:
         """The entry of a result, which is made unless there is one."""
         known = calls.results.get(block.tool_use_id)
         if known is not None and known[1] is block:
@@ -193,7 +193,7 @@ class SessionPlug(Plug):
         )
         return entry.id
 
-    def _calls_with(self, call_id: str) -> OpenCalls | None:
+    def _find_pending(self, call_id: str) -> PendingCalls | None:
         for calls in reversed(self._journal.history.open.values()):
             if any(c.id == call_id for c in calls.message.tool_uses):
                 return calls
@@ -201,7 +201,7 @@ class SessionPlug(Plug):
 
     # --- the history as the agent has it ----------------------------------------------------------------------------
 
-    def _align(self, theirs: list[AgentMessage]) -> None:
+    def _sync_with_agent(self, theirs: list[AgentMessage]) -> None:
         """Follow the agent where its history was changed between runs: given, forgotten (`reset`) or edited."""
         ours = self._journal.history.messages
         common = len(ours) if len(theirs) >= len(ours) else -1

@@ -18,18 +18,18 @@ from msgspec import Struct
 from mainspring.errors import SessionError
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message, ToolUseBlock
-from mainspring.sessions.entries import UNREADABLE, IntentEntry, MessageEntry, ResultEntry, decode_entry
-from mainspring.sessions.paths import resolved, search_index
-from mainspring.sessions.session import Home, store_of
+from mainspring.sessions.entries import DECODE_ERRORS, IntentEntry, MessageEntry, ResultEntry, decode_entry
+from mainspring.sessions.paths import resolve_folder, search_index_path
+from mainspring.sessions.session import HomeOrStore, resolve_store
 from mainspring.sessions.store import SessionInfo, SessionStore
 from mainspring.state_files import make_private_folder
 
 _VERSION = 1
 _SHORTEST = 3  # characters of a word that the index can find; shorter ones are looked for in what it found
 _LONGEST = 64  # characters of a word that the index is asked for: its time grows with the square
-_ODD = lazy_re("[\0\ud800-\udfff]")  # what the index cannot be asked for
-_MOST_WORDS = 16  # that the index is asked for, the longest; all are looked for in what it found
-_AROUND = 60
+_INVALID_CHARS = lazy_re("[\0\ud800-\udfff]")  # what the index cannot be asked for
+_MAX_WORDS = 16  # that the index is asked for, the longest; all are looked for in what it found
+_SNIPPET_CHARS = 60
 _TABLES = f"""
 CREATE TABLE seen (session TEXT PRIMARY KEY, stamp TEXT NOT NULL);
 CREATE VIRTUAL TABLE texts USING fts5 (session UNINDEXED, entry UNINDEXED, role UNINDEXED, said UNINDEXED, text, tokenize = 'trigram');
@@ -37,7 +37,7 @@ PRAGMA user_version = {_VERSION};
 """
 
 
-class Hit(Struct, frozen=True, kw_only=True):
+class SearchHit(Struct, frozen=True, kw_only=True):
     """A place where all the words stand.
 
     Attributes:
@@ -59,10 +59,10 @@ def search_sessions(
     query: str,
     cwd: str | os.PathLike[str] | None = None,
     *,
-    home: Home | None = None,
+    home: HomeOrStore | None = None,
     everywhere: bool = False,
     limit: int = 20,
-) -> list[Hit]:
+) -> list[SearchHit]:
     """Where words were said. Blocks meanwhile.
 
     Args:
@@ -78,10 +78,10 @@ def search_sessions(
     words = query.split()
     if not words:
         raise SessionError("there is nothing to look for: give some words")
-    store = store_of(home)
-    sessions = [info for info in store.list(None if everywhere else resolved(cwd)) if not info.problem]
-    hits: list[Hit] = []
-    with _Index(store) as index:
+    store = resolve_store(home)
+    sessions = [info for info in store.list(None if everywhere else resolve_folder(cwd)) if not info.problem]
+    hits: list[SearchHit] = []
+    with _SearchIndex(store) as index:
         for info in sessions:
             if len(hits) >= limit:
                 break
@@ -90,38 +90,38 @@ def search_sessions(
     return hits
 
 
-class _Index:
+class _SearchIndex:
     """What was said, by session; without the full-text search of SQLite every session is read."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._connection: sqlite3.Connection | None = None
 
-    def __enter__(self) -> _Index:
-        folder = self._store.files_folder
-        path = None if folder is None else search_index(Path(folder).parent)
+    def __enter__(self) -> _SearchIndex:
+        folder = self._store.blobs_folder
+        path = None if folder is None else search_index_path(Path(folder).parent)
         with suppress(sqlite3.Error, OSError):
-            self._connection = _opened(path)
+            self._connection = _open_index(path)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._connection is not None:
             self._connection.close()
 
-    def hits(self, info: SessionInfo, words: list[str], limit: int) -> Iterator[Hit]:
+    def hits(self, info: SessionInfo, words: list[str], limit: int) -> Iterator[SearchHit]:
         """The hits of one session, the last said first."""
         try:
             rows = self._stored(info, words)
         except sqlite3.Error:
             self.__exit__()  # whatever is wrong with it: the sessions are the truth
             self._connection = None
-            rows = list(_texts(self._store, info))
+            rows = list(_iter_texts(self._store, info))
         found = 0
         for entry, role, said, text in reversed(rows):
-            where = _place(text, words)
+            where = _snippet(text, words)
             if where is None:
                 continue
-            yield Hit(session=info, entry=entry, role=role, when=datetime.fromisoformat(said), text=where)
+            yield SearchHit(session=info, entry=entry, role=role, when=datetime.fromisoformat(said), text=where)
             found += 1
             if found >= limit:
                 return
@@ -129,7 +129,7 @@ class _Index:
     def _stored(self, info: SessionInfo, words: list[str]) -> list[tuple[str, str, str, str]]:
         connection = self._connection
         if connection is None:
-            return list(_texts(self._store, info))
+            return list(_iter_texts(self._store, info))
         stamp = f"{info.size}:{info.updated.timestamp() if info.updated else 0}"
         seen = connection.execute("SELECT stamp FROM seen WHERE session = ?", (info.id,)).fetchone()
         if seen is None or seen[0] != stamp:
@@ -138,11 +138,11 @@ class _Index:
                 connection.execute("DELETE FROM texts WHERE session = ?", (info.id,))
                 connection.executemany(
                     "INSERT INTO texts (session, entry, role, said, text) VALUES (?, ?, ?, ?, ?)",
-                    ((info.id, *row) for row in _texts(self._store, info)),
+                    ((info.id, *row) for row in _iter_texts(self._store, info)),
                 )
                 connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (info.id, stamp))
-        fit = [word[:_LONGEST] for word in words if len(word) >= _SHORTEST and not _ODD.search(word)]
-        long = [word.replace('"', '""') for word in sorted(fit, key=len, reverse=True)[:_MOST_WORDS]]
+        fit = [word[:_LONGEST] for word in words if len(word) >= _SHORTEST and not _INVALID_CHARS.search(word)]
+        long = [word.replace('"', '""') for word in sorted(fit, key=len, reverse=True)[:_MAX_WORDS]]
         match, values = "", []
         if long:
             match, values = " AND texts MATCH ?", [" AND ".join(f'"{word}"' for word in long)]
@@ -150,7 +150,7 @@ class _Index:
         return connection.execute(query, (info.id, *values)).fetchall()
 
 
-def _opened(path: Path | None) -> sqlite3.Connection | None:
+def _open_index(path: Path | None) -> sqlite3.Connection | None:
     """The index, made anew where it is missing, broken, or of another version; ``None`` where there is no place for one."""
     if path is None:
         return None
@@ -177,20 +177,20 @@ def _opened(path: Path | None) -> sqlite3.Connection | None:
     return None
 
 
-def _texts(store: SessionStore, info: SessionInfo) -> Iterator[tuple[str, str, str, str]]:
+def _iter_texts(store: SessionStore, info: SessionInfo) -> Iterator[tuple[str, str, str, str]]:
     """Entry, role, time and text of everything that was said in a session."""
     with closing(store.open(info.place, write=False)) as log:
         for row in log.rows():
             try:
                 entry = decode_entry(row.data)
-            except UNREADABLE:
+            except DECODE_ERRORS:
                 continue
-            role, text = _said(entry)
+            role, text = _entry_text(entry)
             if text:
                 yield entry.id, role, entry.timestamp.isoformat(), text
 
 
-def _said(entry: object) -> tuple[str, str]:
+def _entry_text(entry: object) -> tuple[str, str]:
     match entry:
         case MessageEntry(message=message) if isinstance(message, Message):
             return message.role, message.text
@@ -211,12 +211,12 @@ def _flat(call: ToolUseBlock) -> str:
     return call.raw_input or " ".join(str(value) for value in call.input.values())
 
 
-def _place(text: str, words: Iterable[str]) -> str | None:
+def _snippet(text: str, words: Iterable[str]) -> str | None:
     """The first of the words with what stands around it; ``None`` if one of them is missing."""
     folded = text.casefold()
     places = [folded.find(word.casefold()) for word in words]
     if min(places) < 0:
         return None
-    start = max(min(places) - _AROUND, 0)
-    piece = " ".join(text[start : min(places) + _AROUND * 2].split())
-    return f"{'…' if start else ''}{piece}{'…' if min(places) + _AROUND * 2 < len(text) else ''}"
+    start = max(min(places) - _SNIPPET_CHARS, 0)
+    piece = " ".join(text[start : min(places) + _SNIPPET_CHARS * 2].split())
+    return f"{'…' if start else ''}{piece}{'…' if min(places) + _SNIPPET_CHARS * 2 < len(text) else ''}"

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from mainspring.errors import SessionError
-from mainspring.loop import Pending
+from mainspring.loop import PendingCalls
 from mainspring.messages import AgentMessage
-from mainspring.sessions.blob_store import Blobs
+from mainspring.sessions.blob_store import BlobStore
 from mainspring.sessions.entries import (
     VERSION,
     BranchEntry,
@@ -22,16 +22,16 @@ from mainspring.sessions.entries import (
     ModelChangeEntry,
     SessionEntry,
 )
-from mainspring.sessions.journal import Journal, SessionOptions
+from mainspring.sessions.journal import SessionOptions, SessionWriter
 from mainspring.sessions.jsonl_store import JsonlStore
-from mainspring.sessions.loader import header_of
-from mainspring.sessions.memory_store import MemoryStore
-from mainspring.sessions.paths import new_session_id, resolved, user_folder
+from mainspring.sessions.loader import decode_header_row
+from mainspring.sessions.memory_store import MemorySessionStore
+from mainspring.sessions.paths import new_session_id, resolve_folder, user_home
 from mainspring.sessions.plug import SessionPlug
 from mainspring.sessions.store import Problem, SessionInfo, SessionLog, SessionStore
-from mainspring.sessions.stored_messages import SessionTurn, messages_to_turns
+from mainspring.sessions.stored_messages import SessionTurn, to_stored_messages
 
-Home = str | os.PathLike[str] | SessionStore
+HomeOrStore = str | os.PathLike[str] | SessionStore
 """Where sessions are: the user's folder, or a store."""
 
 
@@ -56,8 +56,8 @@ class Session(AbstractContextManager["Session"]):
 
     def __init__(self, store: SessionStore, log: SessionLog, header: SessionEntry, options: SessionOptions) -> None:
         self.store = store
-        self.blobs = Blobs(store.files_folder)
-        self.journal = Journal(log, header, options)
+        self.blobs = BlobStore(store.blobs_folder)
+        self.journal = SessionWriter(log, header, options)
         self.id = header.id
         self.cwd = header.cwd
         self.place = log.place
@@ -72,7 +72,7 @@ class Session(AbstractContextManager["Session"]):
         cls,
         cwd: str | os.PathLike[str] | None = None,
         *,
-        home: Home | None = None,
+        home: HomeOrStore | None = None,
         id: str = "",
         title: str = "",
         options: SessionOptions | None = None,
@@ -91,13 +91,18 @@ class Session(AbstractContextManager["Session"]):
             SessionError: If there is a session of that id.
         """
         options = options or SessionOptions()
-        store = store_of(home)
+        store = resolve_store(home)
         now = options.clock()
         header = SessionEntry(
-            id=id or new_session_id(now), parent=None, timestamp=now, version=VERSION, cwd=resolved(cwd), title=title
+            id=id or new_session_id(now),
+            parent=None,
+            timestamp=now,
+            version=VERSION,
+            cwd=resolve_folder(cwd),
+            title=title,
         )
         session = cls(store, store.create(header), header, options)
-        if home is None and isinstance(store, MemoryStore):
+        if home is None and isinstance(store, MemorySessionStore):
             session.journal.tell(Problem("memory", "there is no home folder: this session is kept in memory only"))
         session.journal.begin()
         return session
@@ -107,7 +112,7 @@ class Session(AbstractContextManager["Session"]):
         cls,
         name: str | os.PathLike[str],
         *,
-        home: Home | None = None,
+        home: HomeOrStore | None = None,
         write: bool = True,
         if_taken: Literal["read", "fork"] = "read",
         options: SessionOptions | None = None,
@@ -126,10 +131,10 @@ class Session(AbstractContextManager["Session"]):
             SessionError: If there is no such session, or what is there is none.
         """
         options = options or SessionOptions()
-        store = store_of(home)
+        store = resolve_store(home)
         log = store.open(os.fspath(name), write=write)
         try:
-            session = cls(store, log, header_of(log, next(iter(log.rows()), None)), options)
+            session = cls(store, log, decode_header_row(log, next(iter(log.rows()), None)), options)
             session.interrupted = session.journal.resume()
             session.unread = session.journal.unread
         except OSError as error:
@@ -151,7 +156,7 @@ class Session(AbstractContextManager["Session"]):
         cls,
         cwd: str | os.PathLike[str] | None = None,
         *,
-        home: Home | None = None,
+        home: HomeOrStore | None = None,
         if_taken: Literal["read", "fork"] = "read",
         options: SessionOptions | None = None,
     ) -> Self:
@@ -169,7 +174,7 @@ class Session(AbstractContextManager["Session"]):
             for text in skipped:
                 session.journal.tell(Problem("damaged", f"{text}; it was passed over"))
             return session
-        raise SessionError("; ".join([f"there is no session of {resolved(cwd)} yet", *skipped]))
+        raise SessionError("; ".join([f"there is no session of {resolve_folder(cwd)} yet", *skipped]))
 
     # --- what is in it ----------------------------------------------------------------------------------------------
 
@@ -179,18 +184,18 @@ class Session(AbstractContextManager["Session"]):
         return tuple(self.journal.history.messages)
 
     @property
-    def pending(self) -> Pending | None:
+    def pending(self) -> PendingCalls | None:
         """The calls that a paused run left to be answered."""
         for calls in reversed(self.journal.history.open.values()):
             if calls.reasons is not None:
                 results = {call: block for call, (_, block) in calls.results.items()}
-                return Pending(calls.message, results, dict(calls.reasons))
+                return PendingCalls(calls.message, results, dict(calls.reasons))
         return None
 
     @property
     def turns(self) -> tuple[SessionTurn, ...]:
         """The history as stored turns."""
-        return tuple(messages_to_turns(self.journal.history.messages, self.journal.history.refs))
+        return tuple(to_stored_messages(self.journal.history.messages, self.journal.history.refs))
 
     @property
     def title(self) -> str:
@@ -309,7 +314,7 @@ class Session(AbstractContextManager["Session"]):
 
 
 def list_sessions(
-    cwd: str | os.PathLike[str] | None = None, *, home: Home | None = None, everywhere: bool = False
+    cwd: str | os.PathLike[str] | None = None, *, home: HomeOrStore | None = None, everywhere: bool = False
 ) -> list[SessionInfo]:
     """The sessions of a folder, last used first, without reading the whole of them.
 
@@ -318,12 +323,12 @@ def list_sessions(
         home: As for `Session.create`.
         everywhere: Whether to list the sessions of all folders.
     """
-    return list(store_of(home).list(None if everywhere else resolved(cwd)))
+    return list(resolve_store(home).list(None if everywhere else resolve_folder(cwd)))
 
 
-def store_of(home: Home | None) -> SessionStore:
+def resolve_store(home: HomeOrStore | None) -> SessionStore:
     """The store that is meant; the memory of the process where there is no home folder."""
     if home is None:
-        folder = user_folder()
-        return JsonlStore(folder) if folder else MemoryStore()
+        folder = user_home()
+        return JsonlStore(folder) if folder else MemorySessionStore()
     return JsonlStore(home) if isinstance(home, str | os.PathLike) else home

@@ -18,22 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.errors import SessionError
-from mainspring.locks import lock, locked_folder, taken_by
+from mainspring.locks import describe_lock_owner, lock_directory, try_lock
 from mainspring.messages import Message
-from mainspring.sessions.entries import (
-    UNREADABLE,
-    VERSION,
-    LabelEntry,
-    MessageEntry,
-    SessionEntry,
-    decode_entry,
-)
-from mainspring.sessions.paths import checked_id, log_file, remove_index, remove_logs
-from mainspring.sessions.store import Problem, Row, SessionInfo
-from mainspring.sessions.stored_messages import headline
+from mainspring.sessions.entries import DECODE_ERRORS, VERSION, LabelEntry, MessageEntry, SessionEntry, decode_entry
+from mainspring.sessions.paths import event_log_path, remove_event_logs, remove_index, validate_session_id
+from mainspring.sessions.store import Problem, SessionInfo, StoredLine
+from mainspring.sessions.stored_messages import prompt_preview
 from mainspring.state_files import make_private_folder
 
-MAGIC = 0x6D737072
+APPLICATION_ID = 0x6D737072
 """``application_id`` of the file ("mspr"): a database without it is somebody else's and is never written to."""
 
 _LAYOUT = 1
@@ -41,7 +34,7 @@ _BUSY_SECONDS = 5.0
 _PREVIEW = 80
 _PAGE = 500
 _LAST = (1 << 63) - 1
-_MARKS = f"PRAGMA application_id = {MAGIC}; PRAGMA user_version = {_LAYOUT};"
+_MARKS = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {_LAYOUT};"
 _TABLES = """
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY, cwd TEXT NOT NULL, title TEXT NOT NULL, preview TEXT NOT NULL DEFAULT '',
@@ -53,12 +46,12 @@ CREATE INDEX lines_of_a_session ON lines (session, position);
 """
 
 
-class SqliteLog:
+class SqliteSessionLog:
     """One session in a `SqliteStore`."""
 
     quick = False
 
-    def __init__(self, store: SqliteStore, header: SessionEntry, *, exists: bool, write: bool = True) -> None:
+    def __init__(self, store: SqliteSessionStore, header: SessionEntry, *, exists: bool, write: bool = True) -> None:
         self.place = f"{store.path}#{header.id}"
         self.writable = write
         self.problems: list[Problem] = []
@@ -116,14 +109,14 @@ class SqliteLog:
                 )
             size = sum(map(len, lines)) + len(lines)
             connection.execute("UPDATE sessions SET updated = ?, size = size + ? WHERE id = ?", (now, size, header.id))
-            for name, value in _shown(header.id, lines):
+            for name, value in _list_fields(header.id, lines):
                 empty = " AND preview = ''" if name == "preview" else ""
                 connection.execute(f"UPDATE sessions SET {name} = ? WHERE id = ?{empty}", (value, header.id))
             connection.executemany(
                 "INSERT INTO lines (session, data) VALUES (?, ?)", [(header.id, line) for line in lines]
             )
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StoredLine]:
         """All lines, oldest first, a page at a time."""
         if not self._exists:
             return
@@ -133,11 +126,11 @@ class SqliteLog:
             page = self._query(query, (self._header.id, position, _PAGE))
             for position, data in page:
                 number += 1
-                yield Row(number, position, data)
+                yield StoredLine(number, position, data)
             if len(page) < _PAGE:
                 return
 
-    def back(self) -> Iterator[Row]:
+    def back(self) -> Iterator[StoredLine]:
         """All lines, newest first, a page at a time."""
         if not self._exists:
             return
@@ -145,7 +138,7 @@ class SqliteLog:
         position = _LAST
         while page := self._query(query, (self._header.id, position, _PAGE)):
             for position, data in page:
-                yield Row(0, position, data)
+                yield StoredLine(0, position, data)
 
     def read(self, position: int) -> bytes:
         """The line at a position."""
@@ -187,9 +180,9 @@ class SqliteLog:
             text = f"{self._store.path} may not be written to ({error.strerror}): what is said now is not saved"
             self.problems.append(Problem("unsaved", text))
             return
-        state = lock(handle)
+        state = try_lock(handle)
         if state == "taken":
-            text = f"session {self._header.id} is open {taken_by(handle)}"
+            text = f"session {self._header.id} is open {describe_lock_owner(handle)}"
             os.close(handle)
             self.writable = False
             self.problems.append(
@@ -203,7 +196,7 @@ class SqliteLog:
         self._lock = handle
 
 
-class SqliteStore:
+class SqliteSessionStore:
     """Sessions in a SQLite file.
 
     Args:
@@ -218,21 +211,21 @@ class SqliteStore:
         self.path = Path(path)
 
     @property
-    def files_folder(self) -> str:
+    def blobs_folder(self) -> str:
         """The folder for contents of files."""
         return str(self.path.parent / "files")
 
-    def create(self, header: SessionEntry) -> SqliteLog:
+    def create(self, header: SessionEntry) -> SqliteSessionLog:
         """A new session; nothing is stored yet."""
-        if self.exists(checked_id(header.id)):
+        if self.exists(validate_session_id(header.id)):
             raise SessionError(f"there is a session {header.id} already; open it, or choose another id")
-        return SqliteLog(self, header, exists=False)
+        return SqliteSessionLog(self, header, exists=False)
 
-    def open(self, name: str, *, write: bool = True) -> SqliteLog:
+    def open(self, name: str, *, write: bool = True) -> SqliteSessionLog:
         """A stored session; see `SessionStore.open`."""
         header = self._header(self._find(name))
         newer = header.version > VERSION
-        log = SqliteLog(self, header, exists=True, write=write and not newer)
+        log = SqliteSessionLog(self, header, exists=True, write=write and not newer)
         if newer:
             text = f"{log.place} is of version {header.version} of the format, this program writes version {VERSION}"
             log.problems.append(Problem("newer", f"{text}: it can be read, and nothing is written to it"))
@@ -240,7 +233,7 @@ class SqliteStore:
 
     def exists(self, name: str) -> bool:
         """Whether it is stored."""
-        return bool(self._rows("SELECT 1 FROM sessions WHERE id = ?", (checked_id(name),)))
+        return bool(self._rows("SELECT 1 FROM sessions WHERE id = ?", (validate_session_id(name),)))
 
     def delete(self, name: str) -> None:
         """Remove a session for good."""
@@ -253,7 +246,7 @@ class SqliteStore:
                 connection.execute("DELETE FROM lines WHERE session = ?", (id,))
                 connection.execute("DELETE FROM sessions WHERE id = ?", (id,))
             shutil.rmtree(log.context_folder or "", ignore_errors=True)
-            remove_logs(log_file(self.path.parent, id))
+            remove_event_logs(event_log_path(self.path.parent, id))
             remove_index(self.path.parent)
         except sqlite3.Error as error:
             raise SessionError(f"session {name} cannot be deleted: {error}") from error
@@ -309,20 +302,20 @@ class SqliteStore:
             uri=True,
         )
         try:
-            self._prepare(connection)
+            self._run_warmup(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
+    def _run_warmup(self, connection: sqlite3.Connection) -> None:
         if _is_empty(connection):
-            with locked_folder(self.path.parent):  # of two who make it at once the second finds it made
+            with lock_directory(self.path.parent):  # of two who make it at once the second finds it made
                 if _is_empty(connection):
                     connection.execute("PRAGMA journal_mode = WAL")
                     connection.executescript(f"BEGIN IMMEDIATE; {_MARKS} {_TABLES} COMMIT;")
-        magic, layout = _marks(connection)
-        if magic != MAGIC:
+        magic, layout = _read_ids(connection)
+        if magic != APPLICATION_ID:
             raise SessionError(f"{self.path} is a database of something else; nothing is read from it or written to it")
         if layout > _LAYOUT:
             raise SessionError(
@@ -342,7 +335,7 @@ class SqliteStore:
         [(data,)] = self._rows("SELECT data FROM lines WHERE session = ? ORDER BY position LIMIT 1", (id,))
         try:
             header = decode_entry(data)
-        except UNREADABLE:
+        except DECODE_ERRORS:
             header = None
         if not isinstance(header, SessionEntry):
             raise SessionError(f"{self.path}#{id} is no session: its first line is not the header of one")
@@ -364,7 +357,7 @@ class SqliteStore:
                 raise SessionError(f"{begin} is the beginning of {len(several)} sessions: {', '.join(several[:5])}")
 
 
-def _marks(connection: sqlite3.Connection) -> tuple[int, int]:
+def _read_ids(connection: sqlite3.Connection) -> tuple[int, int]:
     """Whose file it is, and the version of its layout."""
     return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
 
@@ -373,16 +366,16 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
 
 
-def _shown(session: str, lines: Sequence[bytes]) -> Iterator[tuple[str, str]]:
+def _list_fields(session: str, lines: Sequence[bytes]) -> Iterator[tuple[str, str]]:
     """What of these lines a list shows."""
     for line in lines:
         if b'"prompt"' not in line and b'"label"' not in line:
             continue
         try:
             entry = decode_entry(line)
-        except UNREADABLE:
+        except DECODE_ERRORS:
             continue
         if isinstance(entry, LabelEntry) and entry.target == session:
             yield "title", entry.label
         elif isinstance(entry, MessageEntry) and entry.source == "prompt" and isinstance(entry.message, Message):
-            yield "preview", headline(entry.message.text)[:_PREVIEW]
+            yield "preview", prompt_preview(entry.message.text)[:_PREVIEW]

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from mainspring.sessions.entries import SessionEntry
 
-ProblemKind = Literal["damaged", "torn", "unknown", "newer", "locked", "unsaved", "saved", "memory"]
+SessionWarningKind = Literal["damaged", "torn", "unknown", "newer", "locked", "unsaved", "saved", "memory"]
 """Why people are told:
 
 - ``damaged``: a line cannot be read and was left out,
@@ -30,14 +30,14 @@ ProblemKind = Literal["damaged", "torn", "unknown", "newer", "locked", "unsaved"
 class Problem(Struct, frozen=True):
     """Something about a session that people should be told."""
 
-    kind: ProblemKind
+    kind: SessionWarningKind
     text: str
 
     def __str__(self) -> str:
         return self.text
 
 
-class Row(Struct, frozen=True):
+class StoredLine(Struct, frozen=True):
     """A line as it is stored.
 
     Attributes:
@@ -116,11 +116,11 @@ class SessionLog(Protocol):
         """
         ...
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StoredLine]:
         """All lines, oldest first, while they are read."""
         ...
 
-    def back(self) -> Iterator[Row]:
+    def back(self) -> Iterator[StoredLine]:
         """All lines, newest first, while they are read; the header is the last one."""
         ...
 
@@ -137,7 +137,7 @@ class SessionStore(Protocol):
     """Where sessions are kept."""
 
     @property
-    def files_folder(self) -> str | None:
+    def blobs_folder(self) -> str | None:
         """The folder for contents of files from before tools changed them; ``None`` keeps them in memory."""
         ...
 

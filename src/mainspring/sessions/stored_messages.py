@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from mainspring.messages import AgentMessage, ContentBlock, Message, Role, StopReason, Usage
-from mainspring.prompt_tags import own_words
+from mainspring.prompt_tags import strip_attachments
 
 
 class SessionTurn(Struct, frozen=True, kw_only=True, eq=False):
@@ -37,7 +37,7 @@ class SessionTurn(Struct, frozen=True, kw_only=True, eq=False):
     model: str | None = None
 
 
-def messages_to_turns(messages: Iterable[AgentMessage], ids: Iterable[str]) -> list[SessionTurn]:
+def to_stored_messages(messages: Iterable[AgentMessage], ids: Iterable[str]) -> list[SessionTurn]:
     """The turns of a history; application messages are none.
 
     Args:
@@ -79,7 +79,7 @@ def turns_to_messages(turns: Iterable[SessionTurn]) -> list[Message]:
     ]
 
 
-def headline(text: str) -> str:
+def prompt_preview(text: str) -> str:
     """What a prompt says in a line, for lists: the person's words, without text that was attached to them."""
-    words = own_words(text).split() or text.split()
+    words = strip_attachments(text).split() or text.split()
     return " ".join(words)

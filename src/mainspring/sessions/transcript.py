@@ -22,11 +22,11 @@ from mainspring.sessions.entries import (
     ResultEntry,
     RunEndEntry,
 )
-from mainspring.sessions.loader import Tree, read_path, read_tree
+from mainspring.sessions.loader import SessionTree, read_path, read_tree
 from mainspring.sessions.store import SessionStore
-from mainspring.text import counted
+from mainspring.text import pluralize
 
-ItemKind = Literal["user", "assistant", "system", "compaction", "branch", "model", "pause", "error", "custom"]
+TranscriptItemKind = Literal["user", "assistant", "system", "compaction", "branch", "model", "pause", "error", "custom"]
 """What an item of a transcript is."""
 
 
@@ -54,7 +54,7 @@ class TranscriptCall(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-class Item(Struct, frozen=True, kw_only=True):
+class TranscriptItem(Struct, frozen=True, kw_only=True):
     """One thing that was said or happened.
 
     Attributes:
@@ -76,7 +76,7 @@ class Item(Struct, frozen=True, kw_only=True):
 
     id: str
     parent: str | None
-    kind: ItemKind
+    kind: TranscriptItemKind
     when: datetime
     text: str = ""
     thinking: str = ""
@@ -106,7 +106,7 @@ class Transcript(Struct, frozen=True, kw_only=True):
     title: str
     cwd: str
     created: datetime
-    items: tuple[Item, ...]
+    items: tuple[TranscriptItem, ...]
     problems: tuple[str, ...] = ()
 
     @property
@@ -134,7 +134,7 @@ def read_transcript(store: SessionStore, name: str | os.PathLike[str]) -> Transc
     try:
         tree = read_tree(log)
         active = {node.id for node in tree.path(tree.leaf)}
-        reader = _Reader(tree, active)
+        reader = _TranscriptBuilder(tree, active)
         for node, line in zip(tree.nodes.values(), read_path(log, tree.nodes.values()), strict=True):
             reader.take(node.id, node.parent, line.entry)
     finally:
@@ -150,19 +150,19 @@ def read_transcript(store: SessionStore, name: str | os.PathLike[str]) -> Transc
     )
 
 
-class _Reader:
+class _TranscriptBuilder:
     """Goes over the entries once, oldest first."""
 
-    def __init__(self, tree: Tree, active: set[str]) -> None:
+    def __init__(self, tree: SessionTree, active: set[str]) -> None:
         self._tree = tree
         self._active = active
         self._last: dict[str, str | None] = {}  # for each entry the item that stands there or last before it
-        self._items: dict[str, Item] = {}
+        self._items: dict[str, TranscriptItem] = {}
         self._intents: dict[str, IntentEntry] = {}
-        self._results: dict[str, ResultEntry] = {}
+        self._on_tool_results: dict[str, ResultEntry] = {}
         self._of_intent: dict[str, list[str]] = {}
 
-    def items(self) -> list[Item]:
+    def items(self) -> list[TranscriptItem]:
         """What was found; calls that never joined a history stand at their place, with what is known of them."""
         return list(self._items.values())
 
@@ -175,7 +175,7 @@ class _Reader:
         else:
             self._last[id] = before
 
-    def _item(self, entry: Entry, before: str | None) -> Item | None:
+    def _item(self, entry: Entry, before: str | None) -> TranscriptItem | None:
         match entry:
             case MessageEntry(message=message):
                 return self._message(entry, message, before)
@@ -183,16 +183,16 @@ class _Reader:
                 self._intents[entry.id] = entry
                 return self._asked(entry, before, ())
             case ResultEntry():
-                self._results[entry.id] = entry
+                self._on_tool_results[entry.id] = entry
                 self._of_intent.setdefault(entry.intent, []).append(entry.id)
                 self._update(entry.intent)
                 return None
             case _:
-                told = _told(entry)
+                told = _describe_entry(entry)
                 return None if told is None else self._plain(entry, before, *told)
 
-    def _plain(self, entry: Entry, before: str | None, kind: ItemKind, text: str) -> Item:
-        return Item(
+    def _plain(self, entry: Entry, before: str | None, kind: TranscriptItemKind, text: str) -> TranscriptItem:
+        return TranscriptItem(
             id=entry.id,
             parent=before,
             kind=kind,
@@ -202,14 +202,14 @@ class _Reader:
             active=entry.id in self._active,
         )
 
-    def _message(self, entry: MessageEntry, message: Message | CustomMessage, before: str | None) -> Item:
+    def _message(self, entry: MessageEntry, message: Message | CustomMessage, before: str | None) -> TranscriptItem:
         if not isinstance(message, Message):
             return self._plain(entry, before, "custom", text=message.custom_type)
         return self._said(entry, message, before, source=entry.source)
 
-    def _said(self, entry: Entry, message: Message, before: str | None, **more: Any) -> Item:
+    def _said(self, entry: Entry, message: Message, before: str | None, **more: Any) -> TranscriptItem:
         known = message.provider and message.model
-        return Item(
+        return TranscriptItem(
             id=entry.id,
             parent=before,
             kind=message.role,
@@ -225,7 +225,7 @@ class _Reader:
             **more,
         )
 
-    def _asked(self, entry: IntentEntry, before: str | None, results: tuple[ResultEntry, ...]) -> Item:
+    def _asked(self, entry: IntentEntry, before: str | None, results: tuple[ResultEntry, ...]) -> TranscriptItem:
         named = {r.call: r for r in results}
         calls = tuple([_call(c, named.get(c.id)) for c in entry.message.tool_uses])
         return self._said(entry, entry.message, before, calls=calls)
@@ -233,11 +233,11 @@ class _Reader:
     def _update(self, intent: str) -> None:
         entry, item = self._intents.get(intent), self._items.get(intent)
         if entry is not None and item is not None:
-            results = tuple([self._results[id] for id in self._of_intent.get(intent, ())])
+            results = tuple([self._on_tool_results[id] for id in self._of_intent.get(intent, ())])
             self._items[intent] = self._asked(entry, item.parent, results)
 
 
-def _told(entry: Entry) -> tuple[ItemKind, str] | None:
+def _describe_entry(entry: Entry) -> tuple[TranscriptItemKind, str] | None:
     """What an entry that holds no message is to people; ``None`` for one that is only of use to the program."""
     match entry:
         case CompactionEntry():
@@ -249,12 +249,12 @@ def _told(entry: Entry) -> tuple[ItemKind, str] | None:
         case PauseEntry():
             return "pause", "; ".join(entry.reasons.values())
         case RunEndEntry(error=error) if error:
-            return "error", _why(error, stopped=entry.status == "aborted")
+            return "error", _error_text(error, stopped=entry.status == "aborted")
         case _:  # also what an application or the chat keeps for itself: there is only its name to show
             return None
 
 
-def _why(error: str, *, stopped: bool) -> str:
+def _error_text(error: str, *, stopped: bool) -> str:
     """What went wrong, for people: the name of a class of ours says nothing that its text does not."""
     name, colon, text = error.partition(": ")
     said = text if colon and (hasattr(errors, name) or stopped) else error
@@ -280,4 +280,4 @@ def _kept(entry: CompactionEntry) -> str:
     """What stands in the history from then on, as far as it is new."""
     texts = [m.text for m in entry.history if isinstance(m, Message)]
     count = sum(isinstance(m, Kept) for m in entry.history)
-    return "\n\n".join([f"({entry.reason or 'compacted'}; {counted(count, 'message')} kept)", *texts])
+    return "\n\n".join([f"({entry.reason or 'compacted'}; {pluralize(count, 'message')} kept)", *texts])

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.shell_analysis.commands import CommandLine as CommandLine
-    from mainspring.shell_analysis.commands import Unit as Unit
-    from mainspring.shell_analysis.commands import analyse as analyse
+    from mainspring.shell_analysis.commands import AnalyzedCommand as AnalyzedCommand
+    from mainspring.shell_analysis.commands import AnalyzedLine as AnalyzedLine
+    from mainspring.shell_analysis.commands import analyze as analyze
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "commands": "CommandLine Unit analyse",
+        "commands": "AnalyzedLine AnalyzedCommand analyze",
     },
 )

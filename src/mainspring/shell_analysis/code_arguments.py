@@ -24,7 +24,7 @@ _SED_STEP = lazy_re(
 )
 
 
-def named_words(name: str, words: Sequence[Word]) -> int:
+def required_literal_words(name: str, words: Sequence[Word]) -> int:
     """How many words of a command a pattern has to name before a wildcard may cover the rest.
 
     All, where arguments are code or make it run other programs; else its name.
@@ -79,17 +79,17 @@ def _sed(words: Sequence[Word]) -> bool:
             scripts.append(Word(word.text.partition("=")[2], word.source, word.splits))
         elif re.fullmatch(r"-[nErszui]+|-i\.\w+|--quiet|--silent|--regexp-extended|--in-place(=\.\w+)?", word.text):
             pass
-        elif word.text.startswith("-") or word.text.startswith(wildcards.MANY):
+        elif word.text.startswith("-") or word.text.startswith(wildcards.ANY_TEXT):
             return True
         else:
             plain.append(word)
         i += 1
     if not scripts:
         scripts = plain[:1]
-    return not scripts or any(not w.literal or not _harmless_sed(w.text) for w in scripts)
+    return not scripts or any(not w.literal or not _is_harmless_sed(w.text) for w in scripts)
 
 
-def _harmless_sed(script: str) -> bool:
+def _is_harmless_sed(script: str) -> bool:
     """Whether a sed script only prints, deletes and substitutes."""
     at = 0
     while at < len(script):

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from mainspring.shell_analysis import programs, wildcards
 from mainspring.shell_analysis.builtins import SPECIAL_BUILTINS, construct
-from mainspring.shell_analysis.code_arguments import named_words
-from mainspring.shell_analysis.effects import Touch, find_touches, touches
+from mainspring.shell_analysis.code_arguments import required_literal_words
+from mainspring.shell_analysis.effects import FileEffect, file_effects, find_command_effects
 from mainspring.shell_analysis.parser import parse
 from mainspring.shell_analysis.programs import is_known, uncovered_words
 from mainspring.shell_analysis.syntax import (
@@ -25,26 +25,26 @@ from mainspring.shell_analysis.syntax import (
     Spelling,
     Substitution,
     Word,
-    program,
+    program_name,
 )
-from mainspring.shell_analysis.variables import Values, find_values, forms, is_own_name, is_special
+from mainspring.shell_analysis.variables import VariableValues, find_values, forms, is_own_name, is_special
 
 MAX_DEPTH = 6
 """How deep commands may run commands before the line is not understood."""
 
-MAX_PARTS = 300
+MAX_COMMANDS = 300
 """Lines with more commands and redirections are not understood."""
 
 _KNOWN_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "rbash"))
 """Shells that read the language of `parser` in the same way."""
 
-Needs = Literal["self", "inner", "both"]
+ApprovalTarget = Literal["self", "inner", "both"]
 """Whether a rule for the command itself is needed, or rules for what it runs, or both."""
 
 SYSTEM_FOLDERS = ("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/opt/homebrew/bin/")
 
 
-class Unit(Struct, frozen=True, kw_only=True):
+class AnalyzedCommand(Struct, frozen=True, kw_only=True):
     """A command that is judged by itself.
 
     Attributes:
@@ -66,25 +66,25 @@ class Unit(Struct, frozen=True, kw_only=True):
     words: tuple[Word, ...]
     text: str
     fixed: int = 1
-    needs: Needs = "self"
-    inner: tuple[Unit, ...] = ()
+    needs: ApprovalTarget = "self"
+    inner: tuple[AnalyzedCommand, ...] = ()
     unknown: str = ""
     scan: bool = False
     code: bool = False
     free: bool = False
     moves: Word | None = None
-    touches: tuple[Touch, ...] = ()
+    touches: tuple[FileEffect, ...] = ()
     piped: bool = False
     fed: bool = False
 
-    def walk(self) -> Iterator[Unit]:
+    def walk(self) -> Iterator[AnalyzedCommand]:
         """It and all that it runs, in the order in which they run."""
         yield self
         for unit in self.inner:
             yield from unit.walk()
 
 
-class CommandLine(Struct, frozen=True):
+class AnalyzedLine(Struct, frozen=True):
     """A line, ready to be judged.
 
     Attributes:
@@ -92,21 +92,21 @@ class CommandLine(Struct, frozen=True):
         problem: Why it is not understood; empty if it is.
     """
 
-    parts: tuple[Unit | Redirect, ...] = ()
+    parts: tuple[AnalyzedCommand | Redirect, ...] = ()
     problem: str = ""
 
     @property
-    def units(self) -> tuple[Unit, ...]:
+    def units(self) -> tuple[AnalyzedCommand, ...]:
         """Its commands."""
-        return tuple(p for p in self.parts if isinstance(p, Unit))
+        return tuple(p for p in self.parts if isinstance(p, AnalyzedCommand))
 
 
-def analyse(text: str) -> CommandLine:
+def analyze(text: str) -> AnalyzedLine:
     """Find what a line runs and touches, or why it is not understood. Never raises."""
     try:
-        return CommandLine(tuple(_Analysis(0).line(text)))
+        return AnalyzedLine(tuple(_Analysis(0).line(text)))
     except NotUnderstoodError as error:
-        return CommandLine((), str(error))
+        return AnalyzedLine((), str(error))
 
 
 class _Analysis:
@@ -117,11 +117,11 @@ class _Analysis:
             raise NotUnderstoodError("it is nested too deeply")
         self.depth = depth
         self.piped = piped
-        self.parts: list[Unit | Redirect] = []
-        self.values: Values = {}
+        self.parts: list[AnalyzedCommand | Redirect] = []
+        self.values: VariableValues = {}
         self.looping = False
 
-    def line(self, text: str) -> list[Unit | Redirect]:
+    def line(self, text: str) -> list[AnalyzedCommand | Redirect]:
         tree = parse(text)
         self.values = find_values(tree)
         self.node(tree, self.piped, frozenset())
@@ -137,8 +137,8 @@ class _Analysis:
             piped: Whether it reads what something else in the line writes.
             sure: Variables that have been set for certain.
         """
-        if len(self.parts) > MAX_PARTS:
-            raise NotUnderstoodError(f"it contains more than {MAX_PARTS} commands")
+        if len(self.parts) > MAX_COMMANDS:
+            raise NotUnderstoodError(f"it contains more than {MAX_COMMANDS} commands")
         if isinstance(node, Simple):
             self.simple(node, piped, sure)
             return
@@ -198,9 +198,9 @@ class _Analysis:
 
     def command(
         self, names: list[str], prefix: tuple[Word, ...], words: tuple[Word, ...], text: str, fed: str | None
-    ) -> Unit:
+    ) -> AnalyzedCommand:
         if not words:
-            return Unit(words=prefix, text=text, fixed=len(prefix), free=True)
+            return AnalyzedCommand(words=prefix, text=text, fixed=len(prefix), free=True)
         core = self.unit(words, text, fed)
         if not prefix:
             return core
@@ -215,7 +215,7 @@ class _Analysis:
                     raise NotUnderstoodError(f"it uses an assignment to {name}, which has a meaning to a shell")
             elif not word.literal and not is_own_name(name):
                 raise NotUnderstoodError(f"it uses an assignment to {name} with a value that is not known")
-        return Unit(
+        return AnalyzedCommand(
             words=prefix + words,
             text=text,
             fixed=len(prefix) + core.fixed,
@@ -225,52 +225,54 @@ class _Analysis:
             code=any(programs.CODE_VARIABLES.fullmatch(name) for name in names) or core.code,
         )
 
-    def nested(self, code: str) -> tuple[Unit, ...]:
+    def nested(self, code: str) -> tuple[AnalyzedCommand, ...]:
         """The commands of code that a command hands to a shell."""
         parts = _Analysis(self.depth + 1, piped=self.piped).line(code)
         self.parts += [p for p in parts if isinstance(p, Redirect)]
-        return tuple(p for p in parts if isinstance(p, Unit))
+        return tuple(p for p in parts if isinstance(p, AnalyzedCommand))
 
-    def unit(self, words: tuple[Word, ...], text: str = "", fed: str | None = None) -> Unit:
+    def unit(self, words: tuple[Word, ...], text: str = "", fed: str | None = None) -> AnalyzedCommand:
         """A command without assignments before it."""
         text = text or " ".join(w.source or w.text for w in words)
         first = words[0]
         if not first.literal or first.splits or not first.text:
             raise NotUnderstoodError("it uses a command name that is not known before it runs")
-        if first.text[0] in (wildcards.HOME, wildcards.HERE):
-            return Unit(
+        if first.text[0] in (wildcards.HOME, wildcards.CWD):
+            return AnalyzedCommand(
                 words=words, text=text, fixed=len(words), unknown="its program is not in a known folder", scan=True
             )
         problem = construct(words)
         if problem:
             raise NotUnderstoodError(f"it uses {problem}")
-        name = program(first.text)
+        name = program_name(first.text)
         for handle in (self._builtin, self._shell, self._wrapper, self._subcommand, self._interpreter):
             unit = handle(name, words, text, fed)
             if unit is not None:
                 return unit
-        fixed = named_words(name, words)
+        fixed = required_literal_words(name, words)
         code = fixed > 1 or (is_known(name) and bool(uncovered_words(name, words)))
-        return Unit(words=words, text=text, fixed=fixed, code=code, touches=touches(name, words))
+        return AnalyzedCommand(words=words, text=text, fixed=fixed, code=code, touches=file_effects(name, words))
 
     # --- kinds of commands; each gives None if the command is none of its kind -----------------------------------------
 
-    def _builtin(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
+    def _builtin(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> AnalyzedCommand | None:
         first = words[0].text
-        if first in programs.FREE or first in ("set", "[", "wait"):
-            return Unit(words=words, text=text, free=True)
+        if first in programs.NO_OP_BUILTINS or first in ("set", "[", "wait"):
+            return AnalyzedCommand(words=words, text=text, free=True)
         if first == "cd":
             known = len(words) == 2 and words[1].text != "-"
-            return Unit(words=words, text=text, moves=words[1] if known else Word(wildcards.MANY, "", splits=True))
+            return AnalyzedCommand(
+                words=words, text=text, moves=words[1] if known else Word(wildcards.ANY_TEXT, "", splits=True)
+            )
         return None
 
-    def _shell(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
+    def _shell(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> AnalyzedCommand | None:
         if name not in programs.SHELLS:
             return None
         found = _shell_arguments(words)
         if found is None:
             if [word.text for word in words[1:]] == ["--version"]:
-                return Unit(
+                return AnalyzedCommand(
                     words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True
                 )
             raise NotUnderstoodError(f"it uses {name} with options that may change how code is read")
@@ -278,16 +280,20 @@ class _Analysis:
         if kind == "code":
             if name not in _KNOWN_SHELLS or index >= len(words) or not _is_code(words[index]):
                 raise NotUnderstoodError(f"it uses code for {name} that is not known, or in another language")
-            needs: Needs = "inner" if _system(words[0]) else "self"
+            needs: ApprovalTarget = "inner" if _system(words[0]) else "self"
             inner = self.nested(words[index].text)
-            return Unit(words=words, text=text, fixed=len(words), needs=needs, inner=inner)
-        if index < len(words) and not _is_stream(words[index]):
-            return Unit(words=words, text=text, fixed=index + 1, code=True)
+            return AnalyzedCommand(words=words, text=text, fixed=len(words), needs=needs, inner=inner)
+        if index < len(words) and not _is_process_substitution(words[index]):
+            return AnalyzedCommand(words=words, text=text, fixed=index + 1, code=True)
         if fed is None or index < len(words) or name not in _KNOWN_SHELLS:
-            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
-        return Unit(words=words, text=text, fixed=len(words), needs="inner", inner=self.nested(fed), fed=True)
+            return AnalyzedCommand(
+                words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True
+            )
+        return AnalyzedCommand(
+            words=words, text=text, fixed=len(words), needs="inner", inner=self.nested(fed), fed=True
+        )
 
-    def _wrapper(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
+    def _wrapper(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> AnalyzedCommand | None:
         if name == "find":
             return self._find(words, text)
         if name == "watch":
@@ -296,18 +302,18 @@ class _Analysis:
         if spec is None:
             if name not in programs.OPAQUE_WRAPPERS:
                 return None
-            return Unit(words=words, text=text, fixed=len(words), scan=True)
+            return AnalyzedCommand(words=words, text=text, fixed=len(words), scan=True)
         start, plain = _inner_start(words, spec, assigns=name in ("env", "sudo"))
         if start is None:
-            return Unit(words=words, text=text, fixed=len(words), scan=True)
+            return AnalyzedCommand(words=words, text=text, fixed=len(words), scan=True)
         if start >= len(words):
-            return Unit(words=words, text=text, fixed=len(words), free=name in ("command", "time"))
+            return AnalyzedCommand(words=words, text=text, fixed=len(words), free=name in ("command", "time"))
         inner_words = words[start:]
         if name == "xargs":
-            inner_words = _fed_by_xargs(words[:start], inner_words)
+            inner_words = _add_xargs_arguments(words[:start], inner_words)
         inner = self.run_by(inner_words, fed if name != "xargs" else None)
         plain = plain and spec.plain and _system(words[0])
-        return Unit(
+        return AnalyzedCommand(
             words=words,
             text=text,
             fixed=start + inner.fixed if name != "xargs" else len(words),
@@ -317,63 +323,71 @@ class _Analysis:
             scan=not plain,
         )
 
-    def run_by(self, words: tuple[Word, ...], fed: str | None = None) -> Unit:
+    def run_by(self, words: tuple[Word, ...], fed: str | None = None) -> AnalyzedCommand:
         """The command that another command runs; redirections in it belong to the line."""
         deeper = _Analysis(self.depth + 1, piped=self.piped)
         unit = deeper.unit(words, "", fed)
         self.parts += deeper.parts
         return unit
 
-    def _find(self, words: tuple[Word, ...], text: str) -> Unit:
-        inner: list[Unit] = []
+    def _find(self, words: tuple[Word, ...], text: str) -> AnalyzedCommand:
+        inner: list[AnalyzedCommand] = []
         i = 1
-        unsure = any(w.text.startswith(wildcards.MANY) for w in words[1:])
+        unsure = any(w.text.startswith(wildcards.ANY_TEXT) for w in words[1:])
         while i < len(words):
             if words[i].text in ("-exec", "-execdir", "-ok", "-okdir"):
                 end = next((k for k in range(i + 1, len(words)) if words[k].text in (";", "+")), len(words))
-                run = tuple(_holed(w, "{}") for w in words[i + 1 : end])
+                run = tuple(_replace_placeholder(w, "{}") for w in words[i + 1 : end])
                 if run:
                     inner.append(self.run_by(run))
                 unsure = unsure or not run
                 i = end
             i += 1
-        needs: Needs = "both" if inner else "self"
+        needs: ApprovalTarget = "both" if inner else "self"
         acts = [i for i, w in enumerate(words) if w.text in ("-delete", "-fprint", "-fprint0", "-fprintf", "-fls")]
         fixed = len(words) if unsure else max(acts, default=0) + 1
-        return Unit(words=words, text=text, fixed=fixed, needs=needs, inner=tuple(inner), touches=find_touches(words))
+        return AnalyzedCommand(
+            words=words, text=text, fixed=fixed, needs=needs, inner=tuple(inner), touches=find_command_effects(words)
+        )
 
-    def _watch(self, words: tuple[Word, ...], text: str) -> Unit:
+    def _watch(self, words: tuple[Word, ...], text: str) -> AnalyzedCommand:
         spec = programs.Wrapper(
             frozenset("-d -t -b -e -g -c -x -p --exec --beep --color".split()), frozenset(("-n", "--interval"))
         )
         start, _ = _inner_start(words, spec)
         if start is None or start >= len(words):
-            return Unit(words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True)
+            return AnalyzedCommand(
+                words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True
+            )
         code = words[start:]
         if not all(map(_is_code, code)):
-            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
+            return AnalyzedCommand(
+                words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True
+            )
         inner = self.nested(" ".join(w.text for w in code))
-        return Unit(words=words, text=text, fixed=len(words), needs="inner", inner=inner)
+        return AnalyzedCommand(words=words, text=text, fixed=len(words), needs="inner", inner=inner)
 
-    def _subcommand(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
+    def _subcommand(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> AnalyzedCommand | None:
         second = words[1] if len(words) > 1 else Word("", "")
         runners = programs.CONTAINER_RUNNERS.get(name, ())
         if any(w.literal and w.text in runners for w in words[1:]):  # behind options, too, and they may have values
-            return Unit(words=words, text=text, fixed=len(words), scan=True)
+            return AnalyzedCommand(words=words, text=text, fixed=len(words), scan=True)
         if name == "git" and any(w.text in ("bisect", "foreach", "filter-branch") for w in words[1:3]):
-            return Unit(words=words, text=text, fixed=len(words), scan=True)
+            return AnalyzedCommand(words=words, text=text, fixed=len(words), scan=True)
         wrappers = programs.SUBCOMMAND_WRAPPERS.get(name, ())
         if not second.literal or second.text not in wrappers:
             if second.text.startswith("-") and any(w.text in wrappers for w in words[2:]):
-                return Unit(words=words, text=text, fixed=len(words), scan=True)
+                return AnalyzedCommand(words=words, text=text, fixed=len(words), scan=True)
             return None
         start = 3 if len(words) > 2 and words[2].text == "--" else 2
         if start >= len(words) or not words[start].literal or words[start].text.startswith("-"):
-            return Unit(words=words, text=text, fixed=len(words), scan=True)
+            return AnalyzedCommand(words=words, text=text, fixed=len(words), scan=True)
         inner = self.run_by(words[start:])
-        return Unit(words=words, text=text, fixed=start + inner.fixed, inner=(inner,), unknown=inner.unknown, scan=True)
+        return AnalyzedCommand(
+            words=words, text=text, fixed=start + inner.fixed, inner=(inner,), unknown=inner.unknown, scan=True
+        )
 
-    def _interpreter(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
+    def _interpreter(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> AnalyzedCommand | None:
         family = re.sub(r"[\d.]+$", "", name)
         safe = programs.INTERPRETERS.get(name, programs.INTERPRETERS.get(family))
         if safe is None or name in (".", "source"):
@@ -382,20 +396,20 @@ class _Analysis:
         while i < len(words) and words[i].literal and words[i].text in safe:
             i += 1
         if i + 1 < len(words) and words[i].text == "-m" and family in ("python", "pypy"):
-            return Unit(words=words, text=text, fixed=i + 2, code=True)
-        given = self.piped and family in programs.PROMPTS
-        if given or i >= len(words) or words[i].text == "-" or _is_stream(words[i]):
-            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known")
+            return AnalyzedCommand(words=words, text=text, fixed=i + 2, code=True)
+        given = self.piped and family in programs.INTERACTIVE_PROGRAMS
+        if given or i >= len(words) or words[i].text == "-" or _is_process_substitution(words[i]):
+            return AnalyzedCommand(words=words, text=text, fixed=len(words), unknown="the code it runs is not known")
         script = words[i].literal and not words[i].text.startswith("-") and not words[i].splits
-        return Unit(words=words, text=text, fixed=i + 1 if script else len(words), code=True)
+        return AnalyzedCommand(words=words, text=text, fixed=i + 1 if script else len(words), code=True)
 
 
 def _is_code(word: Word) -> bool:
     """Whether a word is known to be this code in every shell."""
-    return word.literal and not word.splits and not set(word.text) & {wildcards.HOME, wildcards.HERE}
+    return word.literal and not word.splits and not set(word.text) & {wildcards.HOME, wildcards.CWD}
 
 
-def _is_stream(word: Word) -> bool:
+def _is_process_substitution(word: Word) -> bool:
     """Whether a script is no file that lies somewhere, but what another command writes."""
     return re.match(r"/dev/(?:stdin|fd/)|/proc/[^/]+/fd/", word.text) is not None
 
@@ -471,7 +485,7 @@ def _option(text: str, spec: programs.Wrapper) -> int:
     return 1 if all(f"-{c}" in spec.flags for c in text[1:]) else 0
 
 
-def _fed_by_xargs(options: tuple[Word, ...], command: tuple[Word, ...]) -> tuple[Word, ...]:
+def _add_xargs_arguments(options: tuple[Word, ...], command: tuple[Word, ...]) -> tuple[Word, ...]:
     """A command with what xargs puts into it, which is not known."""
     for i, word in enumerate(options):
         placeholder = ""
@@ -482,11 +496,11 @@ def _fed_by_xargs(options: tuple[Word, ...], command: tuple[Word, ...]) -> tuple
         elif word.text.startswith("--replace"):
             placeholder = word.text.partition("=")[2] or "{}"
         if placeholder:
-            return tuple(_holed(w, placeholder) for w in command)
-    return (*command, Word(wildcards.MANY, "…", splits=True))
+            return tuple(_replace_placeholder(w, placeholder) for w in command)
+    return (*command, Word(wildcards.ANY_TEXT, "…", splits=True))
 
 
-def _holed(word: Word, placeholder: str) -> Word:
+def _replace_placeholder(word: Word, placeholder: str) -> Word:
     if placeholder not in word.text:
         return word
-    return Word(word.text.replace(placeholder, wildcards.MANY), word.source, word.splits)
+    return Word(word.text.replace(placeholder, wildcards.ANY_TEXT), word.source, word.splits)

@@ -16,7 +16,7 @@ FileScope = Literal["fs-read", "fs-write", "fs-delete"]
 """What happens to a file."""
 
 
-class Touch(Struct, frozen=True):
+class FileEffect(Struct, frozen=True):
     """A file or folder that a command reads, changes or deletes."""
 
     scope: FileScope
@@ -30,10 +30,10 @@ _READ = frozenset(
     "cat head tail less more tac nl od xxd hexdump strings base64 base32 wc sort uniq cut comm diff cmp paste md5sum sha1sum sha256sum "
     "sha512sum b2sum cksum file stat ls tree du grep egrep fgrep rg ag bat zcat bzcat xzcat jq yq sed awk column fold rev expand".split()
 )
-_MESSAGE = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "sed", "awk", "jq", "yq"))
+_PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "sed", "awk", "jq", "yq"))
 
 
-def touches(name: str, words: Sequence[Word]) -> tuple[Touch, ...]:
+def file_effects(name: str, words: Sequence[Word]) -> tuple[FileEffect, ...]:
     """The files that a command is known to touch.
 
     Args:
@@ -41,30 +41,32 @@ def touches(name: str, words: Sequence[Word]) -> tuple[Touch, ...]:
         words: The command.
     """
     operands = _operands(words)
-    if name == "install" and options.holds(words, ("-d", "--directory")):
-        return tuple(Touch("fs-write", w) for w in operands)
+    if name == "install" and options.has_option(words, ("-d", "--directory")):
+        return tuple(FileEffect("fs-write", w) for w in operands)
     if name == "mv":
-        return _moved(words, operands)
+        return _mv_effects(words, operands)
     if name in _COPY:
         into = _target_folder(words)
         reads = operands if into else operands[:-1]
-        return tuple(Touch("fs-read", w) for w in reads) + tuple(Touch("fs-write", w) for w in into or operands[-1:])
+        return tuple(FileEffect("fs-read", w) for w in reads) + tuple(
+            FileEffect("fs-write", w) for w in into or operands[-1:]
+        )
     if name == "dd":
         return tuple(_dd(words))
     if name == "git":
         return _git(words)
-    if name in ("sed", "gsed", "yq") and options.holds(words, ("-i", "--in-place", "--inplace")):
-        scripts = options.holds(words, ("-e", "-f", "--expression", "--file", "--from-file"))
-        return tuple(Touch("fs-write", w) for w in operands[0 if scripts else 1 :])
+    if name in ("sed", "gsed", "yq") and options.has_option(words, ("-i", "--in-place", "--inplace")):
+        scripts = options.has_option(words, ("-e", "-f", "--expression", "--file", "--from-file"))
+        return tuple(FileEffect("fs-write", w) for w in operands[0 if scripts else 1 :])
     scope: FileScope | None = "fs-delete" if name in _DELETE else "fs-write" if name in _WRITE else None
     if scope is not None:
-        return tuple(Touch(scope, w) for w in [*operands, *_output_files(name, words)])
-    reads = operands[1 if name in _MESSAGE else 0 :] if name in _READ else ()
-    written = [*_output_files(name, words), *_outputs(name, words, operands)]
-    return tuple(Touch("fs-write", w) for w in written) + tuple(Touch("fs-read", w) for w in reads)
+        return tuple(FileEffect(scope, w) for w in [*operands, *_output_files(name, words)])
+    reads = operands[1 if name in _PATTERN_FIRST else 0 :] if name in _READ else ()
+    written = [*_output_files(name, words), *_output_operands(name, words, operands)]
+    return tuple(FileEffect("fs-write", w) for w in written) + tuple(FileEffect("fs-read", w) for w in reads)
 
 
-def _outputs(name: str, words: Sequence[Word], operands: list[Word]) -> list[Word]:
+def _output_operands(name: str, words: Sequence[Word], operands: list[Word]) -> list[Word]:
     """The operands of some programs that are written."""
     if name in ("uniq", "xxd", "split", "csplit"):
         return operands[1:]
@@ -72,18 +74,20 @@ def _outputs(name: str, words: Sequence[Word], operands: list[Word]) -> list[Wor
         return operands[:1]
     if name not in ("tar", "bsdtar", "gtar") or len(words) < 2:
         return []
-    making = re.match(r"-?[A-Za-z]*[cru]", words[1].text) or options.holds(words, ("--create", "--append", "--update"))
-    if not making and not options.holds(words, ("-c", "-r", "-u")):
+    making = re.match(r"-?[A-Za-z]*[cru]", words[1].text) or options.has_option(
+        words, ("--create", "--append", "--update")
+    )
+    if not making and not options.has_option(words, ("-c", "-r", "-u")):
         return []
     bundled = re.fullmatch(r"[A-Za-z]*f[A-Za-z]*", words[1].text) is not None
     return [*words[2:3], *_file_values(words)] if bundled else _file_values(words)
 
 
 def _file_values(words: Sequence[Word]) -> list[Word]:
-    return list(options.values(words, ("-f", "--file")))
+    return list(options.option_values(words, ("-f", "--file")))
 
 
-def find_touches(words: Sequence[Word]) -> tuple[Touch, ...]:
+def find_command_effects(words: Sequence[Word]) -> tuple[FileEffect, ...]:
     """What ``find`` touches: the folders it looks through, deletes in, and files it writes."""
     starts: list[Word] = []
     for word in words[1:]:
@@ -92,12 +96,12 @@ def find_touches(words: Sequence[Word]) -> tuple[Touch, ...]:
         if not word.text.startswith("-"):
             starts.append(word)
     starts = starts or [Word(".", ".")]
-    found = [Touch("fs-read", w) for w in starts]
+    found = [FileEffect("fs-read", w) for w in starts]
     for option, value in zip(words[1:], [*words[2:], None], strict=False):
         if option.text == "-delete":
-            found += [Touch("fs-delete", w) for w in starts]
+            found += [FileEffect("fs-delete", w) for w in starts]
         elif option.text in ("-fprint", "-fprint0", "-fprintf", "-fls") and value is not None:
-            found.append(Touch("fs-write", value))
+            found.append(FileEffect("fs-write", value))
     return tuple(found)
 
 
@@ -114,33 +118,35 @@ def _operands(words: Sequence[Word]) -> list[Word]:
 
 
 def _target_folder(words: Sequence[Word]) -> list[Word]:
-    return list(options.values(words, ("-t", "--target-directory")))
+    return list(options.option_values(words, ("-t", "--target-directory")))
 
 
-def _moved(words: Sequence[Word], operands: list[Word]) -> tuple[Touch, ...]:
+def _mv_effects(words: Sequence[Word], operands: list[Word]) -> tuple[FileEffect, ...]:
     into = _target_folder(words)
     sources = operands if into or len(operands) < 2 else operands[:-1]
-    return tuple(Touch("fs-delete", w) for w in sources) + tuple(Touch("fs-write", w) for w in into or operands[-1:])
+    return tuple(FileEffect("fs-delete", w) for w in sources) + tuple(
+        FileEffect("fs-write", w) for w in into or operands[-1:]
+    )
 
 
-def _dd(words: Sequence[Word]) -> list[Touch]:
-    found: list[Touch] = []
+def _dd(words: Sequence[Word]) -> list[FileEffect]:
+    found: list[FileEffect] = []
     for word in words[1:]:
         key, _, value = word.text.partition("=")
         if key in ("of", "if"):
-            found.append(Touch("fs-write" if key == "of" else "fs-read", Word(value, word.source, word.splits)))
+            found.append(FileEffect("fs-write" if key == "of" else "fs-read", Word(value, word.source, word.splits)))
     return found
 
 
-def _git(words: Sequence[Word]) -> tuple[Touch, ...]:
+def _git(words: Sequence[Word]) -> tuple[FileEffect, ...]:
     subcommand = words[1].text if len(words) > 1 else ""
     operands = _operands(words[1:])
     if subcommand == "rm":
-        return tuple(Touch("fs-delete", w) for w in operands)
+        return tuple(FileEffect("fs-delete", w) for w in operands)
     if subcommand == "mv":
-        return _moved(words[1:], operands)
+        return _mv_effects(words[1:], operands)
     if subcommand == "clean" and not any(re.match(r"-[a-z]*n|--dry-run", w.text) for w in words[2:]):
-        return tuple(Touch("fs-delete", w) for w in operands or [Word(".", ".")])
+        return tuple(FileEffect("fs-delete", w) for w in operands or [Word(".", ".")])
     made = {
         "init": operands,
         "clone": operands[1:],
@@ -149,8 +155,8 @@ def _git(words: Sequence[Word]) -> tuple[Touch, ...]:
         "checkout": operands,
         "restore": operands,
     }.get(subcommand, [])
-    given = options.values(words[1:], _GIT_OUTPUT.get(subcommand, ()))
-    return tuple(Touch("fs-write", w) for w in [*made, *given])
+    given = options.option_values(words[1:], _GIT_OUTPUT.get(subcommand, ()))
+    return tuple(FileEffect("fs-write", w) for w in [*made, *given])
 
 
 _GIT_OUTPUT = {
@@ -184,7 +190,7 @@ _OUTPUT_OPTIONS = {
 
 
 def _output_files(name: str, words: Sequence[Word]) -> list[Word]:
-    found = list(options.values(words, _OUTPUT_OPTIONS.get(name, ())))
+    found = list(options.option_values(words, _OUTPUT_OPTIONS.get(name, ())))
     if name == "wget" and not found:
-        found.append(Word(wildcards.HERE, "."))
+        found.append(Word(wildcards.CWD, "."))
     return found

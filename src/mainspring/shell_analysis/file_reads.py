@@ -10,21 +10,21 @@ from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.commands import SYSTEM_FOLDERS, Unit
+from mainspring.shell_analysis.commands import SYSTEM_FOLDERS, AnalyzedCommand
 from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words
-from mainspring.shell_analysis.programs import AWK, holds
+from mainspring.shell_analysis.programs import AWK, has_option
 from mainspring.shell_analysis.readonly_programs import (
-    FIND_PATH,
-    FIND_PLAIN,
-    FIND_TEXT,
-    GIT_READERS,
-    READERS,
-    VERSIONS,
-    Reader,
+    FIND_FLAGS,
+    FIND_PATH_OPTIONS,
+    FIND_TEXT_OPTIONS,
+    READONLY_GIT,
+    READONLY_PROGRAMS,
+    VERSION_OPTIONS,
+    ReadonlyProgram,
 )
-from mainspring.shell_analysis.syntax import Word, program
+from mainspring.shell_analysis.syntax import Word, program_name
 
-_HERE = Word(wildcards.HERE, ".")
+_HERE = Word(wildcards.CWD, ".")
 _WHOLE: Mapping[str, re.Pattern[str]] = {
     "cp": lazy_re(r"-[A-Za-z]*[aRr][A-Za-z]*|--recursive|--archive"),
     "rsync": lazy_re(r"-[A-Za-z]*[ar][A-Za-z]*|--recursive|--archive"),
@@ -43,7 +43,7 @@ _AWK_OPENS = lazy_re(r"print.*>", re.DOTALL)
 _JQ_OPENS = lazy_re(r"\b(?:env|ENV|__\w+|import|include|input_filename|modulemeta|debug|stderr|get_search_list)\b")
 
 
-class Reading(Struct, frozen=True):
+class FileReads(Struct, frozen=True):
     """What a command that only reads opens.
 
     Attributes:
@@ -65,7 +65,7 @@ class Reading(Struct, frozen=True):
     git: GitCommand | None = None
 
 
-def reading(unit: Unit) -> Reading | None:
+def find_readonly_reads(unit: AnalyzedCommand) -> FileReads | None:
     """What a command opens if the table says that it only reads; else ``None``.
 
     A command that runs others is judged by those; this is for one that runs none.
@@ -74,15 +74,15 @@ def reading(unit: Unit) -> Reading | None:
     if not words:
         return None
     if words[0].text == "command" and len(words) == 3 and words[1].text in ("-v", "-V"):
-        return Reading() if words[2].literal and not words[2].splits else None
+        return FileReads() if words[2].literal and not words[2].splits else None
     name = _name(words[0]) or ""
-    if len(words) == 2 and words[1].literal and re.fullmatch(VERSIONS.get(name, r"(?!)"), words[1].text):
-        return Reading()
+    if len(words) == 2 and words[1].literal and re.fullmatch(VERSION_OPTIONS.get(name, r"(?!)"), words[1].text):
+        return FileReads()
     if unit.unknown or unit.inner or unit.needs != "self":
         return None
     if name in ("git", "find"):
         return _git(unit) if name == "git" else _find(words)
-    reader = READERS.get(name)
+    reader = READONLY_PROGRAMS.get(name)
     return None if reader is None or unit.fixed > 1 else _read(reader, name, words[1:])
 
 
@@ -94,13 +94,13 @@ def _name(word: Word) -> str | None:
     return name if not slash or f"{folder}/" in SYSTEM_FOLDERS else None
 
 
-def _git(unit: Unit) -> Reading | None:
+def _git(unit: AnalyzedCommand) -> FileReads | None:
     words = list(unit.words)
     if len(words) > 1 and words[1].text in ("--no-pager", "-P"):
         del words[1]
     for length in (3, 2, 1):
         head = " ".join(w.text for w in words[1 : 1 + length])
-        reader = GIT_READERS.get(head)
+        reader = READONLY_GIT.get(head)
         if reader is not None and len(words) > length and (unit.fixed == 1 or head.startswith("config ")):
             rest = words[1 + length :]
             found = _read(reader, head, rest)
@@ -111,10 +111,10 @@ def _git(unit: Unit) -> Reading | None:
     return None
 
 
-class _Words:
+class _ParsedArguments:
     """The words of a command, sorted."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ReadonlyProgram) -> None:
         self.reader = reader
         self.operands: list[Word] = []
         self._always_deep = reader.deep == ""
@@ -132,7 +132,7 @@ class _Words:
         rest = iter(words)
         ended = False
         for word in rest:
-            if wildcards.MANY in word.text or (word.splits and wildcards.ONE not in word.text):
+            if wildcards.ANY_TEXT in word.text or (word.splits and wildcards.ANY_CHAR not in word.text):
                 return False
             if ended or word.text == "-" or not word.text.startswith(("-", "+")):
                 self.operands.append(word)
@@ -163,22 +163,22 @@ class _Words:
         return True
 
 
-def _read(reader: Reader, name: str, words: Sequence[Word]) -> Reading | None:
+def _read(reader: ReadonlyProgram, name: str, words: Sequence[Word]) -> FileReads | None:
     """What a command reads by its entry of the table."""
     if reader.first:
         if not words or not re.fullmatch(reader.first, words[0].text):
             return None
         words = words[1:]
-    sorted_words = _Words(reader)
+    sorted_words = _ParsedArguments(reader)
     if name in ("echo", "printf"):
         sorted_words.operands = list(words)
     elif not sorted_words.take(words):
         return None
     operands = sorted_words.operands
     if name in ("echo", "printf"):  # the variables of lines that are understood hold no secrets
-        return Reading(tuple(w for w in operands if wildcards.ONE in w.text))
+        return FileReads(tuple(w for w in operands if wildcards.ANY_CHAR in w.text))
     if reader.operands in ("text", "program"):
-        return Reading() if all(w.literal for w in operands) else None
+        return FileReads() if all(w.literal for w in operands) else None
     if reader.operands == "pattern" and not sorted_words.given:
         if not operands or not operands[0].literal or not _opens_nothing(name, operands[0].text):
             return None
@@ -187,9 +187,9 @@ def _read(reader: Reader, name: str, words: Sequence[Word]) -> Reading | None:
     most = {"none": 0, "one path": 1}.get(reader.operands, len(operands))
     if len(operands) > most or (name == "tar" and any(":" in w.text for w in paths)):
         return None  # what has a colon is another machine for tar
-    wild = tuple(w for w in paths if w.text.startswith(wildcards.ONE))
+    wild = tuple(w for w in paths if w.text.startswith(wildcards.ANY_CHAR))
     only = tuple(pattern for pattern in sorted_words.only if not pattern.startswith("!"))
-    return Reading(
+    return FileReads(
         paths or ((_HERE,) if reader.looks else ()), sorted_words.deep, reader.tracked, reader.follows, only, wild
     )
 
@@ -201,48 +201,48 @@ def _opens_nothing(name: str, code: str) -> bool:
     return name != "jq" or _JQ_OPENS.search(code) is None
 
 
-def _find(words: Sequence[Word]) -> Reading | None:
+def _find(words: Sequence[Word]) -> FileReads | None:
     paths: list[Word] = []
     begun = False
     rest = iter(words[1:])
     for word in rest:
         text = word.text
-        unknown = wildcards.MANY in text or (word.splits and wildcards.ONE not in text)
-        if unknown or (begun and not word.literal) or text.startswith(wildcards.ONE):
+        unknown = wildcards.ANY_TEXT in text or (word.splits and wildcards.ANY_CHAR not in text)
+        if unknown or (begun and not word.literal) or text.startswith(wildcards.ANY_CHAR):
             return None
-        if text in FIND_PLAIN:
+        if text in FIND_FLAGS:
             begun = begun or text not in ("-H", "-P")
-        elif text in FIND_TEXT or text in FIND_PATH:
+        elif text in FIND_TEXT_OPTIONS or text in FIND_PATH_OPTIONS:
             begun = True
             value = next(rest, None)
             if value is None or not value.literal or value.splits:
                 return None
-            if text in FIND_PATH:
+            if text in FIND_PATH_OPTIONS:
                 paths.append(value)
         elif begun or text.startswith("-"):
             return None
         else:
             paths.append(word)
-    return Reading(tuple(paths) or (_HERE,))
+    return FileReads(tuple(paths) or (_HERE,))
 
 
-def copying(unit: Unit) -> Reading | None:
+def copying(unit: AnalyzedCommand) -> FileReads | None:
     """What a command takes along with all that lies below; ``None`` if it is no such command."""
     if not unit.words or not unit.words[0].literal:
         return None
-    name = program(unit.words[0].text)
+    name = program_name(unit.words[0].text)
     if (
         name in _SEARCHES
-        or (name in _GREPS and holds(unit.words, _DEEP_GREP))
-        or (name == "diff" and holds(unit.words, ("-r", "--recursive")))
+        or (name in _GREPS and has_option(unit.words, _DEEP_GREP))
+        or (name == "diff" and has_option(unit.words, ("-r", "--recursive")))
     ):
-        return Reading((_HERE, *_operands(unit.words[1:])), deep=True)
+        return FileReads((_HERE, *_operands(unit.words[1:])), deep=True)
     if name == "git":
         return _git_takes(unit)
     if name == "find" and unit.inner:
-        return Reading(tuple(touch.word for touch in unit.touches), deep=True)
+        return FileReads(tuple(touch.word for touch in unit.touches), deep=True)
     if name == "xargs" and unit.inner and not _says_only(unit.inner[0]):
-        return Reading((_HERE,), deep=True)
+        return FileReads((_HERE,), deep=True)
     whole, rest = _WHOLE.get(name), unit.words[1:]
     if whole is None:
         return None
@@ -252,16 +252,16 @@ def copying(unit: Unit) -> Reading | None:
     if not any(whole.fullmatch(text) or _shortened(whole, text) for text in texts):
         return None
     paths = tuple(word for number, word in enumerate(rest) if number not in options)
-    return Reading(paths[:-1] if name in _LAST_IS_THE_PLACE else paths, deep=True)
+    return FileReads(paths[:-1] if name in _LAST_IS_THE_PLACE else paths, deep=True)
 
 
 def _operands(words: Sequence[Word]) -> list[Word]:
     return [word for word in words if not word.text.startswith("-")]
 
 
-def _says_only(unit: Unit) -> bool:
+def _says_only(unit: AnalyzedCommand) -> bool:
     """Whether a command opens nothing that its words name."""
-    reader = READERS.get(program(unit.words[0].text)) if unit.words else None
+    reader = READONLY_PROGRAMS.get(program_name(unit.words[0].text)) if unit.words else None
     return reader is not None and reader.operands in ("text", "none", "program")
 
 
@@ -271,10 +271,10 @@ def _shortened(whole: re.Pattern[str], text: str) -> bool:
     return len(text) > 3 and any(name.startswith(text) for name in long)
 
 
-def _git_takes(unit: Unit) -> Reading | None:
+def _git_takes(unit: AnalyzedCommand) -> FileReads | None:
     """Searches that go beyond what the repository holds, and archives of it."""
     words = [word.text for word in unit.words[1:]]
-    beyond = holds(unit.words, ("--no-index", "--untracked", "--no-exclude-standard"))
+    beyond = has_option(unit.words, ("--no-index", "--untracked", "--no-exclude-standard"))
     if "archive" in words or beyond:
-        return Reading((_HERE, *_operands(unit.words[1:])), deep=True)
+        return FileReads((_HERE, *_operands(unit.words[1:])), deep=True)
     return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.shell_analysis.readonly_programs import Reader
+from mainspring.shell_analysis.readonly_programs import ReadonlyProgram
 from mainspring.shell_analysis.syntax import Word
 
 RUNS_GPG = lazy_re(r"%[-+ ]?G|%\(\*?signature|--sort[= ]\S*signature")
@@ -35,7 +35,7 @@ class GitCommand(Struct, frozen=True):
     is_ended: bool = False
 
 
-def sort_git_words(name: str, reader: Reader, words: Sequence[Word]) -> GitCommand | None:
+def sort_git_words(name: str, reader: ReadonlyProgram, words: Sequence[Word]) -> GitCommand | None:
     """Sort the words behind a subcommand; ``None`` if an option makes git run a program or show objects.
 
     Args:

@@ -320,7 +320,7 @@ SLASH_OPTIONS = frozenset(("dotnet", "msbuild"))
 PLAIN_AT = frozenset("git npm npx pnpm yarn bun gh docker cargo go".split())
 """Programs for which a word that begins with ``@`` is not a file with more options."""
 
-GLOB_WARY = frozenset("tar bsdtar gtar rsync zip scp".split())
+DASH_FILE_RISK = frozenset("tar bsdtar gtar rsync zip scp".split())
 """Programs for which names of files that begin with a dash are dangerous options."""
 
 NAMES_ITS_SETTINGS = frozenset("make gmake dd cmake".split())

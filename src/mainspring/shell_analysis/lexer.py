@@ -80,7 +80,7 @@ class Lexer(ABC):
                 found = (self._dollar(quoted=False),)
             elif char in "*?[":
                 found = (self._wildcard(char, assigned=assigned),)
-                splits = splits or found[0] == wildcards.ONE
+                splits = splits or found[0] == wildcards.ANY_CHAR
             else:
                 if char == "=" and not known and not pieces and self.at > start:
                     raise uses("a word that begins with quotes around nothing and '='")
@@ -169,11 +169,11 @@ class Lexer(ABC):
             if found is None:
                 raise uses("a '[' that is not a plain pattern such as '[abc]'")
             self.at = found.end()
-            return wildcards.ONE
+            return wildcards.ANY_CHAR
         if self.text.startswith("**", self.at):
             raise uses("'**', which zsh expands through folders")
         self.at += 1
-        return wildcards.ONE
+        return wildcards.ANY_CHAR
 
     def _double_quoted(self) -> tuple[str | Variable | Substitution, ...]:
         text = self.text

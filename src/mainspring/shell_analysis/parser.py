@@ -10,7 +10,7 @@ from __future__ import annotations
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis.lexer import ENDS, Lexer, uses
 from mainspring.shell_analysis.syntax import Block, Loop, Node, NotUnderstoodError, Redirection, Simple, Spelling
-from mainspring.text import named, odd_character
+from mainspring.text import code_point, find_invisible
 
 MAX_LENGTH = 20_000
 """Longer lines are not read."""
@@ -41,9 +41,9 @@ def parse(text: str) -> Block:
     """
     if len(text) > MAX_LENGTH:
         raise NotUnderstoodError(f"it is longer than {MAX_LENGTH} characters")
-    odd = odd_character(text)
+    odd = find_invisible(text)
     if odd:
-        raise NotUnderstoodError(f"it contains the character {named(odd)}, which cannot be seen")
+        raise NotUnderstoodError(f"it contains the character {code_point(odd)}, which cannot be seen")
     return _Parser(text).line()
 
 
@@ -153,7 +153,7 @@ class _Parser(Lexer):
             raise uses(f"{keyword!r} where a command should be")
         self._expect(keyword)
         if keyword == "for":
-            return self._for()
+            return self._text_purpose()
         if keyword == "{":
             body = self.read_list(frozenset("}"))
             self._expect("}")
@@ -177,7 +177,7 @@ class _Parser(Lexer):
             self._expect("done")
         return Block(tuple(items), self._redirects(), "loose" if keyword == "if" else "loop")
 
-    def _for(self) -> Node:
+    def _text_purpose(self) -> Node:
         self._blanks()
         name = _ASSIGNMENT_NAME.match(self.text, self.at)
         if name is None:

@@ -16,11 +16,18 @@ from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import harmless_options as tables
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.git_commands import RUNS_GPG
-from mainspring.shell_analysis.readonly_programs import FIND_PATH, FIND_PLAIN, FIND_TEXT, GIT_READERS, READERS, Reader
-from mainspring.shell_analysis.syntax import Word, program
+from mainspring.shell_analysis.readonly_programs import (
+    FIND_FLAGS,
+    FIND_PATH_OPTIONS,
+    FIND_TEXT_OPTIONS,
+    READONLY_GIT,
+    READONLY_PROGRAMS,
+    ReadonlyProgram,
+)
+from mainspring.shell_analysis.syntax import Word, program_name
 
 if TYPE_CHECKING:
-    from mainspring.shell_analysis.commands import Unit
+    from mainspring.shell_analysis.commands import AnalyzedCommand
 
 
 class Wrapper(Struct, frozen=True):
@@ -133,7 +140,7 @@ INTERPRETERS: Mapping[str, frozenset[str]] = {
 """Programs that run code, and the options that may stand before a script's name. A rule has to name the script."""
 
 
-PROMPTS = _set("sqlite3 sqlite psql mysql bc dc ed ex vi vim nvim emacs")
+INTERACTIVE_PROGRAMS = _set("sqlite3 sqlite psql mysql bc dc ed ex vi vim nvim emacs")
 """Those of them that run what they are given to read, whatever file they are told to open."""
 
 
@@ -141,11 +148,11 @@ AWK = _set("awk gawk mawk nawk")
 SED = _set("sed gsed")
 
 
-FREE = _set(": true false break continue return shift exit")
+NO_OP_BUILTINS = _set(": true false break continue return shift exit")
 """Builtins that do nothing by themselves; they need no rule."""
 
 
-PREFIX_BUILTINS = _set("alias unalias hash enable complete compgen bind fc history shopt")
+SHELL_STATE_BUILTINS = _set("alias unalias hash enable complete compgen bind fc history shopt")
 """Builtins that change what names mean to the shell."""
 
 
@@ -181,7 +188,7 @@ _FIND_MORE = frozenset("-delete -L -follow -fprint -fprint0 -fprintf -fls".split
 """Words of ``find`` that are harmless or that a rule has to name anyway."""
 
 
-def behind(text: str, option: str) -> str | None:
+def option_value(text: str, option: str) -> str | None:
     """What a word holds behind an option: its value, or nothing if that is the next word; ``None`` if it holds no such option.
 
     What stands before a short option in a word is taken for other options, so that now and then a word is found that holds a value.
@@ -193,23 +200,23 @@ def behind(text: str, option: str) -> str | None:
     return None if found is None else text[found.end() :]
 
 
-def holds(words: Sequence[Word], options: Sequence[str]) -> bool:
+def has_option(words: Sequence[Word], options: Sequence[str]) -> bool:
     """Whether one of some options stands in a command."""
-    return any(behind(word.text, option) is not None for word in words[1:] for option in options)
+    return any(option_value(word.text, option) is not None for word in words[1:] for option in options)
 
 
-def values(words: Sequence[Word], options: Sequence[str]) -> Iterator[Word]:
+def option_values(words: Sequence[Word], options: Sequence[str]) -> Iterator[Word]:
     """The values of some options in a command."""
     for word, following in zip(words[1:], [*words[2:], None], strict=False):
         for option in options:
-            value = behind(word.text, option)
+            value = option_value(word.text, option)
             if value:
                 yield Word(value.removeprefix("=") if option.startswith("--") else value, word.source, word.splits)
             elif value == "" and "=" not in word.text and following is not None:
                 yield following
 
 
-def uncovered(unit: Unit) -> Mapping[int, str]:
+def uncovered(unit: AnalyzedCommand) -> Mapping[int, str]:
     """The words of a command that a wildcard of a rule does not cover, by position, each with a description of the word.
 
     A wildcard covers arguments. It covers an option, or a subcommand, only if the tables say that this one is harmless.
@@ -223,7 +230,7 @@ def uncovered(unit: Unit) -> Mapping[int, str]:
     if name in SHELLS or any(n in INTERPRETERS for n in (name, re.sub(r"[\d.]+$", "", name))):
         start = unit.fixed - 1  # a rule has to name all words up to the script or the module
         module = start > 0 and words[start - 1].text == "-m"
-        found = uncovered_words(program(words[start].text) if module else "", words[start:])
+        found = uncovered_words(program_name(words[start].text) if module else "", words[start:])
         return {start + number: what for number, what in found.items()}
     return uncovered_words(name, words)
 
@@ -241,25 +248,25 @@ def uncovered_words(name: str, words: Sequence[Word]) -> Mapping[int, str]:
 def _name(words: Sequence[Word]) -> str:
     """The name under which the tables know a program; empty for one from a folder where a project may keep its own."""
     text = words[0].text if words else ""
-    return program(text) if "/" not in text or _PLACE.match(text) else ""
+    return program_name(text) if "/" not in text or _PLACE.match(text) else ""
 
 
-def words_like_options(unit: Unit) -> Iterator[Word]:
+def words_like_options(unit: AnalyzedCommand) -> Iterator[Word]:
     """The words of a command that begin with a wildcard and may stand for a file that is named like an option."""
     words = unit.words
     if _name(words) not in tables.ANY_OPTION:
         end = next((number for number, word in enumerate(words) if word.text == "--"), len(words))
-        yield from (word for word in words[1:end] if word.text.startswith(wildcards.ONE))
+        yield from (word for word in words[1:end] if word.text.startswith(wildcards.ANY_CHAR))
 
 
 def is_known(name: str) -> bool:
     """Whether a table lists the harmless options of a program."""
-    return name in tables.HARMLESS or name in READERS or name in _PARENTS or name in tables.ANY_OPTION
+    return name in tables.HARMLESS or name in READONLY_PROGRAMS or name in _PARENTS or name in tables.ANY_OPTION
 
 
 _PARENTS = frozenset(
     key.rsplit(" ", count)[0]
-    for key in (*tables.HARMLESS, *(f"git {key}" for key in GIT_READERS if not key.startswith("config")))
+    for key in (*tables.HARMLESS, *(f"git {key}" for key in READONLY_GIT if not key.startswith("config")))
     for count in range(1, key.count(" ") + 1)
     if not key.endswith(" --")
 )
@@ -285,7 +292,7 @@ class _Table(Struct, frozen=True):
     bare: frozenset[str] = frozenset()
     numbers: bool = False
     named: bool = False
-    reader: Reader | None = None
+    reader: ReadonlyProgram | None = None
 
 
 @lru_cache(512)
@@ -293,7 +300,7 @@ def _table(path: str) -> _Table | None:
     """The table of a program or subcommand; ``None`` if it has none."""
     text = tables.HARMLESS.get(path)
     name, _, subcommand = path.partition(" ")
-    reader = GIT_READERS.get(subcommand) if name == "git" else READERS.get(path)
+    reader = READONLY_GIT.get(subcommand) if name == "git" else READONLY_PROGRAMS.get(path)
     if path.startswith("git config") or (text is None and reader is None):
         return None
     flags: set[str] = set()
@@ -349,9 +356,9 @@ class _Cover:
         word = self.words[number]
         text = word.text
         self.operands += 1
-        if wildcards.MANY in text and (word.splits or (text.startswith(wildcards.MANY) and not ended)):
+        if wildcards.ANY_TEXT in text and (word.splits or (text.startswith(wildcards.ANY_TEXT) and not ended)):
             self.found[number] = f"the word {word.source!r}, which may be an option"
-        elif text.startswith(wildcards.ONE) and self.name in tables.GLOB_WARY:
+        elif text.startswith(wildcards.ANY_CHAR) and self.name in tables.DASH_FILE_RISK:
             self.found[number] = f"the word {word.source!r}, which may stand for a file that is named like an option"
         elif self.choosing:
             self._subcommand(number, text)
@@ -400,7 +407,7 @@ class _Cover:
             taken = self._takes(table, text, following)
             if taken:
                 return taken
-        name = text.partition("=")[0].split(wildcards.MANY)[0]
+        name = text.partition("=")[0].split(wildcards.ANY_TEXT)[0]
         self.found[number] = f"the option {name!r}"
         if not self.name or "=" in text or following is None or following.text.startswith("-"):
             return 1
@@ -455,7 +462,7 @@ class _Cover:
         if following is None:
             return 1
         text, greedy = following.text, self.name in tables.GREEDY
-        unsure = (text.startswith("-") and not re.match(r"-(?: |\d|$)", text)) or text.startswith(wildcards.MANY)
+        unsure = (text.startswith("-") and not re.match(r"-(?: |\d|$)", text)) or text.startswith(wildcards.ANY_TEXT)
         if following.splits or (unsure and not greedy):
             return 0 if pattern else 1  # what the next word is, is decided by itself
         return 2 if self._is_harmless(text, pattern) else 0
@@ -486,12 +493,12 @@ def _uncovered_in_find(words: Sequence[Word]) -> Mapping[int, str]:
         text = word.text
         if text in ("-exec", "-execdir", "-ok", "-okdir"):  # what these run is judged by itself
             next((None for _, inner in rest if inner.text in (";", "+")), None)
-        elif text in FIND_TEXT or text in FIND_PATH:
+        elif text in FIND_TEXT_OPTIONS or text in FIND_PATH_OPTIONS:
             value = next(rest, None)
             if value is not None and value[1].splits:
                 found[value[0]] = f"the word {value[1].source!r}, which may be an option"
-        elif wildcards.MANY in text and word.splits:
+        elif wildcards.ANY_TEXT in text and word.splits:
             found[number] = f"the word {word.source!r}, which may be an option"
-        elif text.startswith("-") and text not in FIND_PLAIN and text not in _FIND_MORE:
+        elif text.startswith("-") and text not in FIND_FLAGS and text not in _FIND_MORE:
             found[number] = f"the option {text!r}"
     return found

@@ -17,7 +17,7 @@ Operands = Literal["paths", "text", "none", "pattern", "one path", "program"]
 most one path, since a second one would be written; a name that is looked up and not run."""
 
 
-class Reader(Struct, frozen=True):
+class ReadonlyProgram(Struct, frozen=True):
     """A program, or a subcommand of one.
 
     Attributes:
@@ -61,13 +61,13 @@ def _options(short: str, *long: str) -> str:
     return "|".join([short, _LONG.format("|".join(long))] if long else [short])
 
 
-_TEXT = Reader(r"(?!-)", operands="text")
+_TEXT = ReadonlyProgram(r"(?!-)", operands="text")
 _ANY = r"-[A-Za-z0-9]+"
-_TESTS = Reader(r"-[bcdefghkLnoOprsSuwxz]|-(?:eq|ne|lt|le|gt|ge|nt|ot|ef)")
-_SUM = Reader(_options(r"-[btz]+", "tag", "binary", "text", "zero"))
-_NO_OPERANDS = Reader(_options(_ANY, "all", "help", "version", "human-readable"), operands="none")
+_TESTS = ReadonlyProgram(r"-[bcdefghkLnoOprsSuwxz]|-(?:eq|ne|lt|le|gt|ge|nt|ot|ef)")
+_SUM = ReadonlyProgram(_options(r"-[btz]+", "tag", "binary", "text", "zero"))
+_NO_OPERANDS = ReadonlyProgram(_options(_ANY, "all", "help", "version", "human-readable"), operands="none")
 
-_GREP = Reader(
+_GREP = ReadonlyProgram(
     _options(
         r"-[acEFGHhiILlnoPqrsTUvwxyZz]+|-[ABCm]\d+|-[acEFGHhiILlnoPqrsTUvwxyZz]*[ABCm]\d+",
         "extended-regexp", "fixed-strings", "basic-regexp", "perl-regexp", "ignore-case", "invert-match", "word-regexp", "line-regexp",
@@ -78,7 +78,7 @@ _GREP = Reader(
     valued=_set("-e -A -B -C -m --regexp --include --exclude --exclude-dir --after-context --before-context --context --max-count"),
     operands="pattern", looks=True, deep=r"-[A-Za-z]*r[A-Za-z]*\d*|--recursive", given=_set("-e --regexp"),
 )  # fmt: skip
-_RG = Reader(
+_RG = ReadonlyProgram(
     _options(
         r"-[acFHhiIlnNoPpqsSUvwx0.]+|-[ABCm]\d+|-[tTg][\w*.!]+",
         "count", "count-matches", "fixed-strings", "ignore-case", "smart-case", "case-sensitive", "line-number", "no-line-number",
@@ -95,40 +95,40 @@ _RG = Reader(
     given=_set("-e --regexp --files --type-list"),
 )  # fmt: skip
 
-READERS: Mapping[str, Reader] = {
-    "cat": Reader(_options(_ANY, "number", "show-all", "show-ends", "show-tabs", "squeeze-blank", "number-nonblank")),
-    "tac": Reader(), "rev": Reader(),
-    "nl": Reader(r"-[bfh][atn]|-[iwv]\d+|-s.+|-n(?:ln|rn|rz)|-p"),
-    "head": Reader(_options(r"-\d+|-[ncqvz]+\d*", "lines", "bytes", "quiet", "verbose"), _set("-n -c --lines --bytes")),
-    "tail": Reader(_options(r"[-+]\d+|-[ncqvz]+[+-]?\d*", "lines", "bytes", "quiet", "verbose"), _set("-n -c --lines --bytes")),
-    "wc": Reader(_options(r"-[lwcmL]+", "lines", "words", "bytes", "chars", "max-line-length")),
-    "sort": Reader(
+READONLY_PROGRAMS: Mapping[str, ReadonlyProgram] = {
+    "cat": ReadonlyProgram(_options(_ANY, "number", "show-all", "show-ends", "show-tabs", "squeeze-blank", "number-nonblank")),
+    "tac": ReadonlyProgram(), "rev": ReadonlyProgram(),
+    "nl": ReadonlyProgram(r"-[bfh][atn]|-[iwv]\d+|-s.+|-n(?:ln|rn|rz)|-p"),
+    "head": ReadonlyProgram(_options(r"-\d+|-[ncqvz]+\d*", "lines", "bytes", "quiet", "verbose"), _set("-n -c --lines --bytes")),
+    "tail": ReadonlyProgram(_options(r"[-+]\d+|-[ncqvz]+[+-]?\d*", "lines", "bytes", "quiet", "verbose"), _set("-n -c --lines --bytes")),
+    "wc": ReadonlyProgram(_options(r"-[lwcmL]+", "lines", "words", "bytes", "chars", "max-line-length")),
+    "sort": ReadonlyProgram(
         _options(
             r"-[bdfgiMhnRrVcCmsuz]+|-[kt].+", "numeric-sort", "reverse", "unique", "key", "field-separator", "ignore-case", "stable",
             "human-numeric-sort", "version-sort", "general-numeric-sort", "check", "zero-terminated",
         ),
         _set("-k -t --key --field-separator"),
     ),
-    "uniq": Reader(
+    "uniq": ReadonlyProgram(
         _options(r"-[cdDiuz]+|-[fsw]\d+", "count", "repeated", "unique", "ignore-case"), _set("-f -s -w"), operands="one path"
     ),
-    "cut": Reader(
+    "cut": ReadonlyProgram(
         _options(r"-[bcdf].+|-[nsz]+", "fields", "delimiter", "characters", "bytes", "only-delimited", "complement", "output-delimiter"),
         _set("-b -c -d -f --fields --delimiter --characters --bytes --output-delimiter"),
     ),
-    "tr": Reader(_options(r"-[cCdst]+", "complement", "delete", "squeeze-repeats"), operands="text"),
-    "comm": Reader(_options(r"-[123]+", "nocheck-order", "total")),
-    "paste": Reader(_options(r"-[sz]+|-d.+", "serial", "delimiters"), _set("-d --delimiters")),
-    "join": Reader(r"-[12aejtv].+|-i", _set("-1 -2 -a -e -j -o -t -v")),
-    "fold": Reader(_options(r"-[bs]+|-w\d+", "width", "spaces", "bytes"), _set("-w --width")),
-    "fmt": Reader(r"-w?\d+|-[csu]+", _set("-w")),
-    "expand": Reader(r"-t\d+|-i", _set("-t")), "unexpand": Reader(r"-a|-t\d+", _set("-t")),
-    "column": Reader(_options(r"-[tnx]+|-s.+", "table", "separator"), _set("-s -c -o --separator")),
-    "od": Reader(r"-[abcdfhilosxv]+|-[AtNjw].*", _set("-A -t -N -j")),
-    "hexdump": Reader(r"-[bcCdovx]+|-[ns]\d+", _set("-n -s")),
-    "xxd": Reader(r"-[bpuiCE]+|-[clgs]\d+", _set("-c -l -g -s"), operands="one path"),
-    "cmp": Reader(_options(r"-[bls]+|-n\d+", "bytes", "silent", "quiet", "print-bytes", "verbose"), _set("-n")),
-    "diff": Reader(
+    "tr": ReadonlyProgram(_options(r"-[cCdst]+", "complement", "delete", "squeeze-repeats"), operands="text"),
+    "comm": ReadonlyProgram(_options(r"-[123]+", "nocheck-order", "total")),
+    "paste": ReadonlyProgram(_options(r"-[sz]+|-d.+", "serial", "delimiters"), _set("-d --delimiters")),
+    "join": ReadonlyProgram(r"-[12aejtv].+|-i", _set("-1 -2 -a -e -j -o -t -v")),
+    "fold": ReadonlyProgram(_options(r"-[bs]+|-w\d+", "width", "spaces", "bytes"), _set("-w --width")),
+    "fmt": ReadonlyProgram(r"-w?\d+|-[csu]+", _set("-w")),
+    "expand": ReadonlyProgram(r"-t\d+|-i", _set("-t")), "unexpand": ReadonlyProgram(r"-a|-t\d+", _set("-t")),
+    "column": ReadonlyProgram(_options(r"-[tnx]+|-s.+", "table", "separator"), _set("-s -c -o --separator")),
+    "od": ReadonlyProgram(r"-[abcdfhilosxv]+|-[AtNjw].*", _set("-A -t -N -j")),
+    "hexdump": ReadonlyProgram(r"-[bcCdovx]+|-[ns]\d+", _set("-n -s")),
+    "xxd": ReadonlyProgram(r"-[bpuiCE]+|-[clgs]\d+", _set("-c -l -g -s"), operands="one path"),
+    "cmp": ReadonlyProgram(_options(r"-[bls]+|-n\d+", "bytes", "silent", "quiet", "print-bytes", "verbose"), _set("-n")),
+    "diff": ReadonlyProgram(
         _options(
             r"-[abBcdeiNnpqstTuwyZEr]+|-[UC]\d+|-x.+", "unified", "context", "brief", "recursive", "ignore-[a-z-]+", "side-by-side",
             "color", "exclude", "width", "suppress-common-lines", "report-identical-files", "text", "new-file", "minimal",
@@ -137,60 +137,60 @@ READERS: Mapping[str, Reader] = {
         _set("-U -C -x -W --exclude --width"),
         deep="", follows=True,
     ),
-    "file": Reader(_options(r"-[bihk0]+", "brief", "mime", "mime-type", "mime-encoding")),
-    "stat": Reader(_options(r"-[Lftx]+|-[cf].+", "format", "printf", "dereference", "terse", "file-system"), _set("-c --format --printf")),
-    "ls": Reader(
+    "file": ReadonlyProgram(_options(r"-[bihk0]+", "brief", "mime", "mime-type", "mime-encoding")),
+    "stat": ReadonlyProgram(_options(r"-[Lftx]+|-[cf].+", "format", "printf", "dereference", "terse", "file-system"), _set("-c --format --printf")),
+    "ls": ReadonlyProgram(
         _options(
             r"-[A-GI-KM-Za-z1]+", "all", "almost-all", "color", "group-directories-first", "human-readable", "recursive", "reverse", "sort",
             "time", "time-style", "size", "classify", "directory", "full-time", "inode", "ignore", "indicator-style",
         ),
         _set("-I --ignore"), looks=True,
     ),
-    "dir": Reader(r"-[A-GI-KM-Za-z1]+", looks=True),
-    "tree": Reader(r"-[adfhisCDFpugQt]+|-[LIP]\d*|--(?:dirsfirst|noreport|prune|gitignore|du|filesfirst)", _set("-L -I -P"), looks=True),
-    "du": Reader(
+    "dir": ReadonlyProgram(r"-[A-GI-KM-Za-z1]+", looks=True),
+    "tree": ReadonlyProgram(r"-[adfhisCDFpugQt]+|-[LIP]\d*|--(?:dirsfirst|noreport|prune|gitignore|du|filesfirst)", _set("-L -I -P"), looks=True),
+    "du": ReadonlyProgram(
         _options(r"-[0abchkmsSx]+|-d\d+", "all", "apparent-size", "bytes", "total", "human-readable", "max-depth", "summarize", "exclude"),
         _set("-d --max-depth --exclude"), looks=True,
     ),
-    "df": Reader(_options(r"-[ahHiklPT]+", "human-readable", "inodes", "total", "output", "print-type")),
+    "df": ReadonlyProgram(_options(r"-[ahHiklPT]+", "human-readable", "inodes", "total", "output", "print-type")),
     "md5sum": _SUM, "sha1sum": _SUM, "sha224sum": _SUM, "sha256sum": _SUM, "sha384sum": _SUM, "sha512sum": _SUM, "b2sum": _SUM,
-    "cksum": Reader(), "sum": Reader(r"-[rs]"),
-    "base64": Reader(_options(r"-[di]+|-w\d+", "decode", "wrap", "ignore-garbage"), _set("-w --wrap")),
-    "base32": Reader(_options(r"-[di]+|-w\d+", "decode", "wrap"), _set("-w --wrap")),
-    "basename": Reader(_options(r"-[az]+|-s.+", "multiple", "suffix", "zero"), _set("-s --suffix"), operands="text"),
-    "dirname": Reader(r"-z|--zero", operands="text"),
-    "realpath": Reader(_options(r"-[emsqzPL]+", "canonicalize-existing", "canonicalize-missing", "no-symlinks", "quiet", "zero")),
-    "readlink": Reader(_options(r"-[femnqsz]+", "canonicalize", "no-newline", "quiet", "zero")),
+    "cksum": ReadonlyProgram(), "sum": ReadonlyProgram(r"-[rs]"),
+    "base64": ReadonlyProgram(_options(r"-[di]+|-w\d+", "decode", "wrap", "ignore-garbage"), _set("-w --wrap")),
+    "base32": ReadonlyProgram(_options(r"-[di]+|-w\d+", "decode", "wrap"), _set("-w --wrap")),
+    "basename": ReadonlyProgram(_options(r"-[az]+|-s.+", "multiple", "suffix", "zero"), _set("-s --suffix"), operands="text"),
+    "dirname": ReadonlyProgram(r"-z|--zero", operands="text"),
+    "realpath": ReadonlyProgram(_options(r"-[emsqzPL]+", "canonicalize-existing", "canonicalize-missing", "no-symlinks", "quiet", "zero")),
+    "readlink": ReadonlyProgram(_options(r"-[femnqsz]+", "canonicalize", "no-newline", "quiet", "zero")),
     "grep": _GREP, "egrep": _GREP, "fgrep": _GREP, "rg": _RG,
-    "jq": Reader(
+    "jq": ReadonlyProgram(
         _options(
             r"-[rcesSnCMja]+", "raw-output", "compact-output", "exit-status", "slurp", "sort-keys", "null-input", "tab", "join-output",
             "color-output", "monochrome-output", "raw-input", "ascii-output", "stream", "seq",
         ),
         operands="pattern",
     ),
-    "sed": Reader(
+    "sed": ReadonlyProgram(
         _options(r"-[nErsuz]+", "quiet", "silent", "regexp-extended", "expression"), _set("-e --expression"), operands="pattern",
         given=_set("-e --expression"),
     ),
-    "awk": Reader(r"-F.+", _set("-F"), operands="pattern"),
-    "gawk": Reader(r"-F.+", _set("-F"), operands="pattern"),
-    "mawk": Reader(r"-F.+", _set("-F"), operands="pattern"),
-    "echo": Reader(r"-.*", operands="text"), "printf": _TEXT, "true": _TEXT, "false": _TEXT, "seq": Reader(r"-w|-[fs].+|-?\d+", _set("-f -s"), operands="text"),
-    "sleep": _TEXT, "expr": Reader(r"-", operands="text"), "test": _TESTS, "[": _TESTS,
-    "pwd": Reader(r"-[LP]", operands="none"), "whoami": _NO_OPERANDS, "arch": _NO_OPERANDS, "nproc": _NO_OPERANDS, "uptime": _NO_OPERANDS,
+    "awk": ReadonlyProgram(r"-F.+", _set("-F"), operands="pattern"),
+    "gawk": ReadonlyProgram(r"-F.+", _set("-F"), operands="pattern"),
+    "mawk": ReadonlyProgram(r"-F.+", _set("-F"), operands="pattern"),
+    "echo": ReadonlyProgram(r"-.*", operands="text"), "printf": _TEXT, "true": _TEXT, "false": _TEXT, "seq": ReadonlyProgram(r"-w|-[fs].+|-?\d+", _set("-f -s"), operands="text"),
+    "sleep": _TEXT, "expr": ReadonlyProgram(r"-", operands="text"), "test": _TESTS, "[": _TESTS,
+    "pwd": ReadonlyProgram(r"-[LP]", operands="none"), "whoami": _NO_OPERANDS, "arch": _NO_OPERANDS, "nproc": _NO_OPERANDS, "uptime": _NO_OPERANDS,
     "uname": _NO_OPERANDS, "tty": _NO_OPERANDS, "logname": _NO_OPERANDS, "free": _NO_OPERANDS, "lscpu": _NO_OPERANDS, "lsblk": _NO_OPERANDS,
-    "groups": Reader(operands="text"), "id": Reader(r"-[ugnGr]+", operands="text"),
-    "hostname": Reader(r"-[fsiId]+", operands="none"),
-    "lsb_release": Reader(r"-[acdrsi]+", operands="none"),
-    "date": Reader(_options(r"-[uRI]+|-I\w+|\+.*", "utc", "iso-8601", "rfc-3339", "rfc-email"), _set("-d --date"), operands="none"),
-    "cal": Reader(r"-[\d13jmywh]+", operands="text"),
-    "which": Reader(r"-[as]+", operands="program"), "type": Reader(r"-[aftpP]+", operands="program"),
-    "tar": Reader(first=r"-?t[vzjJ]*f|-[vzjJ]+tv?f"), "unzip": Reader(first=r"-l|-v|-Z1?"),
+    "groups": ReadonlyProgram(operands="text"), "id": ReadonlyProgram(r"-[ugnGr]+", operands="text"),
+    "hostname": ReadonlyProgram(r"-[fsiId]+", operands="none"),
+    "lsb_release": ReadonlyProgram(r"-[acdrsi]+", operands="none"),
+    "date": ReadonlyProgram(_options(r"-[uRI]+|-I\w+|\+.*", "utc", "iso-8601", "rfc-3339", "rfc-email"), _set("-d --date"), operands="none"),
+    "cal": ReadonlyProgram(r"-[\d13jmywh]+", operands="text"),
+    "which": ReadonlyProgram(r"-[as]+", operands="program"), "type": ReadonlyProgram(r"-[aftpP]+", operands="program"),
+    "tar": ReadonlyProgram(first=r"-?t[vzjJ]*f|-[vzjJ]+tv?f"), "unzip": ReadonlyProgram(first=r"-l|-v|-Z1?"),
 }  # fmt: skip
 """The programs, by name."""
 
-VERSIONS: Mapping[str, str] = {
+VERSION_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(
         ("python", "python3", "pip", "pip3", "node", "npm", "ruby", "perl", "php", "gcc", "g++", "cc", "clang", "make", "cmake", "docker",
          "bash", "gh", "curl", "wget", "uv", "ruff", "git", "rg", "jq", "tar", "sed", "grep", "awk", "gawk", "sqlite3", "javac", "java",
@@ -227,7 +227,7 @@ _CONTENT = (
     r"|--(?:patch|unified|word-diff|color-words|function-context|binary|text|full-index|check|pickaxe).*"
 )
 _NAMES = r"-s|--(?:stat|shortstat|numstat|dirstat|summary|name-only|name-status|no-patch|raw|compact-summary)(?:=.*)?"
-_LOG = Reader(
+_LOG = ReadonlyProgram(
     _options(r"-\d+|-[abcDEFiMmpPqrRstuwWz]+|-[nU]\d+|-[GSL].+|-[MC]\d+%?", *_REVISIONS, *_DIFFS),
     _set("-n -G -S -L --since --until --after --before --author --committer --grep --max-count --skip --date"),
     looks=True, tracked=True, deep=_CONTENT,
@@ -249,8 +249,8 @@ _REFS = (
     "show-current",
 )
 
-GIT_READERS: Mapping[str, Reader] = {
-    "status": Reader(
+READONLY_GIT: Mapping[str, ReadonlyProgram] = {
+    "status": ReadonlyProgram(
         _options(
             r"-[sbvzu]+|-u(?:no|normal|all)", "short", "branch", "porcelain", "long", "verbose", "untracked-files", "ignored",
             "ignore-submodules", "show-stash", "ahead-behind", "no-ahead-behind", "renames", "no-renames",
@@ -258,60 +258,60 @@ GIT_READERS: Mapping[str, Reader] = {
         looks=True, deep=r"-[a-z]*v[a-z]*|--verbose.*", tracked=True,
     ),
     "diff": _DIFF, "log": _LOG, "show": _DIFF,
-    "shortlog": Reader(_options(r"-[snec]+|-\d+", "summary", "numbered", "email", *_REVISIONS), _set("--since --until --author")),
-    "blame": Reader(
+    "shortlog": ReadonlyProgram(_options(r"-[snec]+|-\d+", "summary", "numbered", "email", *_REVISIONS), _set("--since --until --author")),
+    "blame": ReadonlyProgram(
         _options(r"-[bcelfnpstwMC]+|-L.+", "line-porcelain", "porcelain", "show-email", "date", "color-lines"), _set("-L")
     ),
-    "annotate": Reader(r"-[elfnpstw]+|-L.+", _set("-L")),
-    "grep": Reader(
+    "annotate": ReadonlyProgram(r"-[elfnpstw]+|-L.+", _set("-L")),
+    "grep": ReadonlyProgram(
         _options(
             r"-[aciIEFGPhHlLnovqwWz]+|-[ABC]\d+", "count", "ignore-case", "files-with-matches", "files-without-match", "line-number", "name-only",
             "word-regexp", "invert-match", "cached", "column", "show-function", "heading", "break", "color", "and", "or", "not",
         ),
         _set("-e -A -B -C"), operands="pattern", looks=True, deep="", tracked=True, given=_set("-e"),
     ),
-    "ls-files": Reader(
+    "ls-files": ReadonlyProgram(
         _options(r"-[cdmoikstuvz]+", "cached", "deleted", "modified", "others", "ignored", "stage", "exclude-standard", "full-name", "unmerged"),
         looks=True,
     ),
-    "ls-tree": Reader(_options(r"-[drtlz]+", "name-only", "full-name", "full-tree", "long", "abbrev"), looks=True),
-    "branch": Reader(_options(r"-[arv]+|-vv", *_REFS), _set("--contains --merged --no-merged --sort --format --points-at"), operands="none"),
-    "tag": Reader(_options(r"-[ln]+\d*", "list", "sort", "format"), _set("-l --list --sort --format"), operands="none"),
-    "remote": Reader(r"-v|--verbose", operands="none"),
-    "stash list": Reader(_options(r"-\d+", "oneline", "stat", "format", "date")),
-    "stash show": Reader(_options(r"-[pu]+", *_DIFFS), deep="", tracked=True, names=_NAMES, content=_CONTENT),
-    "worktree list": Reader(r"-v|--porcelain|--verbose", operands="none"),
-    "remote get-url": Reader(r"--all|--push"),
-    "reflog": Reader(_options(r"-\d+", "oneline", "date"), operands="none"),
-    "reflog show": Reader(_options(r"-\d+", "oneline", "date")),
-    "rev-parse": Reader(
+    "ls-tree": ReadonlyProgram(_options(r"-[drtlz]+", "name-only", "full-name", "full-tree", "long", "abbrev"), looks=True),
+    "branch": ReadonlyProgram(_options(r"-[arv]+|-vv", *_REFS), _set("--contains --merged --no-merged --sort --format --points-at"), operands="none"),
+    "tag": ReadonlyProgram(_options(r"-[ln]+\d*", "list", "sort", "format"), _set("-l --list --sort --format"), operands="none"),
+    "remote": ReadonlyProgram(r"-v|--verbose", operands="none"),
+    "stash list": ReadonlyProgram(_options(r"-\d+", "oneline", "stat", "format", "date")),
+    "stash show": ReadonlyProgram(_options(r"-[pu]+", *_DIFFS), deep="", tracked=True, names=_NAMES, content=_CONTENT),
+    "worktree list": ReadonlyProgram(r"-v|--porcelain|--verbose", operands="none"),
+    "remote get-url": ReadonlyProgram(r"--all|--push"),
+    "reflog": ReadonlyProgram(_options(r"-\d+", "oneline", "date"), operands="none"),
+    "reflog show": ReadonlyProgram(_options(r"-\d+", "oneline", "date")),
+    "rev-parse": ReadonlyProgram(
         _options(
             r"-q", "short", "verify", "quiet", "abbrev-ref", "show-toplevel", "show-prefix", "show-cdup", "git-dir", "is-inside-work-tree",
             "symbolic-full-name", "absolute-git-dir", "all", "branches", "tags", "remotes", "is-bare-repository", "git-common-dir",
         )
     ),
-    "rev-list": Reader(_options(r"-\d+|-n\d+", *_REVISIONS), _set("-n --since --until --max-count --author")),
-    "describe": Reader(_options(r"(?!)", "tags", "all", "always", "dirty", "abbrev", "long", "match", "exact-match", "contains", "first-parent")),
-    "merge-base": Reader(r"--(?:all|octopus|independent|is-ancestor|fork-point)|-a"),
-    "name-rev": Reader(r"--(?:tags|name-only|always)"),
-    "for-each-ref": Reader(_options(r"(?!)", "count", "sort", "format", "points-at", "merged", "no-merged", "contains"), operands="paths"),
-    "show-ref": Reader(r"--(?:heads|tags|head|hash|abbrev|verify|dereference)(?:=\d+)?|-[hdqs]+"),
-    "cat-file": Reader(r"-[ptes]", deep="", tracked=True, names=r"-[tes]"),
-    "count-objects": Reader(r"-[vH]+", operands="none"),
-    "check-ignore": Reader(r"-[vqn]+"), "diff-tree": _LOG, "diff-index": _LOG, "diff-files": _LOG,
-    "cherry": Reader(r"-v"), "var": Reader(operands="none"), "version": Reader(operands="none"),
-    "config --get user.name": Reader(operands="none"), "config --get user.email": Reader(operands="none"),
-    "config user.name": Reader(operands="none"), "config user.email": Reader(operands="none"),
+    "rev-list": ReadonlyProgram(_options(r"-\d+|-n\d+", *_REVISIONS), _set("-n --since --until --max-count --author")),
+    "describe": ReadonlyProgram(_options(r"(?!)", "tags", "all", "always", "dirty", "abbrev", "long", "match", "exact-match", "contains", "first-parent")),
+    "merge-base": ReadonlyProgram(r"--(?:all|octopus|independent|is-ancestor|fork-point)|-a"),
+    "name-rev": ReadonlyProgram(r"--(?:tags|name-only|always)"),
+    "for-each-ref": ReadonlyProgram(_options(r"(?!)", "count", "sort", "format", "points-at", "merged", "no-merged", "contains"), operands="paths"),
+    "show-ref": ReadonlyProgram(r"--(?:heads|tags|head|hash|abbrev|verify|dereference)(?:=\d+)?|-[hdqs]+"),
+    "cat-file": ReadonlyProgram(r"-[ptes]", deep="", tracked=True, names=r"-[tes]"),
+    "count-objects": ReadonlyProgram(r"-[vH]+", operands="none"),
+    "check-ignore": ReadonlyProgram(r"-[vqn]+"), "diff-tree": _LOG, "diff-index": _LOG, "diff-files": _LOG,
+    "cherry": ReadonlyProgram(r"-v"), "var": ReadonlyProgram(operands="none"), "version": ReadonlyProgram(operands="none"),
+    "config --get user.name": ReadonlyProgram(operands="none"), "config --get user.email": ReadonlyProgram(operands="none"),
+    "config user.name": ReadonlyProgram(operands="none"), "config user.email": ReadonlyProgram(operands="none"),
 }  # fmt: skip
 """The subcommands of git."""
 
-FIND_PLAIN = _set(
+FIND_FLAGS = _set(
     "-print -print0 -empty -true -false -not -o -or -a -and ! ( ) , -prune -depth -mount -xdev -ls -readable -writable -executable "
     "-daystart -noleaf -nouser -nogroup -quit -H -P"
 )
-FIND_TEXT = _set(
+FIND_TEXT_OPTIONS = _set(
     "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -size -mtime -mmin -atime -amin -ctime -cmin -newermt "
     "-perm -user -group -maxdepth -mindepth -printf -links -inum -lname -ilname -fstype -uid -gid"
 )
-FIND_PATH = _set("-newer -anewer -cnewer -samefile")
+FIND_PATH_OPTIONS = _set("-newer -anewer -cnewer -samefile")
 """What ``find`` may be told: by itself, with a text, with a path."""

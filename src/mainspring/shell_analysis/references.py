@@ -14,17 +14,17 @@ from urllib.parse import unquote, urlsplit
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.syntax import program
+from mainspring.shell_analysis.syntax import program_name
 
 if TYPE_CHECKING:
-    from mainspring.shell_analysis.commands import Unit
+    from mainspring.shell_analysis.commands import AnalyzedCommand
 
 
 _URL = lazy_re(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>|]+")
 _PORTS = {"http": 80, "https": 443}
 
 
-def host_of(url: str) -> str | None:
+def parse_host(url: str) -> str | None:
     """Host and port of a URL, in lower case and ASCII; the port is left out where it is the scheme's own.
 
     ``None`` if there is no host, or no telling which.
@@ -49,7 +49,7 @@ def host_of(url: str) -> str | None:
     return host if port is None or _PORTS.get(split.scheme) == port else f"{host}:{port}"
 
 
-def as_ascii(name: str) -> str:
+def normalize_host(name: str) -> str:
     """A host's name in a rule as URLs have it: in lower case, other letters than ASCII written as punycode."""
     name = name.casefold()
     try:
@@ -58,10 +58,10 @@ def as_ascii(name: str) -> str:
         return name
 
 
-def hosts_in(text: str) -> Iterator[str]:
+def find_hosts(text: str) -> Iterator[str]:
     """The hosts of all URLs in a text."""
     for match in _URL.finditer(text):
-        host = host_of(match[0])
+        host = parse_host(match[0])
         if host is not None:
             yield host
 
@@ -77,7 +77,7 @@ _PLAIN = lazy_re(r"[^\s./~]+")
 _NETWORK = frozenset("curl wget ssh scp sftp nc ncat telnet ftp ping http https xh".split())
 
 
-def paths_of(unit: Unit) -> Iterator[str]:
+def paths_in_command(unit: AnalyzedCommand) -> Iterator[str]:
     """Texts in a command that look like paths."""
     for number, word in enumerate(unit.words):
         if (unit.scan or unit.code) and number and (" " in word.text or "(" in word.text):
@@ -86,7 +86,7 @@ def paths_of(unit: Unit) -> Iterator[str]:
             yield from _in_word(word.text)
 
 
-def plain_words_of(unit: Unit) -> Iterator[str]:
+def plain_words_in_command(unit: AnalyzedCommand) -> Iterator[str]:
     """Words in a command that may be names of files as well as anything else."""
     for word in unit.words[1:]:
         if word.literal and len(word.text) <= MAX_PATH:
@@ -110,33 +110,33 @@ def looks_like_path(text: str) -> bool:
     """Whether a text is visibly a path: it holds a slash or a dot, or begins at home."""
     if not text or len(text) > MAX_PATH:
         return False
-    if text.startswith(("/", "./", "../", "~/", wildcards.HOME, wildcards.HERE)):
+    if text.startswith(("/", "./", "../", "~/", wildcards.HOME, wildcards.CWD)):
         return True
     return " " not in text and ("/" in text or "." in text)
 
 
-def hosts_of(unit: Unit) -> Iterator[str]:
+def hosts_in_command(unit: AnalyzedCommand) -> Iterator[str]:
     """Hosts that a command names."""
     for number, word in enumerate(unit.words):
-        yield from hosts_in(word.text)
+        yield from find_hosts(word.text)
         plain = number and word.literal and "://" not in word.text and not word.text.startswith("-")
-        if plain and program(unit.words[0].text) in _NETWORK:
-            host = host_of(word.text.rpartition("@")[2])
+        if plain and program_name(unit.words[0].text) in _NETWORK:
+            host = parse_host(word.text.rpartition("@")[2])
             if host and "." in host:
                 yield host
 
 
-def paths_in(value: Any) -> Iterator[str]:
+def paths_in_arguments(value: Any) -> Iterator[str]:
     """Texts in the arguments of a call that look like paths, in each form in which a tool may take them."""
     for name, text in _texts(value):
-        for form in dict.fromkeys(_forms(text)):
+        for form in dict.fromkeys(_iter_forms(text)):
             if looks_like_path(form):
                 yield form
         if name.casefold() in _COMMANDS:
             yield from (m[0] for m in _IN_CODE.finditer(text) if looks_like_path(m[0]))
 
 
-def names_in(value: Any) -> Iterator[str]:
+def names_in_arguments(value: Any) -> Iterator[str]:
     """Plain words in the arguments of a call, which may be names of files as well as anything else."""
     for name, text in _texts(value):
         words = text.split() if name.casefold() in _COMMANDS else [text.strip()]
@@ -160,7 +160,7 @@ def _texts(value: Any) -> Iterator[tuple[str, str]]:
             todo += [(name, inner) for inner in cast("list[Any]", one)]
 
 
-def _forms(text: str) -> Iterator[str]:
+def _iter_forms(text: str) -> Iterator[str]:
     """A text as it is and as a lenient tool reads it: as the address of a file, trimmed, cut at NUL, with the other slash."""
     plain = text.partition("\0")[0].strip().strip("'\"").removeprefix("@")
     if plain[:5].casefold() == "file:":

@@ -30,10 +30,10 @@ class Word(Struct, frozen=True):
         return wildcards.is_literal(self.text)
 
 
-def program(text: str) -> str:
+def program_name(text: str) -> str:
     """The name of a program without its folder and without ``.exe``, folded."""
     name = fold(text.rsplit("/", 1)[-1])
-    unknown = name.rfind(wildcards.MANY)  # may hold a slash, so that what stands before it is no part of the name
+    unknown = name.rfind(wildcards.ANY_TEXT)  # may hold a slash, so that what stands before it is no part of the name
     if unknown >= 0:
         name = name[unknown:]
     return name.removesuffix(".exe")

@@ -44,7 +44,7 @@ _SPECIAL = lazy_re(
 )
 _PLAIN = lazy_re(r"[A-Za-z0-9_./][A-Za-z0-9_./,:@%+=-]*")
 
-Values = Mapping[str, tuple[str, ...]]
+VariableValues = Mapping[str, tuple[str, ...]]
 """The possible values of each name, `wildcards.MANY` for one that is not known."""
 
 
@@ -58,7 +58,7 @@ def is_special(name: str) -> bool:
     return name in _ZSH_NAMES or _SPECIAL.fullmatch(name) is not None
 
 
-def find_values(node: Node) -> Values:
+def find_values(node: Node) -> VariableValues:
     """All values that the names which a line sets may get anywhere in the line.
 
     Raises:
@@ -68,8 +68,8 @@ def find_values(node: Node) -> Values:
     for name, value in _assignments(node):
         if not is_own_name(name):
             raise NotUnderstoodError(f"it uses an assignment to {name}, which is not a plain name in lower case")
-        text = value.pieces[0] if len(value.pieces) == 1 else "" if not value.pieces else wildcards.MANY
-        found.setdefault(name, {})[text if isinstance(text, str) else wildcards.MANY] = None
+        text = value.pieces[0] if len(value.pieces) == 1 else "" if not value.pieces else wildcards.ANY_TEXT
+        found.setdefault(name, {})[text if isinstance(text, str) else wildcards.ANY_TEXT] = None
     return {name: tuple(values) for name, values in found.items()}
 
 
@@ -92,7 +92,7 @@ def _assignments(node: Node) -> Iterator[tuple[str, Spelling]]:
         todo += [p.body for s in spellings for p in s.pieces if isinstance(p, Substitution)]
 
 
-def forms(spellings: tuple[Spelling, ...], values: Values, sure: frozenset[str]) -> Iterator[tuple[Word, ...]]:
+def forms(spellings: tuple[Spelling, ...], values: VariableValues, sure: frozenset[str]) -> Iterator[tuple[Word, ...]]:
     """The words of a command, for each combination of the values of its variables.
 
     Args:
@@ -113,7 +113,7 @@ def forms(spellings: tuple[Spelling, ...], values: Values, sure: frozenset[str])
         if name not in values and name not in HARMLESS:
             raise NotUnderstoodError(f"it uses the variable {name}, which the line does not set")
         given = values.get(name, ())
-        choices.append(given if name in sure else tuple(dict.fromkeys((*given, wildcards.MANY))))
+        choices.append(given if name in sure else tuple(dict.fromkeys((*given, wildcards.ANY_TEXT))))
         count *= len(choices[-1])
     if count > MAX_FORMS:
         raise NotUnderstoodError("it uses variables with too many values in one command")
@@ -128,7 +128,7 @@ def _word(spelling: Spelling, binding: Mapping[str, str]) -> Word:
         if isinstance(piece, str):
             text += piece
         elif isinstance(piece, Substitution):
-            text += wildcards.MANY
+            text += wildcards.ANY_TEXT
             splits = splits or not piece.quoted
         else:
             value, may_split = _value(piece, binding)
@@ -141,10 +141,10 @@ def _value(variable: Variable, binding: Mapping[str, str]) -> tuple[str, bool]:
     if variable.name == "HOME":
         return wildcards.HOME, False
     if variable.name == "PWD" and variable.quoted:
-        return wildcards.HERE, False
+        return wildcards.CWD, False
     value = binding[variable.name]
     if variable.quoted:
         return value, False
     if variable.name == "?":
         return value, False
-    return (value, False) if _PLAIN.fullmatch(value) else (wildcards.MANY, True)
+    return (value, False) if _PLAIN.fullmatch(value) else (wildcards.ANY_TEXT, True)

@@ -4,41 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.skills.activation import Usage as Usage
-    from mainspring.skills.authoring import Written as Written
-    from mainspring.skills.content import examples_of as examples_of
+    from mainspring.skills.authoring import SkillDraft as SkillDraft
+    from mainspring.skills.content import extract_examples as extract_examples
     from mainspring.skills.content import read_body as read_body
     from mainspring.skills.discovery import SkillCatalog as SkillCatalog
-    from mainspring.skills.discovery import find_skills as find_skills
+    from mainspring.skills.discovery import discover_skills as discover_skills
     from mainspring.skills.manifest import parse_skill as parse_skill
-    from mainspring.skills.plug import Skills as Skills
+    from mainspring.skills.plug import SkillsPlug as SkillsPlug
     from mainspring.skills.skill import Script as Script
     from mainspring.skills.skill import Skill as Skill
+    from mainspring.skills.skill import SkillDiagnostic as SkillDiagnostic
     from mainspring.skills.skill import SkillError as SkillError
-    from mainspring.skills.skill import SkillProblem as SkillProblem
     from mainspring.skills.skill import SkillsConfig as SkillsConfig
-    from mainspring.skills.skill import Triggers as Triggers
-    from mainspring.skills.state import SkillRegistry as SkillRegistry
-    from mainspring.skills.toolsets import Dependencies as Dependencies
+    from mainspring.skills.skill import TriggerWords as TriggerWords
+    from mainspring.skills.state import SkillStateFile as SkillStateFile
+    from mainspring.skills.toolsets import ToolsetContext as ToolsetContext
     from mainspring.skills.toolsets import load_toolset as load_toolset
     from mainspring.skills.validation import Verdict as Verdict
     from mainspring.skills.validation import check_skills as check_skills
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
         "activation": "Usage",
-        "content": "examples_of read_body",
-        "discovery": "SkillCatalog find_skills",
-        "authoring": "Written",
+        "content": "extract_examples read_body",
+        "discovery": "SkillCatalog discover_skills",
+        "authoring": "SkillDraft",
         "manifest": "parse_skill",
-        "plug": "Skills",
-        "state": "SkillRegistry",
-        "skill": "Script Skill SkillError SkillProblem SkillsConfig Triggers",
-        "toolsets": "Dependencies load_toolset",
+        "plug": "SkillsPlug",
+        "state": "SkillStateFile",
+        "skill": "Script Skill SkillError SkillDiagnostic SkillsConfig TriggerWords",
+        "toolsets": "ToolsetContext load_toolset",
         "validation": "Verdict check_skills",
     },
 )

@@ -13,19 +13,26 @@ from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.errors import ConfigError
 from mainspring.locks import LoopLock
 from mainspring.loop.hooks import SkillsActivate, SkillsDeactivate
-from mainspring.loop.hooks.features import SkillReason, SkillVia
-from mainspring.skills.active import Activation, ActiveSkills
-from mainspring.skills.allowed_tools import ALIAS
-from mainspring.skills.content import listed, read_body, within
-from mainspring.skills.delivery import wrapped
-from mainspring.skills.execution import Commands, has_commands, interpolate
+from mainspring.loop.hooks.features import SkillActivationSource, SkillReason
+from mainspring.skills.active import ActiveSkill, ActiveSkills
+from mainspring.skills.allowed_tools import LOAD_SKILL_ALIAS
+from mainspring.skills.content import is_within, list_files, read_body
+from mainspring.skills.delivery import render_content
+from mainspring.skills.execution import InlineCommandRunner, has_commands, run_inline_commands
 from mainspring.skills.skill import Skill, SkillError
-from mainspring.skills.toolsets import Dependencies, Toolset, ToolsetError, close_toolset, load_toolset, tools_of
+from mainspring.skills.toolsets import (
+    ToolsetContext,
+    ToolsetError,
+    ToolsetFactory,
+    close_toolset,
+    create_tools,
+    load_toolset,
+)
 from mainspring.tools import Tool
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
-    from mainspring.skills.plug import Skills
+    from mainspring.skills.plug import SkillsPlug
 
 logger = logging.getLogger("mainspring.skills")
 logger.addHandler(logging.NullHandler())
@@ -38,12 +45,12 @@ class Usage(Protocol):
         """When each was used last, by name; a greater number is later."""
         ...
 
-    def note_use(self, name: str) -> None:
+    def record_use(self, name: str) -> None:
         """Note that one is used now."""
         ...
 
 
-class Activator:
+class SkillActivator:
     """Makes skills of one agent active and inactive.
 
     Args:
@@ -58,7 +65,11 @@ class Activator:
     """
 
     def __init__(
-        self, skills: Skills, active: ActiveSkills, usage: Usage | None, toolsets: Mapping[str, Sequence[Toolset]]
+        self,
+        skills: SkillsPlug,
+        active: ActiveSkills,
+        usage: Usage | None,
+        toolsets: Mapping[str, Sequence[ToolsetFactory]],
     ) -> None:
         self.active = active
         self.problems: list[str] = []
@@ -66,8 +77,8 @@ class Activator:
         self._skills = skills
         self._usage = usage
         self._toolsets = toolsets
-        self._owed: list[tuple[SkillsDeactivate, list[Any]]] = []
-        self._host: LocalEnv | None = None
+        self._pending_deactivations: list[tuple[SkillsDeactivate, list[Any]]] = []
+        self._check_host: LocalEnv | None = None
         self._lock = LoopLock()
 
     @property
@@ -76,8 +87,8 @@ class Activator:
         return self._skills.agent
 
     async def take_up(
-        self, skill: Skill, via: SkillVia, *, signal: CancelToken | None = None
-    ) -> tuple[Activation, bool]:
+        self, skill: Skill, via: SkillActivationSource, *, signal: CancelToken | None = None
+    ) -> tuple[ActiveSkill, bool]:
         """Make a skill active.
 
         Args:
@@ -103,32 +114,32 @@ class Activator:
                 raise SkillError(
                     f"{self.active.most} skills are active ({', '.join(self.active.names)}), and that is the most"
                 )
-            activation = Activation(skill, via, "", restricts=via != "trigger")
+            activation = ActiveSkill(skill, via, "", restricts=via != "trigger")
             tools, notes = await self._load(activation)
             try:
                 activation.text = await self._text(skill, notes, signal)
             except BaseException:
                 await _close(activation.toolsets)
                 raise
-            activation.look_for(self.agent.context.messages)
+            activation.find_carrier(self.agent.context.messages)
             activation.lost = False  # it is only about to join
             activation.pending = via == "explicit" or (via == "trigger" and activation.carrier is None)
             self._offer(activation, tools)
             self.active.add(activation)
-        await self._activated(skill.name, via)
+        await self._on_activated(skill.name, via)
         return activation, True
 
-    async def take_up_again(self, skill: Skill, activation: Activation) -> None:
+    async def reactivate(self, skill: Skill, activation: ActiveSkill) -> None:
         """Make active what the conversation had active."""
         self._offer(activation, (await self._load(activation))[0])
         self.active.add(activation)
-        await self._activated(skill.name, activation.via)
+        await self._on_activated(skill.name, activation.via)
 
-    async def _activated(self, name: str, via: SkillVia) -> None:
+    async def _on_activated(self, name: str, via: SkillActivationSource) -> None:
         self.known.add(name)
         if self._usage is not None and via != "resume":
             try:
-                await asyncio.to_thread(self._usage.note_use, name)
+                await asyncio.to_thread(self._usage.record_use, name)
             except (OSError, ConfigError) as error:
                 self.note(f"the use of {name} was not noted: {error}")
         if self.agent.bus.has(SkillsActivate):
@@ -145,7 +156,7 @@ class Activator:
             await self.agent.bus.emit(SkillsDeactivate(name, reason))
         return True
 
-    def _drop(self, activation: Activation) -> None:
+    def _drop(self, activation: ActiveSkill) -> None:
         self.active.remove(activation.skill.name)
         for name in activation.tools:
             self.agent.tools.remove(name)
@@ -158,12 +169,12 @@ class Activator:
             rest = self.agent.bus.start(hook, only=lambda order, handler: not inspect.iscoroutinefunction(handler))
             if rest is not None:
                 rest.close()
-            self._owed.append((hook, activation.toolsets))
+            self._pending_deactivations.append((hook, activation.toolsets))
 
     async def finish(self) -> None:
         """Do what `forget` left: close toolsets, tell async handlers."""
-        while self._owed:
-            hook, toolsets = self._owed.pop(0)
+        while self._pending_deactivations:
+            hook, toolsets = self._pending_deactivations.pop(0)
             await _close(toolsets)
             await self.agent.bus.emit(hook, only=lambda order, handler: inspect.iscoroutinefunction(handler))
 
@@ -171,22 +182,22 @@ class Activator:
         body = await self.body(skill)
         env = self.agent.env
         if skill.trusted and has_commands(body):
-            body = await interpolate(body, Commands(skill.name, env, self.agent.bus, signal))
-        files, count = (await listed(await self.reader(skill), skill.directory)) if skill.directory else ((), 0)
-        return wrapped(skill, "\n\n".join([*notes, body]), files, count)
+            body = await run_inline_commands(body, InlineCommandRunner(skill.name, env, self.agent.bus, signal))
+        files, count = (await list_files(await self.reader(skill), skill.directory)) if skill.directory else ((), 0)
+        return render_content(skill, "\n\n".join([*notes, body]), files, count)
 
-    async def _load(self, activation: Activation) -> tuple[list[Tool], list[str]]:
+    async def _load(self, activation: ActiveSkill) -> tuple[list[Tool], list[str]]:
         """Make the toolsets of a skill: their tools, and what the model is told of those that cannot be had."""
         skill, tools = activation.skill, list[Tool]()
         given = self._toolsets.get(skill.name)
         if given is None and not skill.toolsets:
             return tools, []
-        dependencies = Dependencies(self.agent.env, self.agent.extra, self.agent.name, skill, self._skills)
+        dependencies = ToolsetContext(self.agent.env, self.agent.extra, self.agent.name, skill, self._skills)
         try:
             if given is None:
                 given = [await asyncio.to_thread(load_toolset, skill, spec) for spec in skill.toolsets]
             for maker in given:
-                toolset, made = tools_of(maker, dependencies)
+                toolset, made = create_tools(maker, dependencies)
                 activation.toolsets.append(toolset)
                 tools += made
         except ToolsetError as error:
@@ -196,9 +207,9 @@ class Activator:
             return [], [f"[The tools of this skill are not there: {error}]"]
         return tools, []
 
-    def _offer(self, activation: Activation, tools: Sequence[Tool]) -> None:
+    def _offer(self, activation: ActiveSkill, tools: Sequence[Tool]) -> None:
         """Let the model call the tools of a skill's toolsets. A name that is taken stays with whoever has it."""
-        taken = {*self.agent.tool_aliases.values(), ALIAS}
+        taken = {*self.agent.tool_aliases.values(), LOAD_SKILL_ALIAS}
         for tool in tools:
             if self.add_tool(tool, taken, f"the skill {activation.skill.name}"):
                 activation.tools.append(tool.name)
@@ -232,10 +243,10 @@ class Activator:
     async def reader(self, skill: Skill) -> ExecutionEnv:
         """Where the files of a skill are read: with the project's, or, as its own text is, on this machine."""
         env = self.agent.env
-        if type(env) is LocalEnv or (skill.directory and within(skill.directory, env.cwd)):
+        if type(env) is LocalEnv or (skill.directory and is_within(skill.directory, env.cwd)):
             return env
-        self._host = self._host or await asyncio.to_thread(LocalEnv, skill.directory or ".")
-        return self._host
+        self._check_host = self._check_host or await asyncio.to_thread(LocalEnv, skill.directory or ".")
+        return self._check_host
 
 
 async def _close(toolsets: Sequence[Any]) -> None:

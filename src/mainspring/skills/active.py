@@ -8,15 +8,15 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from mainspring.loop.hooks.features import SkillVia
+from mainspring.loop.hooks.features import SkillActivationSource
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock
 from mainspring.skills.skill import Skill
 
-AGAIN = "[The skill {name} is active again; its instructions stand above, unchanged.]"
+REACTIVATED_NOTE = "[The skill {name} is active again; its instructions stand above, unchanged.]"
 """What joins the history for a skill that the host activates and whose text is there."""
 
 
-class Activation(Struct, eq=False):
+class ActiveSkill(Struct, eq=False):
     """A skill that is active.
 
     Attributes:
@@ -34,7 +34,7 @@ class Activation(Struct, eq=False):
     """
 
     skill: Skill
-    via: SkillVia
+    via: SkillActivationSource
     text: str
     restricts: bool = True
     asserted: bool = False
@@ -56,17 +56,19 @@ class Activation(Struct, eq=False):
     @property
     def news(self) -> Message:
         """What is to join: its text, or, where that stands in the history from an earlier run, word of that."""
-        return self.message if self.carrier is None else Message.user(AGAIN.format(name=self.skill.name))
+        return self.message if self.carrier is None else Message.user(REACTIVATED_NOTE.format(name=self.skill.name))
 
-    def held_by(self, message: AgentMessage) -> bool:
+    def is_in(self, message: AgentMessage) -> bool:
         """Whether a message holds its text."""
         if self.carrier is not None:
             return message is self.carrier
-        return holds(message, self.text)
+        return contains_text(message, self.text)
 
-    def look_for(self, messages: Sequence[AgentMessage]) -> None:
+    def find_carrier(self, messages: Sequence[AgentMessage]) -> None:
         """Find the message that holds its text, the newest first."""
-        self.carrier = next((m for m in reversed(messages) if isinstance(m, Message) and holds(m, self.text)), None)
+        self.carrier = next(
+            (m for m in reversed(messages) if isinstance(m, Message) and contains_text(m, self.text)), None
+        )
         self.lost = self.carrier is None
 
 
@@ -79,26 +81,26 @@ class ActiveSkills:
 
     def __init__(self, most: int | None = None) -> None:
         self.most = most
-        self._active: dict[str, Activation] = {}
+        self._active: dict[str, ActiveSkill] = {}
 
     @property
     def full(self) -> bool:
         """Whether no more may become active."""
         return self.most is not None and len(self._active) >= self.most
 
-    def get(self, name: str) -> Activation | None:
+    def get(self, name: str) -> ActiveSkill | None:
         """The one of that name, if it is active."""
         return self._active.get(name)
 
-    def add(self, activation: Activation) -> None:
+    def add(self, activation: ActiveSkill) -> None:
         """Make one active."""
         self._active[activation.skill.name] = activation
 
-    def remove(self, name: str) -> Activation | None:
+    def remove(self, name: str) -> ActiveSkill | None:
         """Make one inactive; the one that was."""
         return self._active.pop(name, None)
 
-    def __iter__(self) -> Iterator[Activation]:
+    def __iter__(self) -> Iterator[ActiveSkill]:
         return iter(tuple(self._active.values()))
 
     def __len__(self) -> int:
@@ -113,12 +115,12 @@ class ActiveSkills:
         return tuple(self._active)
 
 
-def holds(message: AgentMessage, text: str) -> bool:
+def contains_text(message: AgentMessage, text: str) -> bool:
     """Whether a block of a message holds a text."""
     return isinstance(message, Message) and any(text in t for b in message.content if (t := _text(b)) is not None)
 
 
-def restored(message: Message, carrier: Message, text: str) -> Message:
+def restore_text(message: Message, carrier: Message, text: str) -> Message:
     """A message with the block that holds the text as its carrier has it: somebody shortened it."""
     whole = {b.tool_use_id: b for b in carrier.tool_results if text in b.text}
     if not whole:

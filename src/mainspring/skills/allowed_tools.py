@@ -11,24 +11,26 @@ from msgspec import Struct
 
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
-from mainspring.loop.hooks import ToolGate, ToolPermit
-from mainspring.permissions import Call, Engine, Rule, RuleSet, parse_rule
-from mainspring.permissions.paths import Place
+from mainspring.loop.hooks import PermissionCheck, ToolGate
+from mainspring.permissions import PermissionEngine, Rule, RuleSet, ToolCall, parse_rule
+from mainspring.permissions.paths import ProjectPaths
 from mainspring.permissions.sensitive_paths import PathGroup, SensitivePaths
 from mainspring.policies.structured import OUTPUT_TOOL
-from mainspring.skills.active import Activation, ActiveSkills
-from mainspring.tools.builtin import CLASSIC_ALIASES
+from mainspring.skills.active import ActiveSkill, ActiveSkills
+from mainspring.tools.builtin import COMMON_ALIASES
 
 SKILL_TOOLS = ("skills_use", "skills_read", "skills_run_script")
 """What every skill allows."""
 
-ALIAS = "load_skill"
+LOAD_SKILL_ALIAS = "load_skill"
 """Another name for ``skills_use``, understood where a model calls it so."""
 
-_ALWAYS = frozenset((*SKILL_TOOLS, ALIAS, OUTPUT_TOOL))  # without the last, no run could give its answer
+_ALWAYS_ALLOWED = frozenset(
+    (*SKILL_TOOLS, LOAD_SKILL_ALIAS, OUTPUT_TOOL)
+)  # without the last, no run could give its answer
 
-_OTHER_NAMES: dict[str, tuple[str, ...]] = {
-    **{name: (own,) for name, own in CLASSIC_ALIASES.items()},
+_TOOL_ALIASES: dict[str, tuple[str, ...]] = {
+    **{name: (own,) for name, own in COMMON_ALIASES.items()},
     "bash": ("shell", "jobs"),
     "shell": ("shell", "jobs"),
     "bashoutput": ("jobs",),
@@ -45,10 +47,12 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
 
 _ENTRY = lazy_re(r"\s*([A-Za-z0-9_*][\w.:*/-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _NOTHING = PathGroup.of(())
-_ENGINE = Engine(mode="ask", sensitive=SensitivePaths(_NOTHING, _NOTHING, _NOTHING, _NOTHING), reads_free=False)
+_ENGINE = PermissionEngine(
+    mode="ask", sensitive=SensitivePaths(_NOTHING, _NOTHING, _NOTHING, _NOTHING), reads_free=False
+)
 
 
-class Allowance(Struct, frozen=True):
+class AllowedTools(Struct, frozen=True):
     """What ``allowed-tools`` says, taken apart.
 
     Attributes:
@@ -67,7 +71,7 @@ class Allowance(Struct, frozen=True):
 
 
 @lru_cache(256)
-def read_allowance(entries: tuple[str, ...]) -> Allowance:
+def parse_allowed_tools(entries: tuple[str, ...]) -> AllowedTools:
     """Take ``allowed-tools`` apart: names of tools, ours or those that other programs use, and rules such as ``Bash(git:*)``."""
     tools: list[str] = []
     rules: list[Rule] = []
@@ -88,11 +92,11 @@ def read_allowance(entries: tuple[str, ...]) -> Allowance:
             odd.append(entry)
             continue
         tools += [name for name in names if name == "jobs"]  # it looks after what was started
-    return Allowance(tuple(dict.fromkeys(tools)), tuple(rules), tuple(odd))
+    return AllowedTools(tuple(dict.fromkeys(tools)), tuple(rules), tuple(odd))
 
 
 def _own_names(name: str) -> tuple[str, ...]:
-    return _OTHER_NAMES.get(name.lower().replace("_", ""), _OTHER_NAMES.get(name.lower(), (_lower(name),)))
+    return _TOOL_ALIASES.get(name.lower().replace("_", ""), _TOOL_ALIASES.get(name.lower(), (_lower(name),)))
 
 
 def _lower(name: str) -> str:
@@ -107,7 +111,7 @@ def _own_pattern(tool: str, pattern: str) -> str:
     return pattern
 
 
-class Gate:
+class AllowedToolsGate:
     """Keeps calls to what the active skills allow. A skill without a list neither allows nor forbids.
 
     Args:
@@ -115,11 +119,11 @@ class Gate:
         above: The gate of the agent that started this one; what it forbids is forbidden here.
     """
 
-    def __init__(self, active: ActiveSkills, above: Gate | None = None) -> None:
+    def __init__(self, active: ActiveSkills, above: AllowedToolsGate | None = None) -> None:
         self._active = active
         self._above = above
 
-    def levels(self) -> Iterator[list[Activation]]:
+    def levels(self) -> Iterator[list[ActiveSkill]]:
         """For this agent and each above it, the skills that restrict."""
         restricting = [a for a in self._active if a.restricts and a.skill.allowed_tools is not None]
         if restricting:
@@ -129,47 +133,47 @@ class Gate:
 
     def gate(self, hook: ToolGate) -> None:
         """The handler of `tool:gate`: tools that no active skill names."""
-        if hook.name in _ALWAYS or hook.block:
+        if hook.name in _ALWAYS_ALLOWED or hook.block:
             return
         for active in self.levels():
-            if not any(a.names(hook.name) or _about(a.rules, hook.name) for a in _allowances(active, hook.name)):
+            if not any(a.names(hook.name) or _applies_to(a.rules, hook.name) for a in _allowances(active, hook.name)):
                 hook.block = _reason(active, hook.display_name)
                 return
 
-    async def permit(self, hook: ToolPermit) -> None:
+    async def permit(self, hook: PermissionCheck) -> None:
         """The handler of `tool:permit`: calls that no active skill describes, on the final arguments."""
-        if hook.name in _ALWAYS:
+        if hook.name in _ALWAYS_ALLOWED:
             return
         for active in self.levels():
             allowances = list(_allowances(active, hook.name))
             if any(a.names(hook.name) for a in allowances):
                 continue
-            if not await _described(RuleSet(tuple(r for a in allowances for r in a.rules)), hook):
+            if not await _is_allowed_by_rules(RuleSet(tuple(r for a in allowances for r in a.rules)), hook):
                 hook.deny(_reason(active, hook.display_name))
                 return
 
 
-def _allowances(active: Iterable[Activation], tool: str) -> Iterator[Allowance]:
+def _allowances(active: Iterable[ActiveSkill], tool: str) -> Iterator[AllowedTools]:
     for each in active:
-        found = read_allowance(each.skill.allowed_tools or ())
-        yield Allowance((*found.tools, tool), found.rules) if tool in each.tools else found
+        found = parse_allowed_tools(each.skill.allowed_tools or ())
+        yield AllowedTools((*found.tools, tool), found.rules) if tool in each.tools else found
 
 
-def _about(rules: Iterable[Rule], tool: str) -> bool:
+def _applies_to(rules: Iterable[Rule], tool: str) -> bool:
     return any(fnmatchcase(tool, rule.tool) for rule in rules)
 
 
-async def _described(rules: RuleSet, hook: ToolPermit) -> bool:
+async def _is_allowed_by_rules(rules: RuleSet, hook: PermissionCheck) -> bool:
     """Whether a rule allows the call, and nothing in it is left that none allows."""
     if not rules:
         return False
-    place = await Place.find(hook.env, root=None, home=None)
-    engine = Engine(rules=rules, mode=_ENGINE.mode, sensitive=_ENGINE.sensitive, reads_free=False)
-    call = Call(hook.name, hook.input, hook.tool)
+    place = await ProjectPaths.find(hook.env, root=None, home=None)
+    engine = PermissionEngine(rules=rules, mode=_ENGINE.mode, sensitive=_ENGINE.sensitive, reads_free=False)
+    call = ToolCall(hook.name, hook.input, hook.tool)
     return (await engine.decide(call, hook.env, place, original=hook.original)).outcome == "allow"
 
 
-def _reason(active: Iterable[Activation], tool: str) -> str:
+def _reason(active: Iterable[ActiveSkill], tool: str) -> str:
     listed = list(active)
     names = ", ".join(a.skill.name for a in listed)
     allowed = ", ".join(dict.fromkeys(t for a in listed for t in a.skill.allowed_tools or ())) or "no tools"

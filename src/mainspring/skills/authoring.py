@@ -19,31 +19,31 @@ from msgspec import Struct
 
 from mainspring.lazy import lazy_re
 from mainspring.redaction import redact
-from mainspring.skills.content import clean
-from mainspring.skills.manifest import LONGEST_DESCRIPTION
+from mainspring.skills.content import strip_invisible
+from mainspring.skills.manifest import MAX_DESCRIPTION_CHARS
 from mainspring.skills.skill import SkillError
-from mainspring.skills.strict_validation import strict_faults
-from mainspring.state_files import replace_text, target_in_project
-from mainspring.threads import in_thread
+from mainspring.skills.strict_validation import check_spec
+from mainspring.state_files import resolve_project_file, write_text_atomically
+from mainspring.threads import run_in_thread
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
 if TYPE_CHECKING:
-    from mainspring.skills.plug import Skills
-    from mainspring.skills.toolsets import Dependencies
+    from mainspring.skills.plug import SkillsPlug
+    from mainspring.skills.toolsets import ToolsetContext
 
 
-Where = Literal["project", "user"]
+MemoryScope = Literal["project", "user"]
 """Whose skill: this project's, or the user's own in every folder."""
 
 
-MOST = 60_000
+MAX_INSTRUCTIONS_CHARS = 60_000
 """Characters of the instructions of a skill that is written here."""
 
 
 _NAME = lazy_re(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
-class Written(Struct, frozen=True):
+class SkillDraft(Struct, frozen=True):
     """A skill that is about to be written.
 
     Attributes:
@@ -61,7 +61,7 @@ class Written(Struct, frozen=True):
     replaces: bool
 
 
-Confirm = Callable[[Written], "bool | Awaitable[bool]"]
+Confirm = Callable[[SkillDraft], "bool | Awaitable[bool]"]
 """Asks a person whether to keep a skill. Sync or async; a sync one runs in a thread, so that it may wait."""
 
 
@@ -71,7 +71,7 @@ _DESCRIPTION = (
 )
 
 
-def skill_text(name: str, description: str, instructions: str) -> str:
+def render_skill(name: str, description: str, instructions: str) -> str:
     """The file of a skill.
 
     Raises:
@@ -85,22 +85,22 @@ def skill_text(name: str, description: str, instructions: str) -> str:
             f"the description has {len(description)} characters; it needs 1 to 1024, and says when the skill is to be used"
         )
     body = instructions.strip()
-    if not body or len(body) > MOST:
-        raise ValueError(f"the instructions have {len(body)} characters; they need 1 to {MOST}")
+    if not body or len(body) > MAX_INSTRUCTIONS_CHARS:
+        raise ValueError(f"the instructions have {len(body)} characters; they need 1 to {MAX_INSTRUCTIONS_CHARS}")
     for told in (description, body):
-        if clean(told) != told.replace("\r\n", "\n"):
+        if strip_invisible(told) != told.replace("\r\n", "\n"):
             raise ValueError("the text holds characters that people cannot see; leave them out")
         if redact(told) != told:
             raise ValueError("the text looks like it holds a key or password; say where it is kept in place of it")
     return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n{body}\n"
 
 
-class CreateSkill:
+class CreateSkillToolset:
     """The tool ``skills_create``."""
 
-    def __init__(self, dependencies: Dependencies) -> None:
+    def __init__(self, dependencies: ToolsetContext) -> None:
         assert dependencies.skills is not None
-        self._skills: Skills = dependencies.skills
+        self._skills: SkillsPlug = dependencies.skills
 
     def tools(self) -> list[Tool]:
         """The tool."""
@@ -146,36 +146,36 @@ class CreateSkill:
         del ctx
         name = arguments["name"].strip()
         try:
-            text = skill_text(name, arguments["description"], arguments["instructions"])
+            text = render_skill(name, arguments["description"], arguments["instructions"])
         except ValueError as error:
-            return _not(ToolErrorCode.VALIDATION_ERROR, str(error))
+            return _refusal(ToolErrorCode.VALIDATION_ERROR, str(error))
         folder = self.place(arguments.get("where", "project"))
         if folder is None:
-            return _not(
+            return _refusal(
                 ToolErrorCode.CONFIG_ERROR, "there is no folder for skills: neither a project nor a home folder"
             )
         path = folder / name / "SKILL.md"
         there = await asyncio.to_thread(os.path.lexists, path.parent)
         if there and not arguments.get("replace"):
-            return _not(
+            return _refusal(
                 ToolErrorCode.VALIDATION_ERROR, f"{path.parent} is there already; take another name, or set replace"
             )
-        if not await self._confirmed(Written(name, arguments["description"], text, str(path), there)):
-            return _not(
+        if not await self._confirmed(SkillDraft(name, arguments["description"], text, str(path), there)):
+            return _refusal(
                 ToolErrorCode.PERMISSION_DENIED,
                 "the user did not confirm it, or nobody could be asked. Do not try again unasked",
             )
         try:
             await asyncio.to_thread(_write, folder, path, text, self._skills.config.project)
         except OSError as error:
-            return _not(ToolErrorCode.IO_ERROR, f"{path}: {error.strerror or error}")
+            return _refusal(ToolErrorCode.IO_ERROR, f"{path}: {error.strerror or error}")
         return ToolResult(output=f"Written: {path}. It is offered from the next conversation on.", title=str(path))
 
-    async def _confirmed(self, written: Written) -> bool:
+    async def _confirmed(self, written: SkillDraft) -> bool:
         confirm = self._skills.confirm
         if confirm is None:
             return False
-        answer = confirm(written) if inspect.iscoroutinefunction(confirm) else await in_thread(confirm, written)
+        answer = confirm(written) if inspect.iscoroutinefunction(confirm) else await run_in_thread(confirm, written)
         return (await answer if inspect.isawaitable(answer) else answer) is True
 
     def _access(self, arguments: Mapping[str, Any]) -> Sequence[Access]:
@@ -188,15 +188,15 @@ class CreateSkill:
 def _write(folder: Path, path: Path, text: str, project: str | None) -> None:
     """Write the file, whole or not at all. A link that leads elsewhere is not followed."""
     if project is not None and folder.is_relative_to(project):
-        target_in_project(folder, Path(project))
+        resolve_project_file(folder, Path(project))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.parent.is_symlink() or path.is_symlink():
         raise PermissionError(1, "it is a link", str(path))
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    replace_text(path, text)
+    write_text_atomically(path, text)
 
 
-def _not(code: ToolErrorCode, why: str) -> ToolResult:
+def _refusal(code: ToolErrorCode, why: str) -> ToolResult:
     return ToolResult(output=f"No skill was written: {why}", is_error=True, code=code)
 
 
@@ -223,7 +223,7 @@ Say here, step by step, what is to be done. Keep it short: the whole text is rea
 """
 
 
-def scaffold(folder: Path, name: str, *, description: str = "", scripts: bool = False) -> Path:
+def create_skill_folder(folder: Path, name: str, *, description: str = "", scripts: bool = False) -> Path:
     """Make the folder of a new skill. Blocks.
 
     Args:
@@ -239,13 +239,13 @@ def scaffold(folder: Path, name: str, *, description: str = "", scripts: bool = 
         SkillError: If the name or description cannot be, there is one of that name, or it cannot be written.
     """
     told = " ".join(description.split()) or _PLACEHOLDER_DESCRIPTION
-    if len(told) > LONGEST_DESCRIPTION:
-        raise SkillError(f"a description has {LONGEST_DESCRIPTION} characters at most, not {len(told)}")
+    if len(told) > MAX_DESCRIPTION_CHARS:
+        raise SkillError(f"a description has {MAX_DESCRIPTION_CHARS} characters at most, not {len(told)}")
     quoted = '"' + told.replace("\\", "\\\\").replace('"', '\\"') + '"'
     text = _TEXT.format(
         name=name, description=quoted if description else told, title=name.replace("-", " ").capitalize()
     )
-    faults = strict_faults(text, name)
+    faults = check_spec(text, name)
     if faults or not name.strip() or "/" in name:
         why = "; ".join(f.text for f in faults) or "it has a name"
         raise SkillError(

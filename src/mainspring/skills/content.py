@@ -14,12 +14,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from mainspring.env import ExecutionEnv, RealPath
-from mainspring.frontmatter import split_front_matter
+from mainspring.frontmatter import parse_fields_and_body
 from mainspring.lazy import lazy_re
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.skills.skill import Skill, SkillError
 
-CONTENT, CATALOG = "skill_content", "available_skills"
+CONTENT_TAG, CATALOG_TAG = "skill_content", "available_skills"
 """The envelopes: of a skill's text, and of the list of skills."""
 
 
@@ -32,33 +32,33 @@ _HIDDEN = lazy_re(
 scripts need them.
 """
 _BREAKS = lazy_re("\r\n?|[\u2028\u2029\x85]")
-_MARKS = lazy_re(rf"<(?=\s*[/\\]?\s*(?:{CONTENT}|{CATALOG}))", re.IGNORECASE)
+_MARKS = lazy_re(rf"<(?=\s*[/\\]?\s*(?:{CONTENT_TAG}|{CATALOG_TAG}))", re.IGNORECASE)
 
 
-def clean(text: str) -> str:
+def strip_invisible(text: str) -> str:
     """The text without hidden characters, its lines ended by line feeds alone."""
     return _HIDDEN.sub("", _BREAKS.sub("\n", text))
 
 
-def inside(text: str) -> str:
+def escape_for_tag(text: str) -> str:
     """The text as it may stand in an envelope: clean, and without a mark that would end or begin one."""
-    return _MARKS.sub("&lt;", clean(text))
+    return _MARKS.sub("&lt;", strip_invisible(text))
 
 
-def line(text: str, limit: int = 1024) -> str:
+def to_single_line(text: str, limit: int = 1024) -> str:
     """The text on one line that can be read as nothing but text: clean, ``<`` and ``>`` escaped, cut to so many characters."""
-    plain = " ".join(clean(text).split())
+    plain = " ".join(strip_invisible(text).split())
     if len(plain) > limit:
         plain = f"{plain[: limit - 1].rstrip()}…"
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def value(text: str) -> str:
+def escape_attribute(text: str) -> str:
     """The text as the value of an attribute."""
-    return line(text).replace('"', "&quot;")
+    return to_single_line(text).replace('"', "&quot;")
 
 
-LARGEST = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 """Bytes of a skill's file beyond which it is none."""
 
 
@@ -75,17 +75,19 @@ def read_text(path: Path) -> str:
         OSError: If it cannot be read.
     """
     with path.open("rb") as file:
-        return decode(file.read(LARGEST + 1))
+        return decode_skill_file(file.read(MAX_FILE_BYTES + 1))
 
 
-def decode(data: bytes) -> str:
+def decode_skill_file(data: bytes) -> str:
     """The text of a skill's file from its bytes.
 
     Raises:
         SkillError: If it is too large, or no text.
     """
-    if len(data) > LARGEST:
-        raise SkillError(f"it is larger than {LARGEST >> 10} KiB; put what is seldom needed into files beside it")
+    if len(data) > MAX_FILE_BYTES:
+        raise SkillError(
+            f"it is larger than {MAX_FILE_BYTES >> 10} KiB; put what is seldom needed into files beside it"
+        )
     utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
         text = data.decode("utf-16" if utf16 else "utf-8-sig")
@@ -104,16 +106,16 @@ def read_body(skill: Skill) -> str:
         SkillError: If the file is gone or cannot be read any more.
     """
     if skill.text is not None or skill.path is None:
-        return clean(skill.text or "").strip()
+        return strip_invisible(skill.text or "").strip()
     try:
-        return clean(split_front_matter(read_text(Path(skill.path)))[1]).strip()
+        return strip_invisible(parse_fields_and_body(read_text(Path(skill.path)))[1]).strip()
     except OSError as error:
         raise SkillError(f"{skill.path}: cannot be read any more: {error.strerror or error}") from None
     except SkillError as error:
         raise SkillError(f"{skill.path}: {error}", line=error.line) from None
 
 
-def examples_of(body: str) -> str:
+def extract_examples(body: str) -> str:
     """What stands below the first heading that speaks of examples, up to the next heading of its level; empty if there is none."""
     plain = _FENCED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), body)  # what is in a fence is no heading
     found = _EXAMPLES.search(plain)
@@ -123,12 +125,12 @@ def examples_of(body: str) -> str:
     return body[found.end() : end.start() if end else len(body)].strip()
 
 
-def shell_lines(body: str) -> tuple[str, ...]:
+def find_shell_commands(body: str) -> tuple[str, ...]:
     """The commands that the text would have run when it is used: those of ``!`command` ``, each once."""
     return tuple(dict.fromkeys(_SHELL.findall(body)))
 
 
-MOST_LISTED = 60
+MAX_LISTED = 60
 """Files that are named to the model."""
 
 
@@ -137,16 +139,16 @@ _MOST_WALKED = 2_000
 _standard = lru_cache(1)(SensitivePaths.standard)
 
 
-class OutsideError(ValueError):
+class OutsideFolderError(ValueError):
     """A path that does not stay in the skill's folder; the text says what to do."""
 
 
-def within(folder: str, root: str) -> bool:
+def is_within(folder: str, root: str) -> bool:
     """Whether a folder is another one, or lies in it; both are real paths."""
     return folder == root or folder.startswith(root.rstrip("/") + "/")
 
 
-async def locate(env: ExecutionEnv, folder: str, path: str) -> RealPath:
+async def resolve_skill_path(env: ExecutionEnv, folder: str, path: str) -> RealPath:
     """The real path of a file of a skill.
 
     Args:
@@ -160,18 +162,18 @@ async def locate(env: ExecutionEnv, folder: str, path: str) -> RealPath:
     """
     parts = path.replace("\\", "/").split("/")
     if not path.strip() or "\0" in path or path.startswith(("/", "\\", "~")) or ".." in parts or ":" in parts[0]:
-        raise OutsideError(f"{path!r} is no path in the skill's folder; give one like references/guide.md")
+        raise OutsideFolderError(f"{path!r} is no path in the skill's folder; give one like references/guide.md")
     root = await env.realpath(folder)
     real = await env.realpath(posixpath.join(root, *[p for p in parts if p not in ("", ".")]))
-    if not within(real, root):
-        raise OutsideError(f"{path!r} is a link that leads out of the skill's folder; it is not followed")
+    if not is_within(real, root):
+        raise OutsideFolderError(f"{path!r} is a link that leads out of the skill's folder; it is not followed")
     inner = tuple(part.casefold() for part in real[len(root) :].split("/") if part)
     if _is_secret(inner):
-        raise OutsideError(f"{path!r} may hold keys or passwords, so it is not read as part of a skill")
+        raise OutsideFolderError(f"{path!r} may hold keys or passwords, so it is not read as part of a skill")
     return RealPath(real)
 
 
-async def listed(env: ExecutionEnv, folder: str) -> tuple[Sequence[str], int]:
+async def list_files(env: ExecutionEnv, folder: str) -> tuple[Sequence[str], int]:
     """The files of a skill beside its own text, sorted, as far as there is room, and how many there are.
 
     Hidden ones, links, and what may hold secrets are left out.
@@ -189,7 +191,7 @@ async def listed(env: ExecutionEnv, folder: str) -> tuple[Sequence[str], int]:
             continue
         if not _is_secret(tuple(p.casefold() for p in parts)):
             found.append(entry.path)
-    return sorted(found)[:MOST_LISTED], len(found)
+    return sorted(found)[:MAX_LISTED], len(found)
 
 
 def _is_secret(parts: tuple[str, ...]) -> bool:

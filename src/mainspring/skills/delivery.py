@@ -12,24 +12,24 @@ from typing import Any, cast
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.loop.hooks import AgentBefore, ContextTransform, SteerInject, ToolResultsAfter
+from mainspring.loop.hooks import BeforeInject, BeforeRun, ContextTransform, ToolResultsAfter
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock
-from mainspring.skills.active import AGAIN, ActiveSkills, restored
-from mainspring.skills.content import CONTENT, inside, line, value
+from mainspring.skills.active import REACTIVATED_NOTE, ActiveSkills, restore_text
+from mainspring.skills.content import CONTENT_TAG, escape_attribute, escape_for_tag, to_single_line
 from mainspring.skills.skill import Skill
 
 MAX_BODY = 64 * 1024
 """Characters of a body that are delivered at once; the rest is read with ``skills_read``."""
 
 
-OWN_FILE = "SKILL.md"
+SKILL_FILE = "SKILL.md"
 """The path under which ``skills_read`` gives the body itself."""
 
 
-_OPENING = lazy_re(rf'<{CONTENT} name="([^"\n]+)"')
+_OPENING = lazy_re(rf'<{CONTENT_TAG} name="([^"\n]+)"')
 
 
-def wrapped(skill: Skill, body: str, files: Sequence[str] = (), count: int = 0) -> str:
+def render_content(skill: Skill, body: str, files: Sequence[str] = (), count: int = 0) -> str:
     """The body of a skill in its envelope, with what is to be known about it: folder, files, scripts, what it needs and allows.
 
     Args:
@@ -38,36 +38,42 @@ def wrapped(skill: Skill, body: str, files: Sequence[str] = (), count: int = 0) 
         files: Files beside them.
         count: How many files there are.
     """
-    folder = f' directory="{value(skill.directory)}"' if skill.directory else ""
+    folder = f' directory="{escape_attribute(skill.directory)}"' if skill.directory else ""
     head: list[str] = []
     if skill.compatibility:
-        head.append(f"Compatibility: {line(skill.compatibility, 500)}")
+        head.append(f"Compatibility: {to_single_line(skill.compatibility, 500)}")
     if skill.allowed_tools is not None:
-        head.append(f"Allowed tools: {line(', '.join(skill.allowed_tools) or 'none', 1000)}")
+        head.append(f"Allowed tools: {to_single_line(', '.join(skill.allowed_tools) or 'none', 1000)}")
     if files:
         more = f", and {count - len(files)} more" if count > len(files) else ""
-        head.append(f"Files, for skills_read: {', '.join(line(f, 200) for f in files)}{more}")
+        head.append(f"Files, for skills_read: {', '.join(to_single_line(f, 200) for f in files)}{more}")
     if skill.scripts:
-        named = "; ".join(line(f"{s.name}: {s.description}" if s.description else s.name, 200) for s in skill.scripts)
+        named = "; ".join(
+            to_single_line(f"{s.name}: {s.description}" if s.description else s.name, 200) for s in skill.scripts
+        )
         head.append(f"Scripts, for skills_run_script: {named}")
     if not skill.trusted:
         head.append("Nobody has said that this skill is to be trusted: its scripts and commands do not run.")
-    text = inside(body).strip("\n")
+    text = escape_for_tag(body).strip("\n")
     if len(text) > MAX_BODY:
         shown = text[:MAX_BODY]
         shown = shown[: shown.rfind("\n") + 1] or shown
         lines = shown.count("\n")
-        text = f"{shown.rstrip()}\n\n[The text goes on: read it with skills_read, path {OWN_FILE}, offset {lines + 1}]"
-    return "\n".join([f'<{CONTENT} name="{value(skill.name)}"{folder}>', *head, "", text, f"</{CONTENT}>"])
+        text = (
+            f"{shown.rstrip()}\n\n[The text goes on: read it with skills_read, path {SKILL_FILE}, offset {lines + 1}]"
+        )
+    return "\n".join(
+        [f'<{CONTENT_TAG} name="{escape_attribute(skill.name)}"{folder}>', *head, "", text, f"</{CONTENT_TAG}>"]
+    )
 
 
-def delivered_name(text: str) -> str:
+def parse_skill_name(text: str) -> str:
     """The name of the skill whose envelope a text is; empty if it is none."""
     opening = _OPENING.match(text)
-    return opening[1] if opening is not None and text.endswith(f"</{CONTENT}>") else ""
+    return opening[1] if opening is not None and text.endswith(f"</{CONTENT_TAG}>") else ""
 
 
-class Delivery:
+class SkillDelivery:
     """Puts the texts of active skills before the model and keeps them there.
 
     A text joins the history once: as the result of a call, or as a message of its own. Where something leaves it out of a request
@@ -90,7 +96,7 @@ class Delivery:
                 each.pending = False
         return messages
 
-    def before(self, hook: AgentBefore) -> None:
+    def before(self, hook: BeforeRun) -> None:
         """The part of `agent:before`."""
         hook.messages = [*hook.messages, *self.take()]
 
@@ -99,7 +105,7 @@ class Delivery:
         if any(each.pending for each in self._active):
             hook.follow = [*hook.follow, *self.take()]
 
-    def steer(self, hook: SteerInject) -> None:
+    def steer(self, hook: BeforeInject) -> None:
         """The part of `steer:inject`."""
         hook.messages = [*hook.messages, *self.take()]
 
@@ -118,32 +124,32 @@ class Delivery:
                 if each.carrier is None:
                     continue
             if each.carrier is None and not each.lost:
-                each.look_for(messages)
+                each.find_carrier(messages)
             if each.carrier is None:
                 first.append(each.message)
-            elif id(each.carrier) not in there and not _put_back(messages, each.carrier, each.text):
+            elif id(each.carrier) not in there and not _restore_in_place(messages, each.carrier, each.text):
                 first.append(each.message)
         if first or last:
             hook.messages = [*first, *messages, *last]
 
 
-def _put_back(messages: list[AgentMessage], carrier: Message, text: str) -> bool:
+def _restore_in_place(messages: list[AgentMessage], carrier: Message, text: str) -> bool:
     """Restore what stands in the place of a message; says whether something does."""
     for i, message in enumerate(messages):
         if isinstance(message, Message) and message.id and message.id == carrier.id:
-            messages[i] = restored(message, carrier, text)
+            messages[i] = restore_text(message, carrier, text)
             return True
     return False
 
 
-USE_NAMES = frozenset(("skills_use", "load_skill"))
+USE_TOOL_NAMES = frozenset(("skills_use", "load_skill"))
 """Names under which the call that takes up a skill may stand in a history."""
 
 
-_AGAIN = lazy_re(re.escape(AGAIN).replace(re.escape("{name}"), r"([^\s\]]+)"))
+_AGAIN = lazy_re(re.escape(REACTIVATED_NOTE).replace(re.escape("{name}"), r"([^\s\]]+)"))
 
 
-class Delivered(Struct):
+class DeliveredSkill(Struct):
     """A skill whose text stands in a history.
 
     Attributes:
@@ -159,9 +165,9 @@ class Delivered(Struct):
     broken_off: bool = True
 
 
-def delivered(messages: Iterable[AgentMessage]) -> list[Delivered]:
+def find_delivered(messages: Iterable[AgentMessage]) -> list[DeliveredSkill]:
     """The skills whose texts stand in a history, the one that came last at the end."""
-    found: dict[str, Delivered] = {}
+    found: dict[str, DeliveredSkill] = {}
     for message in messages:
         if not isinstance(message, Message):
             continue
@@ -171,33 +177,33 @@ def delivered(messages: Iterable[AgentMessage]) -> list[Delivered]:
                     each.broken_off = False  # that run came to its end
             continue
         for block in message.content:
-            name, text = _of(block, message)
+            name, text = _parse_delivery(block, message)
             if name:
                 found.pop(name, None)
-                found[name] = Delivered(name, text, message)
-            elif again := _again(block):
+                found[name] = DeliveredSkill(name, text, message)
+            elif again := _parse_reactivation(block):
                 if again in found:
                     found[again].broken_off = True
                     found[again] = found.pop(again)
     return list(found.values())
 
 
-def _of(block: object, message: Message) -> tuple[str, str]:
+def _parse_delivery(block: object, message: Message) -> tuple[str, str]:
     """Name and text of a delivery. What a person wrote is none, nor is the result of another tool."""
     if isinstance(block, ToolResultBlock):
-        if block.name in USE_NAMES and not block.is_error:
-            return delivered_name(block.text), block.text
+        if block.name in USE_TOOL_NAMES and not block.is_error:
+            return parse_skill_name(block.text), block.text
     elif isinstance(block, TextBlock) and len(message.content) == 1:
-        return delivered_name(block.text), block.text
+        return parse_skill_name(block.text), block.text
     return "", ""
 
 
-def _again(block: object) -> str:
+def _parse_reactivation(block: object) -> str:
     """The skill that was taken up of which the text was there already."""
     if isinstance(block, TextBlock):
         word = _AGAIN.fullmatch(block.text)
         return word[1] if word is not None else ""
-    if isinstance(block, ToolResultBlock) and block.name in USE_NAMES and not block.is_error:
+    if isinstance(block, ToolResultBlock) and block.name in USE_TOOL_NAMES and not block.is_error:
         details: Any = block.details
         if isinstance(details, dict):
             return str(cast("dict[str, Any]", details).get("skill") or "")

@@ -18,27 +18,35 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.env.ignore import Level, is_ignored, load, load_above
-from mainspring.frontmatter import read_head
+from mainspring.env.ignore import IgnoreRules, is_ignored, load_parent_rules, load_rules
+from mainspring.frontmatter import parse_front_matter
 from mainspring.skills.content import read_text
-from mainspring.skills.manifest import LONGEST_NAME, name_of, parse_skill
-from mainspring.skills.skill import SOURCES, Script, Skill, SkillError, SkillProblem, SkillsConfig, Source
+from mainspring.skills.manifest import MAX_NAME_CHARS, normalize_name, parse_skill
+from mainspring.skills.skill import (
+    SOURCE_PRIORITY,
+    Script,
+    Skill,
+    SkillDiagnostic,
+    SkillError,
+    SkillsConfig,
+    SkillSource,
+)
 
 SUFFIX = ".skill.md"
-MOST_FOLDERS = 20_000
-MOST_SKILLS = 5_000
-DEEPEST = 6
+MAX_FOLDERS = 20_000
+MAX_SKILLS = 5_000
+MAX_DEPTH = 6
 
 
 _LARGEST_IGNORE_FILE = 1 << 20
-_LEADS_OUT = "the link leads out of the project, so it is not followed"
+_LINK_OUTSIDE = "the link leads out of the project, so it is not followed"
 
 
-_VENDORED = frozenset({"node_modules", "bower_components", "vendor", "site-packages", "__pycache__", "venv"})
+_DEPENDENCY_FOLDERS = frozenset({"node_modules", "bower_components", "vendor", "site-packages", "__pycache__", "venv"})
 """Folders of what others wrote and a program fetched: a dependency's skill is not the user's."""
 
 
-class Place(Struct, frozen=True):
+class SkillFile(Struct, frozen=True):
     """A file that should be a skill.
 
     Attributes:
@@ -52,16 +60,16 @@ class Place(Struct, frozen=True):
     real: str
 
 
-class Places(Struct, frozen=True):
+class ScanResult(Struct, frozen=True):
     """What was found in a folder, what lies highest first and then by path, and what is no skill though it looks like one."""
 
-    found: tuple[Place, ...] = ()
-    problems: tuple[SkillProblem, ...] = ()
+    found: tuple[SkillFile, ...] = ()
+    problems: tuple[SkillDiagnostic, ...] = ()
 
 
-def places_in(
-    root: Path, *, within: tuple[str, ...] = (), most: int = MOST_SKILLS, ignore_files: bool = True
-) -> Places:
+def scan_folder(
+    root: Path, *, within: tuple[str, ...] = (), most: int = MAX_SKILLS, ignore_files: bool = True
+) -> ScanResult:
     """Look through a folder. Blocks.
 
     A folder with a ``SKILL.md`` is a skill, and what lies below it belongs to it. ``*.skill.md`` is a skill in a single file. Other
@@ -83,34 +91,36 @@ class _Scan:
         self._most = most
         self._within = within
         self._ignore_files = ignore_files
-        self._found: list[Place] = []
-        self._problems: list[SkillProblem] = []
+        self._found: list[SkillFile] = []
+        self._problems: list[SkillDiagnostic] = []
         self._seen: set[str] = set()
         self._children: list[Path] = []
 
-    def run(self) -> Places:
+    def run(self) -> ScanResult:
         if not self._root.is_dir():
             if os.path.lexists(self._root):
-                self._tell(self._root, "it is no folder, so there are no skills in it")
+                self._add_problem(self._root, "it is no folder, so there are no skills in it")
             return self._result()
         root = os.path.realpath(self._root)
         if self._leaves(root):
-            self._tell(self._root, _LEADS_OUT)
+            self._add_problem(self._root, _LINK_OUTSIDE)
             return self._result()
-        above = load_above(root, _read) if self._ignore_files and not is_ignored(root, True, _read) else None
-        queue: deque[tuple[Path, int, Level | None]] = deque([(self._root, 0, above)])
+        above = load_parent_rules(root, _read) if self._ignore_files and not is_ignored(root, True, _read) else None
+        queue: deque[tuple[Path, int, IgnoreRules | None]] = deque([(self._root, 0, above)])
         while queue:
-            if len(self._seen) >= MOST_FOLDERS or len(self._found) >= self._most:
-                self._tell(self._root, f"more than {self._most} skills or {MOST_FOLDERS} folders; the rest is left out")
+            if len(self._seen) >= MAX_FOLDERS or len(self._found) >= self._most:
+                self._add_problem(
+                    self._root, f"more than {self._most} skills or {MAX_FOLDERS} folders; the rest is left out"
+                )
                 break
             queue += self._visit(*queue.popleft())
-        self._tell_of_empty_ones()
+        self._report_empty_folders()
         return self._result()
 
-    def _result(self) -> Places:
-        return Places(tuple(sorted(self._found, key=_by_depth)), tuple(self._problems))
+    def _result(self) -> ScanResult:
+        return ScanResult(tuple(sorted(self._found, key=_by_depth)), tuple(self._problems))
 
-    def _visit(self, folder: Path, depth: int, level: Level | None) -> list[tuple[Path, int, Level | None]]:
+    def _visit(self, folder: Path, depth: int, level: IgnoreRules | None) -> list[tuple[Path, int, IgnoreRules | None]]:
         """Look at one folder; the folders in it that are to be looked at next."""
         real = os.path.realpath(folder)
         if real in self._seen:
@@ -119,44 +129,44 @@ class _Scan:
         try:
             names = sorted(os.listdir(folder))
         except OSError as error:
-            self._tell(folder, f"the folder cannot be read: {error.strerror or error}")
+            self._add_problem(folder, f"the folder cannot be read: {error.strerror or error}")
             return []
         skills = [n for n in names if n.lower() == "skill.md" and not (folder / n).is_dir()]
         if skills:
             name = next((n for n in ("SKILL.md", "skill.md") if n in skills), skills[0])
             self._take(folder / name, folder, real)
             return []
-        level = load(real, level, _read) if self._ignore_files else None
-        further: list[tuple[Path, int, Level | None]] = []
+        level = load_rules(real, level, _read) if self._ignore_files else None
+        further: list[tuple[Path, int, IgnoreRules | None]] = []
         for name in names:
             path = folder / name
             is_folder = path.is_dir()
             if name.startswith(".") or self._is_left_out(path, is_folder, level, real):
                 continue
-            if is_folder and depth < DEEPEST:
+            if is_folder and depth < MAX_DEPTH:
                 further.append((path, depth + 1, level))
             elif name.lower().endswith(SUFFIX):
                 self._take(path, None, os.path.realpath(path))
             elif depth == 0:
-                self._tell_of_misnamed(path)
+                self._report_misnamed(path)
         if depth == 0:
             self._children = [path for path, _, _ in further]
         return further
 
-    def _is_left_out(self, path: Path, is_folder: bool, level: Level | None, parent: str) -> bool:
-        if is_folder and (path.name in _VENDORED or (path / "pyvenv.cfg").is_file()):
+    def _is_left_out(self, path: Path, is_folder: bool, level: IgnoreRules | None, parent: str) -> bool:
+        if is_folder and (path.name in _DEPENDENCY_FOLDERS or (path / "pyvenv.cfg").is_file()):
             return True
         if level is not None and level.ignores(posixpath.join(parent, path.name), is_folder):
             if path.name.lower().endswith(SUFFIX) or (is_folder and (path / "SKILL.md").is_file()):
-                self._tell(path, "an ignore file leaves it out (.gitignore, .ignore)", level="warning")
+                self._add_problem(path, "an ignore file leaves it out (.gitignore, .ignore)", level="warning")
             return True
         if not path.is_symlink():
             return False
         if not path.exists():
-            self._tell(path, f"it is a link that leads nowhere: {os.readlink(path)}")
+            self._add_problem(path, f"it is a link that leads nowhere: {os.readlink(path)}")
             return True
         if self._leaves(os.path.realpath(path)):
-            self._tell(path, _LEADS_OUT)
+            self._add_problem(path, _LINK_OUTSIDE)
             return True
         return False
 
@@ -164,14 +174,14 @@ class _Scan:
         try:
             regular = stat.S_ISREG(file.stat().st_mode)
         except OSError as error:
-            self._tell(file, f"it cannot be read: {error.strerror or error}")
+            self._add_problem(file, f"it cannot be read: {error.strerror or error}")
             return
         if not regular:
-            self._tell(file, "it is no file with text in it")
+            self._add_problem(file, "it is no file with text in it")
         elif file.is_symlink() and self._leaves(os.path.realpath(file)):
-            self._tell(file, _LEADS_OUT)
+            self._add_problem(file, _LINK_OUTSIDE)
         else:
-            self._found.append(Place(file, folder, real))
+            self._found.append(SkillFile(file, folder, real))
 
     def _leaves(self, real: str) -> bool:
         """Whether a real path lies outside of the folders that may not be left."""
@@ -179,22 +189,22 @@ class _Scan:
             return False
         return not any(real == place or real.startswith(place.rstrip(os.sep) + os.sep) for place in self._within)
 
-    def _tell(self, path: Path, reason: str, *, level: Literal["error", "warning"] = "error") -> None:
-        self._problems.append(SkillProblem(str(path), reason, level))
+    def _add_problem(self, path: Path, reason: str, *, level: Literal["error", "warning"] = "error") -> None:
+        self._problems.append(SkillDiagnostic(str(path), reason, level))
 
-    def _tell_of_misnamed(self, path: Path) -> None:
+    def _report_misnamed(self, path: Path) -> None:
         """A Markdown file that is written like a skill, but not called like one."""
         if path.suffix.lower() != ".md" or not path.is_file():
             return
         try:
-            head = read_head(read_text(path))
+            head = parse_front_matter(read_text(path))
         except (SkillError, OSError):
             return
         if head is not None and "description" in head.fields:
             name = path.name[: -len(path.suffix)]
-            self._tell(path, f"it is no skill by its name; call it {name}{SUFFIX}, or {name}/SKILL.md")
+            self._add_problem(path, f"it is no skill by its name; call it {name}{SUFFIX}, or {name}/SKILL.md")
 
-    def _tell_of_empty_ones(self) -> None:
+    def _report_empty_folders(self) -> None:
         taken = {p.file.relative_to(self._root).parts[0] for p in self._found if p.file != self._root}
         told = {Path(p.path).relative_to(self._root).parts[0] for p in self._problems if Path(p.path) != self._root}
         for child in self._children:
@@ -203,10 +213,10 @@ class _Scan:
                 and child.name not in told
                 and os.path.realpath(child) != os.path.realpath(self._root)
             ):
-                self._tell(child, "there is no SKILL.md in the folder", level="warning")
+                self._add_problem(child, "there is no SKILL.md in the folder", level="warning")
 
 
-def _by_depth(place: Place) -> tuple[int, tuple[str, ...]]:
+def _by_depth(place: SkillFile) -> tuple[int, tuple[str, ...]]:
     return len(place.file.parts) - (place.folder is None), place.file.parts
 
 
@@ -235,7 +245,7 @@ class SkillCatalog:
     def __init__(
         self,
         skills: Iterable[Skill] = (),
-        problems: Iterable[SkillProblem] = (),
+        problems: Iterable[SkillDiagnostic] = (),
         *,
         disabled: Iterable[str] = (),
         switched_on: Iterable[str] = (),
@@ -245,7 +255,7 @@ class SkillCatalog:
         off: dict[str, Skill] = {}
         shadowed: list[Skill] = []
         told = list(problems)
-        for skill in sorted(skills, key=lambda s: SOURCES.index(s.source)):
+        for skill in sorted(skills, key=lambda s: SOURCE_PRIORITY.index(s.source)):
             first = found.get(skill.name) or off.get(skill.name)
             if first is not None:
                 shadowed.append(skill)
@@ -259,7 +269,7 @@ class SkillCatalog:
         """Those that are switched off, by name."""
         self.shadowed: tuple[Skill, ...] = tuple(shadowed)
         """Those that another one of the same name hides; `get` takes them with their source, as ``user:NAME``."""
-        self.problems: tuple[SkillProblem, ...] = tuple(told)
+        self.problems: tuple[SkillDiagnostic, ...] = tuple(told)
         """Files that gave no skill, and what is odd about others."""
 
     def __len__(self) -> int:
@@ -279,33 +289,33 @@ class SkillCatalog:
         return next((s for s in (*self.skills, *self.shadowed) if s.source == source and s.name == rest), None)
 
 
-def _conflict(skill: Skill, first: Skill) -> SkillProblem:
+def _conflict(skill: Skill, first: Skill) -> SkillDiagnostic:
     where = f" ({first.path})" if first.path else ""
     way = (
         "rename one" if skill.source == first.source else f"rename one, or use this one as {skill.source}:{skill.name}"
     )
-    return SkillProblem(
+    return SkillDiagnostic(
         skill.path or skill.name, f"the {first.source} skill {first.name!r}{where} comes first; {way}", level="warning"
     )
 
 
-SAMPLES = Path(__file__).parent / "bundled"
+BUNDLED_FOLDER = Path(__file__).parent / "bundled"
 """The bundled skills."""
 
 
-_UNTRUSTED = "the project is not trusted, so it was not read; `mainspring trust` trusts it"
+_UNTRUSTED_NOTICE = "the project is not trusted, so it was not read; `mainspring trust` trusts it"
 _MOST_SCRIPTS = 100
 
 
-class _Root(Struct, frozen=True):
+class _SearchRoot(Struct, frozen=True):
     folder: Path
-    source: Source
+    source: SkillSource
     trusted: bool
     readable: bool = True
     within: tuple[str, ...] = ()
 
 
-def find_skills(config: SkillsConfig | None = None) -> SkillCatalog:
+def discover_skills(config: SkillsConfig | None = None) -> SkillCatalog:
     """Look for skills. Blocks while it reads; only the heads of files are kept.
 
     Args:
@@ -317,30 +327,30 @@ def find_skills(config: SkillsConfig | None = None) -> SkillCatalog:
     config = config or SkillsConfig()
     if not config.enabled:
         return SkillCatalog()
-    found: list[Skill] = [_checked(skill) for skill in config.inline]
-    problems: list[SkillProblem] = []
+    found: list[Skill] = [_validate_inline(skill) for skill in config.inline]
+    problems: list[SkillDiagnostic] = []
     seen: set[str] = set()
     for root in _roots(config):
-        places = places_in(root.folder, within=root.within, ignore_files=root.source != "builtin")
+        places = scan_folder(root.folder, within=root.within, ignore_files=root.source != "builtin")
         problems += places.problems
         for place in places.found:
             if place.real in seen:  # one folder that two links lead to is one skill
                 continue
             seen.add(place.real)
             if not root.readable:
-                problems.append(SkillProblem(str(place.file), _UNTRUSTED))
+                problems.append(SkillDiagnostic(str(place.file), _UNTRUSTED_NOTICE))
                 continue
             try:
                 skill = load_skill(place, root.source, trusted=root.trusted)
             except SkillError as error:
-                problems.append(SkillProblem(str(place.file), str(error), line=error.line))
+                problems.append(SkillDiagnostic(str(place.file), str(error), line=error.line))
                 continue
             found.append(skill)
-            problems += [SkillProblem(str(place.file), text, level="warning") for text in skill.warnings]
+            problems += [SkillDiagnostic(str(place.file), text, level="warning") for text in skill.warnings]
     return SkillCatalog(found, problems, disabled=config.disabled, switched_on=config.switched_on)
 
 
-def load_skill(place: Place, source: Source, *, trusted: bool) -> Skill:
+def load_skill(place: SkillFile, source: SkillSource, *, trusted: bool) -> Skill:
     """The skill of a file, with the scripts of its folder. Blocks.
 
     Raises:
@@ -359,14 +369,14 @@ def load_skill(place: Place, source: Source, *, trusted: bool) -> Skill:
     odd: list[str] = []
     if place.file.name not in ("SKILL.md", "skill.md") and own is not None:
         odd.append(f"the file should be called SKILL.md, not {place.file.name}")
-    scripts = tuple([s for s in skill.scripts if _is_there(directory, s, odd)])
+    scripts = tuple([s for s in skill.scripts if _script_exists(directory, s, odd)])
     if directory is not None and trusted:
         named = {s.path for s in scripts} | {s.name for s in scripts}
-        scripts += tuple([s for s in _programs(Path(directory)) if s.path not in named and s.name not in named])
+        scripts += tuple([s for s in _find_scripts(Path(directory)) if s.path not in named and s.name not in named])
     return replace(skill, scripts=scripts, warnings=(*skill.warnings, *odd))
 
 
-def _is_there(directory: str | None, script: Script, odd: list[str]) -> bool:
+def _script_exists(directory: str | None, script: Script, odd: list[str]) -> bool:
     if directory is None:
         odd.append(f"the script {script.name!r} is left out: a single file has no folder of its own")
         return False
@@ -380,7 +390,7 @@ def _is_there(directory: str | None, script: Script, odd: list[str]) -> bool:
     return True
 
 
-def _programs(directory: Path) -> Iterator[Script]:
+def _find_scripts(directory: Path) -> Iterator[Script]:
     """The files of the folder ``scripts``, those that lie in it directly; links are left out."""
     try:
         with os.scandir(directory / "scripts") as entries:
@@ -393,34 +403,34 @@ def _programs(directory: Path) -> Iterator[Script]:
         yield Script(name=name, path=f"scripts/{name}")
 
 
-def _checked(skill: Skill) -> Skill:
-    if skill.name != name_of(skill.name) or not 0 < len(skill.name) <= LONGEST_NAME:
+def _validate_inline(skill: Skill) -> Skill:
+    if skill.name != normalize_name(skill.name) or not 0 < len(skill.name) <= MAX_NAME_CHARS:
         raise SkillError(
-            f"{skill.name!r} cannot be the name of a skill: 1 to {LONGEST_NAME} lower-case letters, digits and single hyphens"
+            f"{skill.name!r} cannot be the name of a skill: 1 to {MAX_NAME_CHARS} lower-case letters, digits and single hyphens"
         )
     if not skill.description.strip():
         raise SkillError(f"the skill {skill.name!r} has no description")
     return replace(skill, source="inline")
 
 
-def _roots(config: SkillsConfig) -> Iterator[_Root]:
+def _roots(config: SkillsConfig) -> Iterator[_SearchRoot]:
     """The folders to look into, in the order in which they count."""
     own = {os.path.realpath(folder) for folder in config.user}
     if config.project is not None:
-        for folder in _upwards(Path(config.project), config.up_to):
+        for folder in _iter_parents(Path(config.project), config.up_to):
             for layout in config.layouts:
                 place = folder / layout
                 if os.path.realpath(place) not in own:  # the user's own folder is nothing of a project
                     within = (os.path.realpath(config.up_to or config.project), *own)
                     trust = config.trust_project_skills
-                    yield _Root(place, "project", trust is True, trust is not False, within)
+                    yield _SearchRoot(place, "project", trust is True, trust is not False, within)
     for folder in config.user:
-        yield _Root(Path(folder), "user", True)
+        yield _SearchRoot(Path(folder), "user", True)
     if config.builtin:
-        yield _Root(SAMPLES, "builtin", True)
+        yield _SearchRoot(BUNDLED_FOLDER, "builtin", True)
 
 
-def _upwards(folder: Path, last: str | None) -> Iterable[Path]:
+def _iter_parents(folder: Path, last: str | None) -> Iterable[Path]:
     """The folder, and those above it up to ``last`` if that holds it."""
     if last is None or not folder.is_relative_to(last):
         return (folder,)

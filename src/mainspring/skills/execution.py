@@ -14,18 +14,18 @@ from typing import Any, Literal
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import ExecutionEnv, OutputLimits, ProcessResult, explain
-from mainspring.env.variables import QUIET
+from mainspring.env.variables import NONINTERACTIVE_VARIABLES
 from mainspring.lazy import lazy_re
-from mainspring.loop.hooks import HookBus, ToolPermit
+from mainspring.loop.hooks import HookBus, PermissionCheck
 from mainspring.messages import ToolUseBlock
 from mainspring.skills.skill import Script, Skill
 from mainspring.tools.builtin import shell
 
-SECONDS = 60.0
+MAX_SECONDS = 60.0
 """What a script may take at most; its own limit may be shorter."""
 
 
-MAX_OUTPUT = 1 << 20
+MAX_OUTPUT_BYTES = 1 << 20
 """Bytes of output, standard output and errors together, after which it is stopped."""
 
 
@@ -34,15 +34,15 @@ MAX_ARGUMENT = 4096
 """Bytes of one argument."""
 
 
-SHOWN = 32 * 1024
+MAX_SHOWN_BYTES = 32 * 1024
 """Bytes of each output that the model reads."""
 
 
-RunIn = Literal["project", "skill"]
+ScriptCwd = Literal["project", "skill"]
 """Where a script runs: in the project's folder, or in the skill's."""
 
 
-_PROGRAMS: dict[str, tuple[str, ...]] = {
+_INTERPRETERS: dict[str, tuple[str, ...]] = {
     ".py": ("python3", "python"),
     ".sh": ("bash", "sh"),
     ".bash": ("bash",),
@@ -71,13 +71,13 @@ def find_script(skill: Skill, name: str) -> Script:
         if wanted in (script.name, script.path):
             return script
     path = posixpath.normpath(wanted.replace("\\", "/")) if wanted else ""
-    if path.startswith("scripts/") and posixpath.splitext(path)[1] in _PROGRAMS:
+    if path.startswith("scripts/") and posixpath.splitext(path)[1] in _INTERPRETERS:
         return Script(name=path, path=path)
     known = ", ".join(s.name for s in skill.scripts) or "none by name, only files below scripts/"
     raise ScriptError(f"the skill {skill.name} has no script {name!r}; it has {known}")
 
 
-def check_arguments(arguments: Sequence[str]) -> None:
+def validate_arguments(arguments: Sequence[str]) -> None:
     """Look at the arguments of a script.
 
     Raises:
@@ -95,9 +95,9 @@ def check_arguments(arguments: Sequence[str]) -> None:
             raise ScriptError(f"argument {number} has a NUL character in it")
 
 
-def command_line(path: str, arguments: Sequence[str], folder: str = "") -> str:
+def render_command(path: str, arguments: Sequence[str], folder: str = "") -> str:
     """What a call runs, as a line for whoever decides about it: the program is named as its file's ending tells."""
-    programs = _PROGRAMS.get(posixpath.splitext(path)[1])
+    programs = _INTERPRETERS.get(posixpath.splitext(path)[1])
     line = shlex.join([*(programs[:1] if programs else ()), path, *arguments])
     return f"cd {shlex.quote(folder)} && {line}" if folder else line
 
@@ -109,7 +109,7 @@ async def run_script(
     path: str,
     arguments: Sequence[str],
     *,
-    run_in: RunIn = "project",
+    run_in: ScriptCwd = "project",
     signal: CancelToken | None = None,
 ) -> dict[str, Any]:
     """Run a script.
@@ -130,23 +130,23 @@ async def run_script(
         ScriptError: If there is nothing to run it with.
         OSError: If it cannot be started.
     """
-    programs = _PROGRAMS.get(posixpath.splitext(path)[1])
+    programs = _INTERPRETERS.get(posixpath.splitext(path)[1])
     if programs is None:
-        raise ScriptError(f"{script.path}: it is not known what runs such a file; known are {', '.join(_PROGRAMS)}")
+        raise ScriptError(f"{script.path}: it is not known what runs such a file; known are {', '.join(_INTERPRETERS)}")
     found = [each for name in programs if (each := await env.find_program(name)) is not None]
-    timeout = min(script.timeout, SECONDS) if script.timeout > 0 else SECONDS
+    timeout = min(script.timeout, MAX_SECONDS) if script.timeout > 0 else MAX_SECONDS
     result = await env.run(
         [*found, *programs][:1] + [path, *arguments],
         cwd=skill.directory if run_in == "skill" else None,
-        env={**QUIET, "SKILL_DIR": skill.directory or "", "PROJECT_DIR": env.cwd},
+        env={**NONINTERACTIVE_VARIABLES, "SKILL_DIR": skill.directory or "", "PROJECT_DIR": env.cwd},
         timeout=timeout,
         signal=signal,
-        limits=OutputLimits(head=MAX_OUTPUT, tail=0, cap=MAX_OUTPUT),
+        limits=OutputLimits(head=MAX_OUTPUT_BYTES, tail=0, cap=MAX_OUTPUT_BYTES),
     )
-    return told(result, timeout)
+    return to_result(result, timeout)
 
 
-def told(result: ProcessResult, timeout: float) -> dict[str, Any]:
+def to_result(result: ProcessResult, timeout: float) -> dict[str, Any]:
     """What a run came to, as it is told: ``ok``, ``exit_code``, and ``result`` where the output is JSON, else ``stdout``.
 
     Longer output is cut in the middle, and ``cut`` says which; ``problem`` says why it was stopped, where it was.
@@ -157,7 +157,7 @@ def told(result: ProcessResult, timeout: float) -> dict[str, Any]:
     elif result.cancelled:
         problem = "it was stopped, since the run was"
     elif result.overflowed or result.stdout.omitted or result.stderr.omitted:
-        problem = f"it was stopped, since it wrote more than {MAX_OUTPUT} bytes"
+        problem = f"it was stopped, since it wrote more than {MAX_OUTPUT_BYTES} bytes"
     elif result.swarmed:
         problem = "it was stopped, since it had more processes than are allowed here"
     elif result.signal:
@@ -166,11 +166,11 @@ def told(result: ProcessResult, timeout: float) -> dict[str, Any]:
     if problem:
         made["problem"] = problem
     found, value = _as_json(result.stdout.text) if not problem else (False, None)
-    if found and len(result.stdout.data) <= SHOWN:
+    if found and len(result.stdout.data) <= MAX_SHOWN_BYTES:
         made["result"] = value
     else:
-        _add(made, "stdout", result.stdout.text)
-    _add(made, "stderr", result.stderr.text)
+        _add_output(made, "stdout", result.stdout.text)
+    _add_output(made, "stderr", result.stderr.text)
     return made
 
 
@@ -183,11 +183,11 @@ def _as_json(text: str) -> tuple[bool, Any]:
         return False, None
 
 
-def _add(made: dict[str, Any], name: str, text: str) -> None:
+def _add_output(made: dict[str, Any], name: str, text: str) -> None:
     if not text.strip():
         return
-    if len(text) > SHOWN:
-        head, tail = text[: SHOWN * 3 // 4], text[-SHOWN // 4 :]
+    if len(text) > MAX_SHOWN_BYTES:
+        head, tail = text[: MAX_SHOWN_BYTES * 3 // 4], text[-MAX_SHOWN_BYTES // 4 :]
         made["cut"] = [*made.get("cut", []), name]
         text = f"{head}\n[… {len(text) - len(head) - len(tail)} characters …]\n{tail}"
     made[name] = text
@@ -197,11 +197,11 @@ TIMEOUT_SECONDS = 10.0
 """What one command may take."""
 
 
-MOST = 20
+MAX_COMMANDS = 20
 """Commands of one text that are run."""
 
 
-BYTES = 16 * 1024
+MAX_COMMAND_OUTPUT_BYTES = 16 * 1024
 """Of the output of one command that is kept."""
 
 
@@ -209,7 +209,7 @@ _FENCE = lazy_re(r"^[ ]{0,3}(`{3,}|~{3,})")
 _COMMAND = lazy_re(r"(?:(?<=^)|(?<=[\s(\"'>*]))!`([^`\n]+)`(?!`)", re.MULTILINE)
 
 
-Run = Callable[[str], Awaitable[str]]
+CommandRunner = Callable[[str], Awaitable[str]]
 """Gives what stands in the place of a command."""
 
 
@@ -218,19 +218,21 @@ def has_commands(body: str) -> bool:
     return "!`" in body and any(True for piece, code in _pieces(body) if not code and _COMMAND.search(piece))
 
 
-async def interpolate(body: str, run: Run) -> str:
+async def run_inline_commands(body: str, run: CommandRunner) -> str:
     """The text with the output of each command in its place.
 
     What stands in a fenced block of code is an example and stays as it is; so does everything else, ``$1`` and the like included.
     Output is not looked at again: a command in it is text.
     """
     made: list[str] = []
-    left = MOST
+    left = MAX_COMMANDS
     for piece, code in _pieces(body):
         at = 0
         for found in () if code else _COMMAND.finditer(piece):
             made.append(piece[at : found.start()])
-            made.append(await run(found[1].strip()) if left > 0 else f"[not run: a skill may run {MOST} commands]")
+            made.append(
+                await run(found[1].strip()) if left > 0 else f"[not run: a skill may run {MAX_COMMANDS} commands]"
+            )
             left, at = left - 1, found.end()
         made.append(piece[at:])
     return "".join(made)
@@ -255,7 +257,7 @@ def _pieces(body: str) -> list[tuple[str, bool]]:
     return [("".join(lines), code) for lines, code in pieces]
 
 
-class Commands:
+class InlineCommandRunner:
     """Runs the commands of one skill: asks whoever decides about calls, then the environment.
 
     Args:
@@ -278,8 +280,8 @@ class Commands:
         refused = await self._refused(command)
         if refused:
             return f"[not run: `{command}`: {refused}]"
-        limits = OutputLimits(head=BYTES, tail=0, cap=1 << 20)
-        variables = {**QUIET, **self._environment}
+        limits = OutputLimits(head=MAX_COMMAND_OUTPUT_BYTES, tail=0, cap=1 << 20)
+        variables = {**NONINTERACTIVE_VARIABLES, **self._environment}
         try:
             result = await self._env.run(
                 command, env=variables, timeout=TIMEOUT_SECONDS, signal=self._signal, limits=limits
@@ -298,11 +300,11 @@ class Commands:
 
     async def _refused(self, command: str) -> str:
         """Why it may not run; empty if it may."""
-        if not self._bus.has(ToolPermit):
+        if not self._bus.has(PermissionCheck):
             return ""
         self._count += 1
         call = ToolUseBlock(f"skill-{self._skill}-{self._count}", shell.name, {"command": command})
-        permit = await self._bus.emit(ToolPermit(call, "", {"command": command}, shell, self._env))
+        permit = await self._bus.emit(PermissionCheck(call, "", {"command": command}, shell, self._env))
         self._environment = permit.environment
         if permit.denied:
             return "; ".join(permit.denied)

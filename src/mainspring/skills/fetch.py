@@ -19,21 +19,21 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from msgspec import Struct
 
-from mainspring.env.variables import program_variables
+from mainspring.env.variables import child_environment
 from mainspring.lazy import lazy_re
 from mainspring.programs import find_program
 from mainspring.redaction import redact
 from mainspring.skills.skill import SkillError
 
 _SCP = lazy_re(r"(?:([\w.-]+)@)?([\w.-]+):(?!//|:)([^\s]+)")
-_SHORT = lazy_re(r"([A-Za-z0-9][\w.-]*)/([A-Za-z0-9_][\w.-]*)((?:/[\w.-]+)*)")
-_PAGE = lazy_re(r"(/[^/]+/[^/]+?)(?:\.git)?/(?:-/)?(?:tree|blob|src/branch)/([^/]+)/?(.*)")
+_GITHUB_SHORTHAND = lazy_re(r"([A-Za-z0-9][\w.-]*)/([A-Za-z0-9_][\w.-]*)((?:/[\w.-]+)*)")
+_TREE_URL = lazy_re(r"(/[^/]+/[^/]+?)(?:\.git)?/(?:-/)?(?:tree|blob|src/branch)/([^/]+)/?(.*)")
 _REF = lazy_re(r"[A-Za-z0-9_][\w./+@-]*")
 _COMMIT = lazy_re(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SCHEMES = ("https", "ssh", "file")
 
 
-class Spec(Struct, frozen=True, kw_only=True):
+class InstallSpec(Struct, frozen=True, kw_only=True):
     """Where to install from.
 
     Attributes:
@@ -49,7 +49,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     path: str = ""
 
     @property
-    def pinned(self) -> bool:
+    def is_pinned(self) -> bool:
         """Whether it names one commit, so that there can be no newer one."""
         return _COMMIT.fullmatch(self.ref) is not None
 
@@ -59,7 +59,7 @@ class Spec(Struct, frozen=True, kw_only=True):
         return self.git and not self.url.startswith("file://")
 
 
-def read_spec(text: str, *, cwd: str, ref: str = "", path: str = "") -> Spec:
+def parse_spec(text: str, *, cwd: str, ref: str = "", path: str = "") -> InstallSpec:
     """What a text names.
 
     ``https://``, ``ssh://`` and ``file://`` addresses, ``git@host:path``, ``owner/name`` on GitHub, the page of a folder there, or a
@@ -74,33 +74,37 @@ def read_spec(text: str, *, cwd: str, ref: str = "", path: str = "") -> Spec:
         raise SkillError(f"{text!r} is neither a folder nor the address of a repository")
     if ref and (not _REF.fullmatch(ref) or ".." in ref):
         raise SkillError(f"{ref!r} is no branch, tag or commit")
-    path = _inner(path)
+    path = _validate_subfolder(path)
     here = Path(os.path.abspath(os.path.join(cwd, os.path.expanduser(given))))
     if "://" not in given and here.exists():
         if ref:
-            return Spec(url=f"file://{here}", git=True, ref=ref, path=path)
+            return InstallSpec(url=f"file://{here}", git=True, ref=ref, path=path)
         if here.is_file():
-            return Spec(url=str(here.parent), git=False, path="" if here.name.lower() == "skill.md" else here.name)
-        return Spec(url=str(here), git=False, path=path)
+            return InstallSpec(
+                url=str(here.parent), git=False, path="" if here.name.lower() == "skill.md" else here.name
+            )
+        return InstallSpec(url=str(here), git=False, path=path)
     if "://" in given:
-        return _address(given, ref, path)
+        return _parse_url(given, ref, path)
     if given.startswith((".", "/", "~")):
         raise SkillError(f"there is no folder {here}")
-    short = _SHORT.fullmatch(given)
+    short = _GITHUB_SHORTHAND.fullmatch(given)
     if short is not None:
-        inner = path or _inner(short[3])
-        return Spec(url=f"https://github.com/{short[1]}/{short[2].removesuffix('.git')}", git=True, ref=ref, path=inner)
+        inner = path or _validate_subfolder(short[3])
+        return InstallSpec(
+            url=f"https://github.com/{short[1]}/{short[2].removesuffix('.git')}", git=True, ref=ref, path=inner
+        )
     scp = _SCP.fullmatch(given)
     if scp is not None and not scp[2].startswith("-"):
         user = f"{scp[1]}@" if scp[1] else ""
         # As it is: behind the colon stands a path from the home folder there, and ssh:// has none but those from the root.
-        return Spec(url=f"{user}{scp[2]}:{scp[3]}", git=True, ref=ref, path=path)
+        return InstallSpec(url=f"{user}{scp[2]}:{scp[3]}", git=True, ref=ref, path=path)
     raise SkillError(
         f"there is no folder {here}, and {given!r} is no address of a repository (https://..., git@host:path, owner/name)"
     )
 
 
-def _address(given: str, ref: str, path: str) -> Spec:
+def _parse_url(given: str, ref: str, path: str) -> InstallSpec:
     try:
         parts = urlsplit(given)
         host = parts.hostname or ""
@@ -112,22 +116,22 @@ def _address(given: str, ref: str, path: str) -> Spec:
     if parts.scheme == "file":
         if host not in ("", "localhost"):
             raise SkillError("a file:// address has three slashes: file:///home/me/repository")
-        return Spec(url=f"file://{unquote(parts.path)}", git=True, ref=ref, path=path)
+        return InstallSpec(url=f"file://{unquote(parts.path)}", git=True, ref=ref, path=path)
     if not host or host.startswith("-"):
         raise SkillError(f"{given!r} names no host")
     if parts.password:
         raise SkillError("an address may not hold a password: it would be kept; git's own credentials are used")
-    page = _PAGE.fullmatch(unquote(parts.path))
+    page = _TREE_URL.fullmatch(unquote(parts.path))
     if page is not None and parts.scheme == "https":
         inner = page[3].removesuffix("SKILL.md").strip("/")
         url = urlunsplit((parts.scheme, parts.netloc, page[1], "", ""))
-        return Spec(url=url, git=True, ref=ref or page[2], path=path or _inner(inner))
-    return Spec(
+        return InstallSpec(url=url, git=True, ref=ref or page[2], path=path or _validate_subfolder(inner))
+    return InstallSpec(
         url=urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", "")), git=True, ref=ref, path=path
     )
 
 
-def _inner(path: str) -> str:
+def _validate_subfolder(path: str) -> str:
     parts = [p for p in path.replace("\\", "/").split("/") if p not in ("", ".")]
     if ".." in parts or any(p.startswith("-") for p in parts[:1]):
         raise SkillError(f"{path!r} is no folder in there")
@@ -156,11 +160,11 @@ _SAFE = (
 """What of git is switched off: other ways than these three, and everything that runs a program which a repository names."""
 
 
-class _Refused(SkillError):
+class _HostRefusedError(SkillError):
     """The host cannot be reached, or lets nobody in: it need not be asked again in another way."""
 
 
-_MEANINGS = tuple(
+_ERROR_HINTS = tuple(
     [
         (lazy_re(pattern), meaning)
         for pattern, meaning in (
@@ -202,7 +206,7 @@ _MEANINGS = tuple(
 """What git's words mean, and what can be done."""
 
 
-class Git:
+class BareRepository:
     """The program git in one folder.
 
     Args:
@@ -227,7 +231,7 @@ class Git:
             *("-c", f"http.lowSpeedTime={_SILENT_SECONDS}"),
             *arguments,
             cwd=self._folder,
-            env=_variables(),
+            env=_git_environment(),
             stdin=asyncio.subprocess.DEVNULL if piped is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -244,9 +248,9 @@ class Git:
                 await process.wait()
         if process.returncode != 0:
             said = " ".join(redact(err.decode("utf-8", "replace")).split())[-500:]
-            for pattern, meaning in _MEANINGS:
+            for pattern, meaning in _ERROR_HINTS:
                 if pattern.search(said):
-                    raise _Refused(f"{meaning} (git: {said})")
+                    raise _HostRefusedError(f"{meaning} (git: {said})")
             raise SkillError(f"git {arguments[0]} failed: {said or f'exit code {process.returncode}'}")
         if len(out) > _MOST_OUTPUT:
             raise SkillError(f"git {arguments[0]} gave more than {_MOST_OUTPUT >> 20} MiB")
@@ -262,7 +266,7 @@ def _end(pid: int) -> None:
             os.kill(pid, signal.SIGTERM)
 
 
-async def fetch(spec: Spec, folder: Path) -> tuple[Git, str]:
+async def fetch_commit(spec: InstallSpec, folder: Path) -> tuple[BareRepository, str]:
     """Fetch the commit that a spec names.
 
     Args:
@@ -275,21 +279,21 @@ async def fetch(spec: Spec, folder: Path) -> tuple[Git, str]:
     Raises:
         SkillError: If it cannot be fetched, or has no such branch, tag or commit.
     """
-    git = Git(folder)
+    git = BareRepository(folder)
     await git.run("init", "--quiet", "--bare", "--template=", ".")
     wanted = spec.ref or "HEAD"
     try:
-        await _tip(git, spec, wanted)
+        await _fetch_ref(git, spec, wanted)
     except SkillError as error:
         # A server may refuse a commit that is no tip, and a short one is none; where it cannot be had at all, neither can the rest.
-        if isinstance(error, _Refused) or not _may_be_commit(spec.ref):
+        if isinstance(error, _HostRefusedError) or not _may_be_commit(spec.ref):
             raise SkillError(f"{spec.url}{f' at {spec.ref}' if spec.ref else ''}: {error}") from None
-        await _all(git, spec)
+        await _fetch_all_refs(git, spec)
     commit = (await git.run("rev-parse", "--verify", "--end-of-options", "refs/taken^{commit}")).decode().strip()
     return git, commit
 
 
-async def _tip(git: Git, spec: Spec, wanted: str) -> None:
+async def _fetch_ref(git: BareRepository, spec: InstallSpec, wanted: str) -> None:
     """Fetch one branch or tag, with its last commit alone where the server can do that: one that only serves files cannot."""
     options = ("--quiet", "--no-tags", "--no-write-fetch-head")
     try:
@@ -304,7 +308,7 @@ def _may_be_commit(ref: str) -> bool:
     return 7 <= len(ref) and all(c in "0123456789abcdef" for c in ref)
 
 
-async def _all(git: Git, spec: Spec) -> None:
+async def _fetch_all_refs(git: BareRepository, spec: InstallSpec) -> None:
     """Fetch every branch and tag, and take the commit from there."""
     try:
         await git.run(
@@ -321,9 +325,9 @@ async def _all(git: Git, spec: Spec) -> None:
         raise SkillError(f"{spec.url} at {spec.ref}: {error}") from None
 
 
-def _variables() -> dict[str, str]:
+def _git_environment() -> dict[str, str]:
     """The user's variables without those that point git elsewhere; it must not ask for anything."""
-    kept = {k: v for k, v in program_variables(os.environ).items() if not k.startswith("GIT_") or k in _KEPT}
+    kept = {k: v for k, v in child_environment(os.environ).items() if not k.startswith("GIT_") or k in _KEPT}
     return {
         **kept,
         "GIT_TERMINAL_PROMPT": "0",
@@ -342,16 +346,16 @@ _KEPT = frozenset(
 )
 
 
-MOST_FILES = 2_000
-MOST_BYTES = 50 << 20
+MAX_FILES = 2_000
+MAX_BYTES = 50 << 20
 """Of one skill, all of its files together."""
 
 
-_MOST_LISTED = 200_000
-_LEFT_OUT = frozenset({".git", "__pycache__", ".DS_Store", ".hg", ".svn"})
+_MAX_LISTED = 200_000
+_IGNORED_NAMES = frozenset({".git", "__pycache__", ".DS_Store", ".hg", ".svn"})
 
 
-class Item(Struct, frozen=True, kw_only=True):
+class SourceFile(Struct, frozen=True, kw_only=True):
     """A file.
 
     Attributes:
@@ -369,13 +373,13 @@ class Item(Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
-class Tree(Protocol):
+class FileTree(Protocol):
     """Files that can be listed and read."""
 
     commit: str
     """The commit they are of; empty for a folder."""
 
-    async def items(self) -> Sequence[Item]:
+    async def items(self) -> Sequence[SourceFile]:
         """All files.
 
         Raises:
@@ -383,7 +387,7 @@ class Tree(Protocol):
         """
         ...
 
-    async def read(self, items: Sequence[Item]) -> Mapping[str, bytes]:
+    async def read(self, items: Sequence[SourceFile]) -> Mapping[str, bytes]:
         """What is in files, by path; of a link, where it points to.
 
         Raises:
@@ -400,16 +404,16 @@ class FolderTree:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def items(self) -> Sequence[Item]:
+    async def items(self) -> Sequence[SourceFile]:
         """All files but those of version control."""
         return await asyncio.to_thread(self._list)
 
-    async def read(self, items: Sequence[Item]) -> Mapping[str, bytes]:
+    async def read(self, items: Sequence[SourceFile]) -> Mapping[str, bytes]:
         """What is in files."""
         return await asyncio.to_thread(self._read, items)
 
-    def _list(self) -> list[Item]:
-        found: list[Item] = []
+    def _list(self) -> list[SourceFile]:
+        found: list[SourceFile] = []
         stack = [self._folder]
         while stack:
             folder = stack.pop()
@@ -418,7 +422,7 @@ class FolderTree:
             except OSError as error:
                 raise SkillError(f"{folder}: cannot be read: {error.strerror or error}") from None
             for entry in entries:
-                if entry.name in _LEFT_OUT:
+                if entry.name in _IGNORED_NAMES:
                     continue
                 path = PurePosixPath(Path(entry.path).relative_to(self._folder)).as_posix()
                 status = entry.stat(follow_symlinks=False)
@@ -426,16 +430,14 @@ class FolderTree:
                     stack.append(Path(entry.path))
                 elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
                     link, runs = stat.S_ISLNK(status.st_mode), bool(status.st_mode & stat.S_IXUSR)
-                    found.append(Item(path=path, size=status.st_size, link=link, executable=runs and not link))
+                    found.append(SourceFile(path=path, size=status.st_size, link=link, executable=runs and not link))
                 else:
                     raise SkillError(f"{path} is neither a file nor a folder, so it cannot be installed")
-                if len(found) > _MOST_LISTED:
-                    raise SkillError(
-                        f"{self._folder} holds more than {_MOST_LISTED} files; name the skill's own folder"
-                    )
+                if len(found) > _MAX_LISTED:
+                    raise SkillError(f"{self._folder} holds more than {_MAX_LISTED} files; name the skill's own folder")
         return sorted(found, key=lambda item: item.path)
 
-    def _read(self, items: Sequence[Item]) -> dict[str, bytes]:
+    def _read(self, items: Sequence[SourceFile]) -> dict[str, bytes]:
         read: dict[str, bytes] = {}
         for item in items:
             path = self._folder / item.path
@@ -453,16 +455,16 @@ class FolderTree:
         return read
 
 
-class CommitTree:
+class GitTree:
     """The files of a commit in a repository that was fetched."""
 
-    def __init__(self, git: Git, commit: str) -> None:
+    def __init__(self, git: BareRepository, commit: str) -> None:
         self._git = git
         self.commit = commit
 
-    async def items(self) -> Sequence[Item]:
+    async def items(self) -> Sequence[SourceFile]:
         """All files; submodules are none."""
-        found: list[Item] = []
+        found: list[SourceFile] = []
         out = await self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", self.commit)
         for row in out.split(b"\0"):
             if not row:
@@ -476,13 +478,15 @@ class CommitTree:
             except UnicodeDecodeError:
                 raise SkillError(f"the name {name!r} is not UTF-8") from None
             found.append(
-                Item(path=path, size=int(size), link=mode == b"120000", executable=mode == b"100755", key=key.decode())
+                SourceFile(
+                    path=path, size=int(size), link=mode == b"120000", executable=mode == b"100755", key=key.decode()
+                )
             )
-            if len(found) > _MOST_LISTED:
-                raise SkillError(f"the repository holds more than {_MOST_LISTED} files")
+            if len(found) > _MAX_LISTED:
+                raise SkillError(f"the repository holds more than {_MAX_LISTED} files")
         return found
 
-    async def read(self, items: Sequence[Item]) -> Mapping[str, bytes]:
+    async def read(self, items: Sequence[SourceFile]) -> Mapping[str, bytes]:
         """What is in files."""
         if not items:
             return {}

@@ -20,19 +20,28 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.skills.content import LARGEST, clean, decode, read_body, shell_lines
-from mainspring.skills.discovery import SUFFIX, Place, load_skill
-from mainspring.skills.fetch import MOST_BYTES, MOST_FILES, CommitTree, FolderTree, Item, Spec, Tree, fetch
+from mainspring.skills.content import MAX_FILE_BYTES, decode_skill_file, find_shell_commands, read_body, strip_invisible
+from mainspring.skills.discovery import SUFFIX, SkillFile, load_skill
+from mainspring.skills.fetch import (
+    MAX_BYTES,
+    MAX_FILES,
+    FileTree,
+    FolderTree,
+    GitTree,
+    InstallSpec,
+    SourceFile,
+    fetch_commit,
+)
 from mainspring.skills.manifest import parse_skill
 from mainspring.skills.skill import Script, Skill, SkillError
-from mainspring.skills.state import Origin, SkillRegistry
-from mainspring.skills.validation import Lacking, lacking
-from mainspring.text import counted
+from mainspring.skills.state import InstallOrigin, SkillStateFile
+from mainspring.skills.validation import MissingRequirement, find_missing
+from mainspring.text import pluralize
 
 _DIFF_LINES = 200
 
 
-class Preview(Struct, frozen=True, kw_only=True):
+class InstallPreview(Struct, frozen=True, kw_only=True):
     """What an installation would bring.
 
     Attributes:
@@ -57,7 +66,7 @@ class Preview(Struct, frozen=True, kw_only=True):
     toolsets: tuple[str, ...] = ()
     allowed_tools: tuple[str, ...] | None = None
     shell_lines: tuple[str, ...] = ()
-    lacking: tuple[Lacking, ...] = ()
+    lacking: tuple[MissingRequirement, ...] = ()
     warnings: tuple[str, ...] = ()
     replaces: bool = False
 
@@ -83,7 +92,7 @@ class Changes(Struct, frozen=True, kw_only=True):
         return bool(self.added or self.removed or self.changed)
 
 
-def preview_of(skill: Skill, folder: Path, *, replaces: bool) -> Preview:
+def build_preview(skill: Skill, folder: Path, *, replaces: bool) -> InstallPreview:
     """What a skill in a staging folder would bring. Blocks.
 
     Raises:
@@ -91,9 +100,9 @@ def preview_of(skill: Skill, folder: Path, *, replaces: bool) -> Preview:
     """
     contents = _contents(folder)
     text = _readable(contents.get(Path(skill.path or "").name, b""), keep=True)
-    hidden = len(text) - len(clean(text))
+    hidden = len(text) - len(strip_invisible(text))
     odd = (f"{hidden} hidden characters in its text are left out when it is used",) if hidden > 0 else ()
-    return Preview(
+    return InstallPreview(
         name=skill.name,
         description=skill.description,
         files=tuple(sorted(contents)),
@@ -101,19 +110,19 @@ def preview_of(skill: Skill, folder: Path, *, replaces: bool) -> Preview:
         scripts=skill.scripts,
         toolsets=skill.toolsets,
         allowed_tools=skill.allowed_tools,
-        shell_lines=shell_lines(read_body(skill)),
-        lacking=lacking(skill),
+        shell_lines=find_shell_commands(read_body(skill)),
+        lacking=find_missing(skill),
         warnings=(*skill.warnings, *odd),
         replaces=replaces,
     )
 
 
-def changes_between(installed: Path, staged: Path) -> Changes:
+def diff_folders(installed: Path, staged: Path) -> Changes:
     """How what would be installed differs from what is there. Blocks."""
     old, new = _contents(installed), _contents(staged)
     before, after = [_readable(side.get("SKILL.md") or side.get("skill.md") or b"").splitlines() for side in (old, new)]
     lines = list(difflib.unified_diff(before, after, "installed", "new", lineterm="", n=2))
-    more = [f"... {counted(len(lines) - _DIFF_LINES, 'more line')}"] if len(lines) > _DIFF_LINES else []
+    more = [f"... {pluralize(len(lines) - _DIFF_LINES, 'more line')}"] if len(lines) > _DIFF_LINES else []
     return Changes(
         added=tuple(sorted(set(new) - set(old))),
         removed=tuple(sorted(set(old) - set(new))),
@@ -122,7 +131,7 @@ def changes_between(installed: Path, staged: Path) -> Changes:
     )
 
 
-def digest_of(folder: Path) -> str:
+def hash_folder(folder: Path) -> str:
     """A hash over all files of a skill: names, content, and whether they may be run. Blocks."""
     total = hashlib.sha256()
     for name, data in sorted(_contents(folder).items()):
@@ -150,12 +159,12 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 def _readable(data: bytes, *, keep: bool = False) -> str:
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
-    return text if keep else clean(text)
+    return text if keep else strip_invisible(text)
 
 
 _STAGING, _ASIDE = ".staging-", ".replaced-"
-_VENDORED = frozenset({"node_modules", "bower_components", "vendor", "site-packages", "venv", ".venv"})
-_DEEPEST = 16
+_DEPENDENCY_FOLDERS = frozenset({"node_modules", "bower_components", "vendor", "site-packages", "venv", ".venv"})
+_MAX_DEPTH = 16
 _STALE = 86_400.0  # seconds; what is younger may be in use
 
 
@@ -164,11 +173,11 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     skill: Skill
     staged: Path
-    origin: Origin
-    preview: Preview
+    origin: InstallOrigin
+    preview: InstallPreview
 
 
-class Offer(Struct, frozen=True):
+class AvailableSkills(Struct, frozen=True):
     """The skills that a folder or repository holds.
 
     Attributes:
@@ -180,7 +189,7 @@ class Offer(Struct, frozen=True):
     problems: dict[str, str]
 
 
-class Source:
+class InstallSource:
     """A folder or a commit from which skills can be installed.
 
     Args:
@@ -188,12 +197,12 @@ class Source:
         tree: Its files.
     """
 
-    def __init__(self, spec: Spec, tree: Tree) -> None:
+    def __init__(self, spec: InstallSpec, tree: FileTree) -> None:
         self.spec = spec
         self._tree = tree
-        self._items: Sequence[Item] | None = None
+        self._items: Sequence[SourceFile] | None = None
 
-    async def offer(self) -> Offer:
+    async def list_skills(self) -> AvailableSkills:
         """The skills that are there.
 
         Raises:
@@ -201,7 +210,7 @@ class Source:
         """
         items = await self._list()
         files = _skill_files(items)
-        texts = await self._tree.read([i for i in files.values() if not i.link and i.size <= LARGEST])
+        texts = await self._tree.read([i for i in files.values() if not i.link and i.size <= MAX_FILE_BYTES])
         names: dict[str, str] = {}
         problems: dict[str, str] = {}
         for folder, item in files.items():
@@ -209,7 +218,7 @@ class Source:
                 problems[folder] = "its SKILL.md is a link, or too large"
                 continue
             try:
-                name = parse_skill(decode(texts[item.path]), fallback=self._fallback(folder)).name
+                name = parse_skill(decode_skill_file(texts[item.path]), fallback=self._fallback(folder)).name
             except SkillError as error:
                 problems[folder] = str(error)
                 continue
@@ -217,7 +226,7 @@ class Source:
                 problems[folder] = f"{names[name] or 'the top'} has one of the name {name!r} already"
             else:
                 names[name] = folder
-        return Offer(names, problems)
+        return AvailableSkills(names, problems)
 
     async def candidate(self, folder: str, home: Path) -> Candidate:
         """Take a skill's files into a staging folder beside the place where they will be, and look at them. Nothing of them is run.
@@ -239,7 +248,7 @@ class Source:
         name = PurePosixPath(folder or self.spec.url.rstrip("/").removesuffix(".git")).name
         return name[: -len(SUFFIX)] if name.lower().endswith(SUFFIX) else name
 
-    async def _list(self) -> Sequence[Item]:
+    async def _list(self) -> Sequence[SourceFile]:
         if self._items is None:
             items = await self._tree.items()
             prefix = self.spec.path
@@ -248,21 +257,21 @@ class Source:
                 raise SkillError(f"there is no folder {prefix} in {self.spec.url}")
         return self._items
 
-    def _stage(self, items: Sequence[Item], contents: Mapping[str, bytes], folder: str, home: Path) -> Candidate:
+    def _stage(self, items: Sequence[SourceFile], contents: Mapping[str, bytes], folder: str, home: Path) -> Candidate:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         outer = Path(tempfile.mkdtemp(prefix=_STAGING, dir=home))
         staged = outer / (self._fallback(folder) or "skill")
         try:
             _write(staged, items, contents, folder)
             file = next(p for n in ("SKILL.md", "skill.md") if (p := staged / n).is_file())
-            skill = load_skill(Place(file, staged, str(staged)), "user", trusted=True)
-            digest = digest_of(staged)
-            preview = preview_of(skill, staged, replaces=os.path.lexists(home / skill.name))
+            skill = load_skill(SkillFile(file, staged, str(staged)), "user", trusted=True)
+            digest = hash_folder(staged)
+            preview = build_preview(skill, staged, replaces=os.path.lexists(home / skill.name))
         except BaseException:
             shutil.rmtree(outer, ignore_errors=True)
             raise
         now = datetime.now(UTC).replace(microsecond=0)
-        origin = Origin(
+        origin = InstallOrigin(
             url=self.spec.url,
             ref=self.spec.ref,
             path=folder,
@@ -275,24 +284,24 @@ class Source:
 
 
 @asynccontextmanager
-async def opened(spec: Spec) -> AsyncGenerator[Source]:
+async def open_source(spec: InstallSpec) -> AsyncGenerator[InstallSource]:
     """Fetch what a spec names, for as long as the block lasts.
 
     Raises:
         SkillError: If it cannot be fetched.
     """
     if not spec.git:
-        yield Source(spec, FolderTree(Path(spec.url)))
+        yield InstallSource(spec, FolderTree(Path(spec.url)))
         return
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="mainspring-fetch-"))
     try:
-        git, commit = await fetch(spec, folder)
-        yield Source(spec, CommitTree(git, commit))
+        git, commit = await fetch_commit(spec, folder)
+        yield InstallSource(spec, GitTree(git, commit))
     finally:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-def put(candidate: Candidate, home: Path, registry: SkillRegistry) -> Path:
+def install_skill(candidate: Candidate, home: Path, registry: SkillStateFile) -> Path:
     """Put a skill in its place, in that of an older one if there is one. Blocks.
 
     Returns:
@@ -330,13 +339,13 @@ def put(candidate: Candidate, home: Path, registry: SkillRegistry) -> Path:
     return target
 
 
-def discard(candidates: Iterable[Candidate]) -> None:
+def discard_staged(candidates: Iterable[Candidate]) -> None:
     """Remove what was fetched and is not wanted. Blocks."""
     for each in candidates:
         shutil.rmtree(each.staged.parent, ignore_errors=True)
 
 
-def mend(home: Path) -> None:
+def recover_interrupted(home: Path) -> None:
     """Put back what an interrupted installation had set aside, and remove what it left. Blocks."""
     with suppress(OSError):
         for left in sorted(home.iterdir()):
@@ -353,16 +362,16 @@ def _put_back(left: Path, home: Path) -> None:
     shutil.rmtree(left, ignore_errors=True)
 
 
-def _skill_files(items: Sequence[Item]) -> dict[str, Item]:
+def _skill_files(items: Sequence[SourceFile]) -> dict[str, SourceFile]:
     """The file of each skill, by its folder (or by itself for a single file). What lies below a skill belongs to it."""
-    files: dict[str, Item] = {}
+    files: dict[str, SourceFile] = {}
     for item in sorted(items, key=lambda i: (i.path.count("/"), i.path)):
         path = PurePosixPath(item.path)
         folder = "" if str(path.parent) == "." else str(path.parent)
         single = path.name.lower().endswith(SUFFIX)
         if path.name not in ("SKILL.md", "skill.md") and not single:
             continue
-        if _VENDORED & set(path.parts[:-1]) or any(_inside(folder, taken) for taken in files):
+        if _DEPENDENCY_FOLDERS & set(path.parts[:-1]) or any(_inside(folder, taken) for taken in files):
             continue
         files[item.path if single else folder] = item
     return files
@@ -372,30 +381,34 @@ def _inside(path: str, folder: str) -> bool:
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
-def _check(items: Sequence[Item], folder: str) -> None:
+def _check(items: Sequence[SourceFile], folder: str) -> None:
     """Look at a list of files before any is read.
 
     Raises:
         SkillError: If there are too many, they are too large, or one has a name that cannot be used.
     """
     size = sum(item.size for item in items)
-    if len(items) > MOST_FILES:
-        raise SkillError(f"it holds {len(items)} files; {MOST_FILES} are the most")
-    if size > MOST_BYTES:
-        raise SkillError(f"it holds {size >> 20} MiB; {MOST_BYTES >> 20} are the most")
+    if len(items) > MAX_FILES:
+        raise SkillError(f"it holds {len(items)} files; {MAX_FILES} are the most")
+    if size > MAX_BYTES:
+        raise SkillError(f"it holds {size >> 20} MiB; {MAX_BYTES >> 20} are the most")
     seen: dict[str, str] = {}
     for item in items:
         parts = item.path.split("/")
-        if any(p in ("", ".", "..", ".git") for p in parts) or "\\" in item.path or clean(item.path) != item.path:
+        if (
+            any(p in ("", ".", "..", ".git") for p in parts)
+            or "\\" in item.path
+            or strip_invisible(item.path) != item.path
+        ):
             raise SkillError(f"it holds a file whose name cannot be used: {item.path!r}")
-        if len(parts) > _DEEPEST + folder.count("/"):
-            raise SkillError(f"its folders are nested more than {_DEEPEST} deep: {item.path}")
+        if len(parts) > _MAX_DEPTH + folder.count("/"):
+            raise SkillError(f"its folders are nested more than {_MAX_DEPTH} deep: {item.path}")
         other = seen.setdefault(item.path.casefold(), item.path)
         if other != item.path:
             raise SkillError(f"{other} and {item.path} are the same file where upper and lower case count alike")
 
 
-def _write(staged: Path, items: Sequence[Item], contents: Mapping[str, bytes], folder: str) -> None:
+def _write(staged: Path, items: Sequence[SourceFile], contents: Mapping[str, bytes], folder: str) -> None:
     """Write the files, then the links, and see that no link leads out.
 
     Raises:

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, cast
 
-from mainspring.frontmatter import Head, read_head
+from mainspring.frontmatter import FrontMatter, parse_front_matter
 from mainspring.lazy import lazy_re
-from mainspring.skills.content import clean
-from mainspring.skills.skill import Script, Skill, SkillError, Source, Triggers
+from mainspring.skills.content import strip_invisible
+from mainspring.skills.skill import Script, Skill, SkillError, SkillSource, TriggerWords
 
 MOST_ITEMS = 200
 """Items of a list that are looked at."""
@@ -32,19 +32,19 @@ _BRIEF = 200
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
-def snake(key: str) -> str:
+def to_snake_case(key: str) -> str:
     """A key as ``snake_case``, whether it is written with hyphens or in camelCase."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key.strip()).replace("-", "_").lower()
 
 
-def text_of(value: Any) -> str:
+def parse_text(value: Any) -> str:
     """Text on one line, without hidden characters; empty for anything but text."""
-    return " ".join(clean(value).split()) if isinstance(value, str) else ""
+    return " ".join(strip_invisible(value).split()) if isinstance(value, str) else ""
 
 
-def texts_of(value: Any) -> tuple[str, ...]:
+def parse_list(value: Any) -> tuple[str, ...]:
     """A list of texts: a list, or one text with commas in it, in brackets or not. Each once."""
-    return tuple(dict.fromkeys(t for each in _items(value) if (t := text_of(each)[:_LONGEST_ITEM])))
+    return tuple(dict.fromkeys(t for each in _items(value) if (t := parse_text(each)[:_LONGEST_ITEM])))
 
 
 def _items(value: Any) -> list[Any]:
@@ -53,20 +53,20 @@ def _items(value: Any) -> list[Any]:
     if not isinstance(value, str):
         return []
     return [
-        part.strip().strip("\"'") for part in split_outside(value.strip().removeprefix("[").removesuffix("]"), ",")
+        part.strip().strip("\"'") for part in split_unquoted(value.strip().removeprefix("[").removesuffix("]"), ",")
     ][:MOST_ITEMS]
 
 
-def rules_of(value: Any) -> tuple[str, ...]:
+def parse_tool_rules(value: Any) -> tuple[str, ...]:
     """Names of tools, some with a pattern in parentheses: a list, or one text with blanks or commas between them."""
     if isinstance(value, list):
         texts = [each for each in cast("list[Any]", value)[:MOST_ITEMS] if isinstance(each, str)]
-        return tuple(dict.fromkeys(t for each in texts for t in rules_of(each)))
-    parts = split_outside(text_of(value).removeprefix("[").removesuffix("]"), ", ")
+        return tuple(dict.fromkeys(t for each in texts for t in parse_tool_rules(each)))
+    parts = split_unquoted(parse_text(value).removeprefix("[").removesuffix("]"), ", ")
     return tuple(dict.fromkeys(p for part in parts if (p := part.strip().strip("\"'"))))
 
 
-def split_outside(text: str, marks: str) -> Iterator[str]:
+def split_unquoted(text: str, marks: str) -> Iterator[str]:
     """The pieces of a text between any of the marks, where these do not stand in parentheses or quotes."""
     start, depth, quote = 0, 0, ""
     for at, char in enumerate(text):
@@ -84,32 +84,32 @@ def split_outside(text: str, marks: str) -> Iterator[str]:
     yield text[start:]
 
 
-def flag_of(value: Any) -> bool | None:
+def parse_bool(value: Any) -> bool | None:
     """Yes or no, in any of YAML's spellings; ``None`` for anything else."""
-    word = text_of(value).lower()
+    word = parse_text(value).lower()
     return True if word in _TRUE else False if word in _FALSE else None
 
 
-def map_of(value: Any) -> dict[str, Any]:
+def parse_map(value: Any) -> dict[str, Any]:
     """A map with its keys as text; empty for anything else."""
     if not isinstance(value, dict):
         return {}
     pairs = list(cast("dict[Any, Any]", value).items())[:MOST_ITEMS]
-    return {name: v for k, v in pairs if (name := text_of(str(k) if not isinstance(k, (list, dict, tuple)) else ""))}
+    return {name: v for k, v in pairs if (name := parse_text(str(k) if not isinstance(k, (list, dict, tuple)) else ""))}
 
 
-def note_of(value: Any) -> str | None:
+def parse_metadata_value(value: Any) -> str | None:
     """A value of ``metadata`` as text; a list is put on one line, and what is nested deeper is left out."""
     if isinstance(value, str):
-        return text_of(value)[:_LONGEST_ITEM]
+        return parse_text(value)[:_LONGEST_ITEM]
     if isinstance(value, list):
         items = cast("list[Any]", value)
         if all(isinstance(each, str) for each in items):
-            return ", ".join(text_of(each)[:100] for each in items[:20])[:_LONGEST_ITEM]
+            return ", ".join(parse_text(each)[:100] for each in items[:20])[:_LONGEST_ITEM]
     return None
 
 
-def name_of(text: str) -> str:
+def normalize_name(text: str) -> str:
     """What a skill of this name is called here: lower-case letters and digits, with single hyphens between them."""
     plain = unicodedata.normalize("NFKC", text).strip().lower()
     return "-".join(re.findall(r"[^\W_]+", plain))
@@ -125,19 +125,19 @@ def first_sentence(text: str) -> str:
     return line if len(line) <= _BRIEF else f"{line[: _BRIEF - 1].rstrip()}…"
 
 
-LONGEST_NAME = 64
-LONGEST_DESCRIPTION = 1024
-ADVISED_DESCRIPTION = 500
-MOST_SECONDS = 60.0
+MAX_NAME_CHARS = 64
+MAX_DESCRIPTION_CHARS = 1024
+RECOMMENDED_DESCRIPTION_CHARS = 500
+MAX_SCRIPT_SECONDS = 60.0
 _MOST_WARNINGS = 30
 
 
 SPEC_FIELDS = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed_tools"})
-OWN_FIELDS = frozenset(
+MAINSPRING_FIELDS = frozenset(
     "version author brief_description tools toolsets scripts triggers requires dependencies default_enabled disable_model_invocation "
     "user_invocable invocable argument_hint".split()
 )
-_ELSEWHERE = frozenset("model context agent hooks tags category keywords effort paths shell when_to_use".split())
+_FOREIGN_FIELDS = frozenset("model context agent hooks tags category keywords effort paths shell when_to_use".split())
 """Fields that other programs know and that change nothing here."""
 
 
@@ -149,7 +149,7 @@ def parse_skill(
     text: str,
     *,
     fallback: str = "",
-    source: Source = "inline",
+    source: SkillSource = "inline",
     trusted: bool = False,
     directory: str | None = None,
     path: str | None = None,
@@ -167,34 +167,34 @@ def parse_skill(
     Raises:
         SkillError: If it gives none; the text says why, and what to do.
     """
-    head = _head_of(text)
+    head = _parse_head(text)
     given: dict[str, Any] = {}
     for key, value in head.fields.items():
-        given.setdefault(snake(key), value)
-    warnings = _odd(head, given)
+        given.setdefault(to_snake_case(key), value)
+    warnings = _field_warnings(head, given)
     name = _name(given, fallback, head, warnings)
     description = _description(given, head, warnings)
     metadata = _metadata(given, warnings)
-    compatibility = text_of(given.get("compatibility")) or None
+    compatibility = parse_text(given.get("compatibility")) or None
     if compatibility and len(compatibility) > 500:
         warnings.append(f"its compatibility has {len(compatibility)} characters; 500 are the most")
-    allowed = rules_of(given["allowed_tools"]) if given.get("allowed_tools") not in (None, "") else None
+    allowed = parse_tool_rules(given["allowed_tools"]) if given.get("allowed_tools") not in (None, "") else None
     toggled = {key: _flag(given, key, warnings) for key in ("default_enabled", "disable_model_invocation")}
     people = _flag(given, "user_invocable", warnings)
     return Skill(
         name=name,
         description=description,
-        brief=first_sentence(text_of(given.get("brief_description")) or description),
+        brief=first_sentence(parse_text(given.get("brief_description")) or description),
         source=source,
         trusted=trusted,
         directory=directory,
         path=path,
         text=None if path is not None else head.body,
-        version=text_of(given.get("version")) or metadata.get("version") or None,
-        license=text_of(given.get("license")) or None,
+        version=parse_text(given.get("version")) or metadata.get("version") or None,
+        license=parse_text(given.get("license")) or None,
         compatibility=compatibility,
         metadata=metadata,
-        tools=rules_of(given.get("tools")),
+        tools=parse_tool_rules(given.get("tools")),
         allowed_tools=allowed,
         triggers=_triggers(given.get("triggers"), warnings),
         scripts=_scripts(given.get("scripts"), warnings),
@@ -203,19 +203,19 @@ def parse_skill(
         default_enabled=toggled["default_enabled"] is not False,
         model_invocable=toggled["disable_model_invocation"] is not True,
         user_invocable=(_flag(given, "invocable", warnings) if people is None else people) is not False,
-        argument_hint=text_of(given.get("argument_hint"))[:200],
-        warnings=_few(warnings),
+        argument_hint=parse_text(given.get("argument_hint"))[:200],
+        warnings=_limit_warnings(warnings),
     )
 
 
-def _few(warnings: Sequence[str]) -> tuple[str, ...]:
+def _limit_warnings(warnings: Sequence[str]) -> tuple[str, ...]:
     """So many warnings as people read."""
     more = len(warnings) - _MOST_WARNINGS
     return (*warnings[:_MOST_WARNINGS], f"and {more} more of this kind") if more > 0 else tuple(warnings)
 
 
-def _head_of(text: str) -> Head:
-    head = read_head(text)
+def _parse_head(text: str) -> FrontMatter:
+    head = parse_front_matter(text)
     if head is not None:
         return head
     plain = text.strip().removeprefix("\ufeff")
@@ -231,7 +231,7 @@ def _head_of(text: str) -> Head:
     raise SkillError("it has no head: it must begin with ---, then name: and description:, then ---", line=1)
 
 
-def _odd(head: Head, given: Mapping[str, Any]) -> list[str]:
+def _field_warnings(head: FrontMatter, given: Mapping[str, Any]) -> list[str]:
     """What is odd about the fields as such."""
     odd: list[str] = []
     for key in head.mended:
@@ -243,26 +243,28 @@ def _odd(head: Head, given: Mapping[str, Any]) -> list[str]:
     if not given:
         raise SkillError("its head has no fields; it needs name: and description:", line=1)
     for key in sorted(head.fields):
-        name = snake(key)
-        if name in _ELSEWHERE:
-            odd.append(f"{text_of(key)} is known to other programs, and does nothing here")
-        elif name not in SPEC_FIELDS and name not in OWN_FIELDS:
-            odd.append(f"{text_of(key)[:80]} is no field of a skill; move it below metadata")
+        name = to_snake_case(key)
+        if name in _FOREIGN_FIELDS:
+            odd.append(f"{parse_text(key)} is known to other programs, and does nothing here")
+        elif name not in SPEC_FIELDS and name not in MAINSPRING_FIELDS:
+            odd.append(f"{parse_text(key)[:80]} is no field of a skill; move it below metadata")
     return odd
 
 
-def _name(given: Mapping[str, Any], fallback: str, head: Head, warnings: list[str]) -> str:
-    written, line = text_of(given.get("name")), head.lines.get("name", 1)
-    spare = name_of(fallback)
-    spare = spare if len(spare) <= LONGEST_NAME else ""
+def _name(given: Mapping[str, Any], fallback: str, head: FrontMatter, warnings: list[str]) -> str:
+    written, line = parse_text(given.get("name")), head.lines.get("name", 1)
+    spare = normalize_name(fallback)
+    spare = spare if len(spare) <= MAX_NAME_CHARS else ""
     if not written:
         if not spare:
             raise SkillError("it has no name; add name: to its head", line=line)
         warnings.append(f"it has no name, so it is called {spare!r} after its folder or file")
         return spare
-    name = name_of(written)
-    if not name or len(name) > LONGEST_NAME:
-        why = f"has {len(name)} characters, and {LONGEST_NAME} are the most" if name else "has no letter or digit in it"
+    name = normalize_name(written)
+    if not name or len(name) > MAX_NAME_CHARS:
+        why = (
+            f"has {len(name)} characters, and {MAX_NAME_CHARS} are the most" if name else "has no letter or digit in it"
+        )
         if not spare:
             raise SkillError(f"its name {why}", line=line)
         warnings.append(f"its name {why}; it is called {spare!r} after its folder or file")
@@ -276,19 +278,19 @@ def _name(given: Mapping[str, Any], fallback: str, head: Head, warnings: list[st
     return name
 
 
-def _description(given: Mapping[str, Any], head: Head, warnings: list[str]) -> str:
-    description = text_of(given.get("description"))
+def _description(given: Mapping[str, Any], head: FrontMatter, warnings: list[str]) -> str:
+    description = parse_text(given.get("description"))
     if not description:
         line = head.lines.get("description", 1)
         raise SkillError(
             "it has no description, so nobody could tell when to use it; add description: to its head", line=line
         )
-    if len(description) > LONGEST_DESCRIPTION:
-        warnings.append(f"its description has {len(description)} characters and is cut at {LONGEST_DESCRIPTION}")
-        return f"{description[: LONGEST_DESCRIPTION - 1].rstrip()}…"
-    if len(description) > ADVISED_DESCRIPTION:
+    if len(description) > MAX_DESCRIPTION_CHARS:
+        warnings.append(f"its description has {len(description)} characters and is cut at {MAX_DESCRIPTION_CHARS}")
+        return f"{description[: MAX_DESCRIPTION_CHARS - 1].rstrip()}…"
+    if len(description) > RECOMMENDED_DESCRIPTION_CHARS:
         warnings.append(
-            f"its description has {len(description)} characters; every prompt carries them, and {ADVISED_DESCRIPTION} are plenty"
+            f"its description has {len(description)} characters; every prompt carries them, and {RECOMMENDED_DESCRIPTION_CHARS} are plenty"
         )
     return description
 
@@ -298,13 +300,13 @@ def _metadata(given: Mapping[str, Any], warnings: list[str]) -> dict[str, str]:
     if value not in (None, "") and not isinstance(value, dict):
         warnings.append("metadata must be a map of names and texts; it is left out")
     notes: dict[str, str] = {}
-    for key, each in map_of(value).items():
-        note = note_of(each)
+    for key, each in parse_map(value).items():
+        note = parse_metadata_value(each)
         if note is None:
             warnings.append(f"metadata.{key[:80]} is no text, and is left out")
         else:
             notes[key] = note
-    author = text_of(given.get("author"))
+    author = parse_text(given.get("author"))
     return {**({"author": author} if author else {}), **notes}
 
 
@@ -318,12 +320,12 @@ _KINDS = {
 def _requires(given: Mapping[str, Any]) -> tuple[str, ...]:
     """What it needs: a list, or lists by kind; and the packages that other programs call its dependencies."""
     value = given.get("requires")
-    needs = list(texts_of(value))
-    for key, each in map_of(value).items():
-        kind = _KINDS.get(snake(key))
+    needs = list(parse_list(value))
+    for key, each in parse_map(value).items():
+        kind = _KINDS.get(to_snake_case(key))
         if kind is not None:
-            needs += [f"{kind}{text.removeprefix(kind)}" for text in texts_of(each)]
-    for text in texts_of(given.get("dependencies")):
+            needs += [f"{kind}{text.removeprefix(kind)}" for text in parse_list(each)]
+    for text in parse_list(given.get("dependencies")):
         if not text.lower().startswith("python") or text[6:7].isalnum() or text[6:7] in "-_":
             needs.append(f"python:{text}")
     return tuple(dict.fromkeys(needs))
@@ -333,17 +335,17 @@ def _flag(given: Mapping[str, Any], key: str, warnings: list[str]) -> bool | Non
     value = given.get(key)
     if value in (None, ""):
         return None
-    flag = flag_of(value)
+    flag = parse_bool(value)
     if flag is None:
         warnings.append(f"{key} must be true or false; it is left out")
     return flag
 
 
-def _triggers(value: Any, warnings: list[str]) -> Triggers:
+def _triggers(value: Any, warnings: list[str]) -> TriggerWords:
     """A map of keywords, verbs and patterns; a list alone is one of keywords."""
     if not isinstance(value, dict):
-        return Triggers(keywords=texts_of(value))
-    given = {snake(key): each for key, each in map_of(cast("Any", value)).items()}
+        return TriggerWords(keywords=parse_list(value))
+    given = {to_snake_case(key): each for key, each in parse_map(cast("Any", value)).items()}
     unknown = sorted(set(given) - {"keywords", "verbs", "patterns"})
     warnings += [f"triggers has no {key[:80]}; there are keywords, verbs and patterns" for key in unknown]
     patterns: list[str] = []
@@ -354,9 +356,9 @@ def _triggers(value: Any, warnings: list[str]) -> Triggers:
                 re.compile(text)
                 patterns.append(text)
         except (re.error, RecursionError, OverflowError) as error:
-            warnings.append(f"the trigger pattern {text_of(text)[:80]!r} is none ({error}), and is left out")
-    return Triggers(
-        keywords=texts_of(given.get("keywords")), verbs=texts_of(given.get("verbs")), patterns=tuple(patterns)
+            warnings.append(f"the trigger pattern {parse_text(text)[:80]!r} is none ({error}), and is left out")
+    return TriggerWords(
+        keywords=parse_list(given.get("keywords")), verbs=parse_list(given.get("verbs")), patterns=tuple(patterns)
     )
 
 
@@ -364,11 +366,11 @@ def _scripts(value: Any, warnings: list[str]) -> tuple[Script, ...]:
     """A list of paths or of maps, or a map of names and either."""
     rows: list[tuple[str, Any]] = []
     if isinstance(value, dict):
-        rows = list(map_of(cast("Any", value)).items())
+        rows = list(parse_map(cast("Any", value)).items())
     elif isinstance(value, list):
         rows = [("", each) for each in cast("list[Any]", value)]
     else:
-        rows = [("", each) for each in texts_of(value)]
+        rows = [("", each) for each in parse_list(value)]
     found: dict[str, Script] = {}
     for name, row in rows:
         script = _script(name, row, warnings)
@@ -378,27 +380,27 @@ def _scripts(value: Any, warnings: list[str]) -> tuple[Script, ...]:
 
 
 def _script(name: str, row: Any, warnings: list[str]) -> Script | None:
-    given = {snake(k): v for k, v in map_of(row).items()} if isinstance(row, dict) else {"path": row}
-    path = text_of(given.get("path") or given.get("file") or given.get("script")).removeprefix("./")
-    called = name or text_of(given.get("name")) or path
-    if not stays_inside(path):
+    given = {to_snake_case(k): v for k, v in parse_map(row).items()} if isinstance(row, dict) else {"path": row}
+    path = parse_text(given.get("path") or given.get("file") or given.get("script")).removeprefix("./")
+    called = name or parse_text(given.get("name")) or path
+    if not is_relative_inside(path):
         warnings.append(f"the script {called[:80]!r} has no path inside the skill's folder, and is left out")
         return None
-    seconds = MOST_SECONDS
+    seconds = MAX_SCRIPT_SECONDS
     if given.get("timeout") not in (None, ""):
         try:
-            seconds = float(text_of(given["timeout"]).removesuffix("s"))
+            seconds = float(parse_text(given["timeout"]).removesuffix("s"))
         except ValueError:
             seconds = -1.0
-        if not 0 < seconds <= MOST_SECONDS:
+        if not 0 < seconds <= MAX_SCRIPT_SECONDS:
             warnings.append(
-                f"the timeout of {called[:80]!r} must be more than 0 and at most {MOST_SECONDS:g} seconds; it is {MOST_SECONDS:g}"
+                f"the timeout of {called[:80]!r} must be more than 0 and at most {MAX_SCRIPT_SECONDS:g} seconds; it is {MAX_SCRIPT_SECONDS:g}"
             )
-            seconds = MOST_SECONDS
-    return Script(name=called, path=path, description=text_of(given.get("description"))[:500], timeout=seconds)
+            seconds = MAX_SCRIPT_SECONDS
+    return Script(name=called, path=path, description=parse_text(given.get("description"))[:500], timeout=seconds)
 
 
-def stays_inside(path: str) -> bool:
+def is_relative_inside(path: str) -> bool:
     """Whether a path as a file of a skill has it names something inside the folder."""
     pure = PurePosixPath(path.replace("\\", "/"))
     return (
@@ -412,13 +414,13 @@ def stays_inside(path: str) -> bool:
 
 def _toolsets(value: Any, warnings: list[str]) -> tuple[str, ...]:
     """``path:Class`` or ``module:Class``; a list of these, or of maps that have one as ``class`` or ``path``."""
-    rows = cast("list[Any]", value) if isinstance(value, list) else list(texts_of(value))
+    rows = cast("list[Any]", value) if isinstance(value, list) else list(parse_list(value))
     found: list[str] = []
     for row in rows:
-        given = map_of(row)
-        text = text_of(given.get("class") or given.get("path") or given.get("toolset")) if given else text_of(row)
+        given = parse_map(row)
+        text = parse_text(given.get("class") or given.get("path") or given.get("toolset")) if given else parse_text(row)
         place = text.rpartition(":")[0]
-        if not _TOOLSET.fullmatch(text) or not stays_inside(place):
+        if not _TOOLSET.fullmatch(text) or not is_relative_inside(place):
             warnings.append(f"the toolset {text[:80]!r} is none: it is written as tools.py:Class or module:Class")
         elif text not in found:
             found.append(text)

@@ -13,33 +13,33 @@ from typing import TYPE_CHECKING, Literal
 
 from mainspring.errors import ConfigError
 from mainspring.locks import LoopLock
-from mainspring.loop import Plug
+from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
-    AgentBefore,
-    AgentDone,
+    BeforeInject,
+    BeforeRun,
     ContextTransform,
+    PermissionCheck,
+    RunDone,
     SessionStart,
     SkillsCatalog,
     SkillsResolve,
-    SteerInject,
     SystemTransform,
     ToolGate,
-    ToolPermit,
     ToolResultsAfter,
     ToolUnknown,
 )
 from mainspring.messages import AgentMessage, Message, ToolUseBlock
-from mainspring.prompt_tags import own_words
-from mainspring.skills.activation import Activator, Usage
-from mainspring.skills.active import Activation, ActiveSkills
-from mainspring.skills.allowed_tools import ALIAS, SKILL_TOOLS, Gate, read_allowance
-from mainspring.skills.content import CATALOG, line
-from mainspring.skills.delivery import USE_NAMES, Delivered, Delivery, delivered
-from mainspring.skills.discovery import SkillCatalog, find_skills
+from mainspring.prompt_tags import strip_attachments
+from mainspring.skills.activation import SkillActivator, Usage
+from mainspring.skills.active import ActiveSkill, ActiveSkills
+from mainspring.skills.allowed_tools import LOAD_SKILL_ALIAS, SKILL_TOOLS, AllowedToolsGate, parse_allowed_tools
+from mainspring.skills.content import CATALOG_TAG, to_single_line
+from mainspring.skills.delivery import USE_TOOL_NAMES, DeliveredSkill, SkillDelivery, find_delivered
+from mainspring.skills.discovery import SkillCatalog, discover_skills
 from mainspring.skills.skill import Skill, SkillError, SkillsConfig
-from mainspring.skills.tools import skill_tools, use_skill
-from mainspring.skills.toolsets import Toolset
-from mainspring.skills.triggers import Triggers, asks_for_list, rank
+from mainspring.skills.tools import activate_for_model, skill_tools
+from mainspring.skills.toolsets import ToolsetFactory
+from mainspring.skills.triggers import TriggerMatcher, asks_for_skills, sort_matches
 from mainspring.tools import ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
     from mainspring.skills.authoring import Confirm
 
 
-WHOLE = 6_000
+MAX_FULL_CHARS = 6_000
 """Characters of a list up to which each skill stands in it with its whole description; beyond, with a sentence of it."""
 
 
-ROOM = 24_000
+MAX_CHARS = 24_000
 """Characters of a list; what does not fit is named by number."""
 
 
-BRIEF = 44
+BRIEF_CHARS = 44
 """Characters of a description in a short list: with the name some 15 tokens a skill."""
 
 
@@ -65,17 +65,17 @@ _INTRODUCTION = (
 )
 
 
-def breadcrumb(count: int) -> str:
+def render_count(count: int) -> str:
     """Tier 1: how many skills there are, in some ten tokens; empty where there are none."""
     return f"[{count} skill{'' if count == 1 else 's'} available]" if count else ""
 
 
-def registry(skills: Sequence[Skill]) -> str:
+def render_short_list(skills: Sequence[Skill]) -> str:
     """Tier 2: the list, some 15 tokens a skill, in its envelope; empty where there are none."""
-    return _enclosed(skills, _short) if skills else ""
+    return _wrap_list(skills, _short) if skills else ""
 
 
-def catalog(skills: Sequence[Skill], *, use: str = "skills_use") -> str:
+def render_catalog(skills: Sequence[Skill], *, use: str = "skills_use") -> str:
     """The part of the system prompt: what skills are, and the list, with descriptions as long as there is room for.
 
     The same skills give the same text, so that prompts stay the same from turn to turn and caches hold.
@@ -86,47 +86,47 @@ def catalog(skills: Sequence[Skill], *, use: str = "skills_use") -> str:
     """
     if not skills:
         return ""
-    text = _enclosed(skills, _whole)
-    if len(text) > WHOLE:
-        text = _enclosed(skills, _short)
+    text = _wrap_list(skills, _whole)
+    if len(text) > MAX_FULL_CHARS:
+        text = _wrap_list(skills, _short)
     return "\n\n".join(["# Skills", _INTRODUCTION.format(use=use), text])
 
 
-def _enclosed(skills: Sequence[Skill], told: Callable[[Skill], str]) -> str:
+def _wrap_list(skills: Sequence[Skill], told: Callable[[Skill], str]) -> str:
     lines: list[str] = []
     size = 0
     for skill in sorted(skills, key=lambda s: s.name):
         each = told(skill)
         size += len(each) + 1
-        if size > ROOM:
+        if size > MAX_CHARS:
             lines.append(f"({len(skills) - len(lines)} more are not listed; skills_use takes their names, too)")
             break
         lines.append(each)
-    return "\n".join([f"<{CATALOG}>", *lines, f"</{CATALOG}>"])
+    return "\n".join([f"<{CATALOG_TAG}>", *lines, f"</{CATALOG_TAG}>"])
 
 
 def _whole(skill: Skill) -> str:
-    return f"- {line(skill.name, 64)}: {line(skill.description)}"
+    return f"- {to_single_line(skill.name, 64)}: {to_single_line(skill.description)}"
 
 
 def _short(skill: Skill) -> str:
-    return f"- {line(skill.name, 64)}: {line(skill.brief or skill.description, BRIEF)}"
+    return f"- {to_single_line(skill.name, 64)}: {to_single_line(skill.brief or skill.description, BRIEF_CHARS)}"
 
 
 logger = logging.getLogger("mainspring.skills")
 
 
-Tell = Literal["catalog", "breadcrumb", "none"]
+CatalogMode = Literal["catalog", "breadcrumb", "none"]
 """What the system prompt says of skills: the list, their number alone, or nothing."""
 
 
-_ALLOWED_TOOLS = 10  # the gates of applications come first
-_PERMIT = -50  # nobody is asked about what a skill does not allow
-_SHORTENED = -150  # behind whatever leaves old messages out
-_LAST = 200
+_GATE_ORDER = 10  # the gates of applications come first
+_PERMIT_ORDER = -50  # nobody is asked about what a skill does not allow
+_DELIVERY_ORDER = -150  # behind whatever leaves old messages out
+_DONE_ORDER = 200
 
 
-class Skills(Plug):
+class SkillsPlug(Plugin):
     """Gives an agent skills.
 
     They are looked for once, by whichever comes first of `CoreAgent.warmup`, a run and `activate`. The model is told of them in the
@@ -147,24 +147,24 @@ class Skills(Plug):
         config: SkillsConfig | None = None,
         *,
         catalog: SkillCatalog | None = None,
-        tell: Tell = "catalog",
+        tell: CatalogMode = "catalog",
         usage: Usage | None = None,
-        toolsets: Mapping[str, Sequence[Toolset]] | None = None,
+        toolsets: Mapping[str, Sequence[ToolsetFactory]] | None = None,
         confirm: Confirm | None = None,
     ) -> None:
         self.config = config or SkillsConfig()
-        self.tell: Tell = tell
+        self.tell: CatalogMode = tell
         self.confirm = confirm
         self.active = ActiveSkills(self.config.max_active)
-        self.activator = Activator(self, self.active, usage, toolsets or {})
+        self.activator = SkillActivator(self, self.active, usage, toolsets or {})
         self._catalog = catalog
         self._usage = usage
         self._toolsets = toolsets or {}
         self._agent: CoreAgent | None = None
-        self._above: Skills | None = None
-        self._gate = Gate(self.active)
-        self._delivery = Delivery(self.active)
-        self._triggers = Triggers(())
+        self._above: SkillsPlug | None = None
+        self._gate = AllowedToolsGate(self.active)
+        self._delivery = SkillDelivery(self.active)
+        self._triggers = TriggerMatcher(())
         self._prompt = ""
         self._joined = ("", "")
         self._ready = self._started = False
@@ -181,15 +181,17 @@ class Skills(Plug):
         if self._agent is not None:
             raise ConfigError("these Skills belong to another agent; make one for each")
         self._agent = agent
-        self._before_off = agent.bus.on(AgentBefore, self._before)
+        self._before_off = agent.bus.on(BeforeRun, self._before)
         if self._above is not None:
             self._guard(agent)
 
-    def for_child(self) -> Plug:
+    def for_child(self) -> Plugin:
         """The same skills, none of them active; what the active ones of the parent forbid is forbidden."""
-        child = Skills(self.config, catalog=self._catalog, tell=self.tell, usage=self._usage, toolsets=self._toolsets)
+        child = SkillsPlug(
+            self.config, catalog=self._catalog, tell=self.tell, usage=self._usage, toolsets=self._toolsets
+        )
         child._above, child._prompt, child._triggers = self, self._prompt, self._triggers
-        child._gate = Gate(child.active, self._gate)
+        child._gate = AllowedToolsGate(child.active, self._gate)
         return child
 
     async def prepare(self) -> None:
@@ -239,7 +241,7 @@ class Skills(Plug):
 
     def unknown(self, name: str) -> str:
         """What is said of a skill that is not there."""
-        name = line(name[:100], 100)
+        name = to_single_line(name[:100], 100)
         names = [s.name for s in self.catalog.skills if s.model_invocable]
         near = difflib.get_close_matches(name, names, 3)
         rest = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(names[:20]) or 'none'}."
@@ -247,11 +249,11 @@ class Skills(Plug):
 
     def keeps(self, message: AgentMessage) -> bool:
         """Whether a message holds the text of an active skill, so that no summary may take its place."""
-        return any(each.held_by(message) for each in self.active)
+        return any(each.is_in(message) for each in self.active)
 
     # --- by the host ------------------------------------------------------------------------------------------------
 
-    async def activate(self, name: str) -> None:
+    async def set_active(self, name: str) -> None:
         """Make a skill active: its text joins the next run, or the one that goes on. Where it is active already, it stays so beyond
         the end of the run.
 
@@ -271,29 +273,31 @@ class Skills(Plug):
 
     # --- while it runs ----------------------------------------------------------------------------------------------
 
-    async def _before(self, hook: AgentBefore) -> None:
+    async def _before(self, hook: BeforeRun) -> None:
         await self.prepare()
-        if self.catalog.skills and self._offered():
-            added = await self._called_for(hook.prompt)
+        if self.catalog.skills and self._has_tools():
+            added = await self._activate_triggered(hook.prompt)
             hook.messages = [*hook.messages, *added, *self._delivery.take()]
 
-    async def _steer(self, hook: SteerInject) -> None:
+    async def _steer(self, hook: BeforeInject) -> None:
         said = [m.text for m in hook.messages if isinstance(m, Message) and m.role == "user"]
-        if said and self._offered():
-            hook.messages = [*hook.messages, *await self._called_for("\n".join(said)), *self._delivery.take()]
+        if said and self._has_tools():
+            hook.messages = [*hook.messages, *await self._activate_triggered("\n".join(said)), *self._delivery.take()]
 
-    async def _called_for(self, prompt: str) -> list[Message]:
+    async def _activate_triggered(self, prompt: str) -> list[Message]:
         """Take up the skills that a prompt calls for; the list of skills, where it asks for that and the model has none."""
-        words = own_words(prompt)
+        words = strip_attachments(prompt)
         if self.tell == "none" or not words.strip():
             return []
         usable = [s for s in self.catalog.skills if s.model_invocable]
-        listing = [Message.user(registry(usable))] if self.tell == "breadcrumb" and asks_for_list(words) else []
+        listing = (
+            [Message.user(render_short_list(usable))] if self.tell == "breadcrumb" and asks_for_skills(words) else []
+        )
         hits = self._triggers.find(words)
         used: Mapping[str, float] = {}
         if self._usage is not None and len(hits) > 1:
             used = await asyncio.to_thread(self._usage.last_used)
-        for skill in rank(hits, used, self.config.max_skills):
+        for skill in sort_matches(hits, used, self.config.max_skills):
             try:
                 await self.activator.take_up(skill, "trigger")
             except SkillError as error:
@@ -301,24 +305,24 @@ class Skills(Plug):
         return listing
 
     def _system(self, hook: SystemTransform) -> None:
-        if not self._prompt or not self._offered():
+        if not self._prompt or not self._has_tools():
             return
         if self._joined[0] != hook.system or not self._joined[1]:
             self._joined = (hook.system, f"{hook.system}\n\n{self._prompt}".strip())
         hook.system = self._joined[1]
 
-    def _offered(self) -> bool:
+    def _has_tools(self) -> bool:
         """Whether the run that goes on has the tools; it may have been given others."""
         return SKILL_TOOLS[0] in self.agent.active_tools
 
     async def _alias(self, hook: ToolUnknown) -> None:
         """The handler of `tool:unknown`: ``load_skill`` is ``skills_use``, decided on like that."""
         tool = self.agent.tools.get(SKILL_TOOLS[0])
-        if hook.name != ALIAS or tool is None:
+        if hook.name != LOAD_SKILL_ALIAS or tool is None:
             return
         given = next((hook.input[k] for k in ("name", "skill", "skill_name") if hook.input.get(k)), "")
         arguments = {"name": str(given)}
-        permit = ToolPermit(
+        permit = PermissionCheck(
             ToolUseBlock(hook.call_id, tool.name, arguments), hook.turn_id, arguments, tool, self.agent.env
         )
         await self.agent.bus.emit(permit)
@@ -327,7 +331,7 @@ class Skills(Plug):
             why = f"Permission denied: {'; '.join(permit.denied) or permit.paused}"
             hook.result = ToolResult(output=why, is_error=True, code=ToolErrorCode.PERMISSION_DENIED)
         else:
-            hook.result = await use_skill(self, arguments["name"], ToolContext(env=self.agent.env))
+            hook.result = await activate_for_model(self, arguments["name"], ToolContext(env=self.agent.env))
 
     async def _begin(self, hook: SessionStart) -> None:
         """The first run: what the conversation had active is active again."""
@@ -338,17 +342,17 @@ class Skills(Plug):
         self._started = True
         if not hook.resumed:
             return
-        await self._again(delivered(self.agent.context.messages))
+        await self._again(find_delivered(self.agent.context.messages))
 
     async def _follow(self, hook: ToolResultsAfter) -> None:
         """The handler of `tool-results:after`. Where a run is done over from a record, its calls give what they gave without being
         made; what they took up is active all the same.
         """
-        if any(r.name in USE_NAMES for r in hook.results.tool_results):
-            await self._again([d for d in delivered((hook.results,)) if d.name not in self.activator.known])
+        if any(r.name in USE_TOOL_NAMES for r in hook.results.tool_results):
+            await self._again([d for d in find_delivered((hook.results,)) if d.name not in self.activator.known])
         self._delivery.follow(hook)
 
-    async def _again(self, found: Sequence[Delivered]) -> None:
+    async def _again(self, found: Sequence[DeliveredSkill]) -> None:
         """Make active what stands in the history, the newest as far as there is room."""
         found = [d for d in found if d.name not in self.active]
         room = len(found) if self.active.most is None else max(self.active.most - len(self.active), 0)
@@ -359,10 +363,10 @@ class Skills(Plug):
                     f"the conversation used the skill {each.name}, and there is none of that name any more"
                 )
                 continue
-            again = Activation(skill, "resume", each.text, restricts=each.broken_off, carrier=each.carrier)
-            await self.activator.take_up_again(skill, again)
+            again = ActiveSkill(skill, "resume", each.text, restricts=each.broken_off, carrier=each.carrier)
+            await self.activator.reactivate(skill, again)
 
-    async def _done(self, hook: AgentDone) -> None:
+    async def _done(self, hook: RunDone) -> None:
         """The run is over, and so is what was active in it; a paused one goes on."""
         if hook.status == "paused":
             return
@@ -377,10 +381,10 @@ class Skills(Plug):
     async def _resolve(self) -> None:
         agent = self.agent
         if self._above is not None:
-            self._take_over(agent)
+            self._replace_parent_tools(agent)
             return
         if self._catalog is None:
-            self._catalog = await asyncio.to_thread(find_skills, self.config)
+            self._catalog = await asyncio.to_thread(discover_skills, self.config)
         skills = self._catalog.skills
         if agent.bus.has(SkillsResolve):
             await agent.bus.emit(SkillsResolve(skills))
@@ -388,9 +392,9 @@ class Skills(Plug):
             self._before_off()
             return
         usable = [s for s in skills if s.model_invocable]
-        self._triggers = Triggers(usable)
+        self._triggers = TriggerMatcher(usable)
         for skill in skills:
-            for entry in read_allowance(skill.allowed_tools or ()).odd:
+            for entry in parse_allowed_tools(skill.allowed_tools or ()).odd:
                 self.activator.note(f"{skill.name}: allowed-tools: {entry!r} is not understood and allows nothing")
         for problem in self._triggers.problems:
             self.activator.note(problem)
@@ -410,10 +414,10 @@ class Skills(Plug):
             return ""
         use = self.agent.tool_aliases.get(SKILL_TOOLS[0], SKILL_TOOLS[0])
         if self.tell == "breadcrumb":
-            return breadcrumb(len(usable)) if self._triggers.any else registry(usable)
-        return catalog(usable, use=use)
+            return render_count(len(usable)) if self._triggers.any else render_short_list(usable)
+        return render_catalog(usable, use=use)
 
-    def _take_over(self, agent: CoreAgent) -> None:
+    def _replace_parent_tools(self, agent: CoreAgent) -> None:
         """A sub-agent has its parent's tools; those of skills must be about its own."""
         if SKILL_TOOLS[0] not in agent.tools:
             self._before_off()
@@ -425,14 +429,14 @@ class Skills(Plug):
         self._listen(agent)
 
     def _guard(self, agent: CoreAgent) -> None:
-        agent.bus.on(ToolGate, self._gate.gate, order=_ALLOWED_TOOLS)
-        agent.bus.on(ToolPermit, self._gate.permit, order=_PERMIT)
+        agent.bus.on(ToolGate, self._gate.gate, order=_GATE_ORDER)
+        agent.bus.on(PermissionCheck, self._gate.permit, order=_PERMIT_ORDER)
 
     def _listen(self, agent: CoreAgent) -> None:
         agent.bus.on(SessionStart, self._begin)
         agent.bus.on(SystemTransform, self._system, order=20)
-        agent.bus.on(ContextTransform, self._delivery.transform, order=_SHORTENED)
+        agent.bus.on(ContextTransform, self._delivery.transform, order=_DELIVERY_ORDER)
         agent.bus.on(ToolResultsAfter, self._follow)
-        agent.bus.on(SteerInject, self._steer)
+        agent.bus.on(BeforeInject, self._steer)
         agent.bus.on(ToolUnknown, self._alias)
-        agent.bus.on(AgentDone, self._done, order=_LAST)
+        agent.bus.on(RunDone, self._done, order=_DONE_ORDER)

@@ -8,16 +8,16 @@ from msgspec import Struct
 
 from mainspring.errors import ConfigError
 
-Source = Literal["project", "user", "inline", "builtin"]
+SkillSource = Literal["project", "user", "inline", "builtin"]
 """Where a skill comes from. Of two of one name the one of the first source here counts."""
 
-SOURCES: tuple[Source, ...] = ("project", "user", "inline", "builtin")
+SOURCE_PRIORITY: tuple[SkillSource, ...] = ("project", "user", "inline", "builtin")
 
-LAYOUTS = (".agent/skills", ".agents/skills", ".claude/skills")
+SKILL_FOLDERS = (".agent/skills", ".agents/skills", ".claude/skills")
 """Folders of skills in a project, and in the user's home: our own, the one that programs share, and one that many repositories have."""
 
 
-class Triggers(Struct, frozen=True, kw_only=True):
+class TriggerWords(Struct, frozen=True, kw_only=True):
     """When a skill fits a prompt.
 
     Attributes:
@@ -82,7 +82,7 @@ class Skill(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     brief: str
-    source: Source
+    source: SkillSource
     trusted: bool = False
     directory: str | None = None
     path: str | None = None
@@ -93,7 +93,7 @@ class Skill(Struct, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
     tools: tuple[str, ...] = ()
     allowed_tools: tuple[str, ...] | None = None
-    triggers: Triggers = Triggers()
+    triggers: TriggerWords = TriggerWords()
     scripts: tuple[Script, ...] = ()
     toolsets: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class Skill(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class SkillProblem(Struct, frozen=True):
+class SkillDiagnostic(Struct, frozen=True):
     """A file that gives no skill, or one that is odd.
 
     Attributes:
@@ -141,7 +141,7 @@ class SkillsConfig(Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     project: str | None = None
-    layouts: tuple[str, ...] = LAYOUTS
+    layouts: tuple[str, ...] = SKILL_FOLDERS
     up_to: str | None = None
     user: tuple[str, ...] = ()
     inline: tuple[Skill, ...] = ()

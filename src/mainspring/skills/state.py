@@ -12,17 +12,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.locks import FolderLockedError, locked_folder
-from mainspring.state_files import replace_text
+from mainspring.locks import LockTimeoutError, lock_directory
+from mainspring.state_files import write_text_atomically
 
-FILE = ".registry.json"
+STATE_FILE_NAME = ".registry.json"
 """Its name in the user's folder of skills; hidden, so that it is no skill."""
 
 VERSION = 1
 _MOST_USED = 1_000
 
 
-class Origin(Struct, frozen=True, kw_only=True, rename="camel"):
+class InstallOrigin(Struct, frozen=True, kw_only=True, rename="camel"):
     """Where an installed skill comes from.
 
     Attributes:
@@ -44,14 +44,14 @@ class Origin(Struct, frozen=True, kw_only=True, rename="camel"):
     updated: datetime
 
 
-class Used(Struct, frozen=True, rename="camel"):
+class UsageRecord(Struct, frozen=True, rename="camel"):
     """How often a skill was used, and when last."""
 
     count: int
     last: datetime
 
 
-class Entry(Struct, frozen=True, kw_only=True, rename="camel"):
+class SkillState(Struct, frozen=True, kw_only=True, rename="camel"):
     """What is remembered of one skill.
 
     Attributes:
@@ -60,17 +60,17 @@ class Entry(Struct, frozen=True, kw_only=True, rename="camel"):
         usage: How often and when it was used.
     """
 
-    origin: Origin | None = None
+    origin: InstallOrigin | None = None
     enabled: bool | None = None
-    usage: Used | None = None
+    usage: UsageRecord | None = None
 
 
 class _File(Struct, frozen=True, kw_only=True):
     version: int = VERSION
-    skills: dict[str, Entry] = {}
+    skills: dict[str, SkillState] = {}
 
 
-class SkillRegistry:
+class SkillStateFile:
     """The registry in a folder. Every method blocks.
 
     Args:
@@ -79,9 +79,9 @@ class SkillRegistry:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._kept: dict[str, Entry] = {}
+        self._kept: dict[str, SkillState] = {}
 
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, SkillState]:
         """Everything that is remembered, by name.
 
         Raises:
@@ -89,7 +89,7 @@ class SkillRegistry:
         """
         if self._folder is None:
             return dict(self._kept)
-        file = self._folder / FILE
+        file = self._folder / STATE_FILE_NAME
         try:
             data = file.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -114,7 +114,7 @@ class SkillRegistry:
             return {}
         return {name: entry.usage.last.timestamp() for name, entry in entries.items() if entry.usage is not None}
 
-    def switched(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def enabled_and_disabled(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of the skills that are switched on, and of those that are switched off.
 
         Raises:
@@ -124,14 +124,17 @@ class SkillRegistry:
         on = tuple([name for name, entry in entries if entry.enabled is True])
         return on, tuple([name for name, entry in entries if entry.enabled is False])
 
-    def note_use(self, name: str, when: datetime | None = None) -> None:
+    def record_use(self, name: str, when: datetime | None = None) -> None:
         """Note that a skill was used, now unless said otherwise. What cannot be kept is lost: it is a hint alone."""
         moment = (when or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
 
-        def noted(old: Entry) -> Entry:
+        def noted(old: SkillState) -> SkillState:
             before = old.usage
             return replace(
-                old, usage=Used(1, moment) if before is None else Used(before.count + 1, max(moment, before.last))
+                old,
+                usage=UsageRecord(1, moment)
+                if before is None
+                else UsageRecord(before.count + 1, max(moment, before.last)),
             )
 
         with suppress(ConfigError):
@@ -145,7 +148,7 @@ class SkillRegistry:
         """
         self._change(name, lambda old: replace(old, enabled=on))
 
-    def record(self, name: str, origin: Origin) -> None:
+    def record(self, name: str, origin: InstallOrigin) -> None:
         """Note where a skill was installed from.
 
         Raises:
@@ -159,31 +162,33 @@ class SkillRegistry:
         Raises:
             ConfigError: If it cannot be kept.
         """
-        self._change(name, lambda old: Entry())
+        self._change(name, lambda old: SkillState())
 
-    def _change(self, name: str, edit: Callable[[Entry], Entry]) -> None:
+    def _change(self, name: str, edit: Callable[[SkillState], SkillState]) -> None:
         if self._folder is None:
-            self._kept = _with(self._kept, name, edit)
+            self._kept = _update_entry(self._kept, name, edit)
             return
-        file = self._folder / FILE
+        file = self._folder / STATE_FILE_NAME
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with locked_folder(self._folder):
+            with lock_directory(self._folder):
                 old = self.entries()
-                new = _with(old, name, edit)
+                new = _update_entry(old, name, edit)
                 if new != old:
                     text = msgspec.json.format(msgspec.json.encode(_File(skills=dict(sorted(new.items()))))).decode()
-                    replace_text(file, f"{text}\n")
-        except FolderLockedError as error:
+                    write_text_atomically(file, f"{text}\n")
+        except LockTimeoutError as error:
             raise ConfigError(str(error)) from None
         except OSError as error:
             raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error
 
 
-def _with(entries: dict[str, Entry], name: str, edit: Callable[[Entry], Entry]) -> dict[str, Entry]:
+def _update_entry(
+    entries: dict[str, SkillState], name: str, edit: Callable[[SkillState], SkillState]
+) -> dict[str, SkillState]:
     """The entries with one changed; empty ones, and usage of the longest ago where there is too much of it, are dropped."""
-    new = {**entries, name: edit(entries.get(name, Entry()))}
+    new = {**entries, name: edit(entries.get(name, SkillState()))}
     times = sorted((e.usage.last, n) for n, e in new.items() if e.usage is not None)
     for _, stale in times[: max(len(times) - _MOST_USED, 0)]:
         new[stale] = replace(new[stale], usage=None)
-    return {n: e for n, e in new.items() if e != Entry()}
+    return {n: e for n, e in new.items() if e != SkillState()}

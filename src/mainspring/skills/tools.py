@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.env import explain
-from mainspring.skills.active import Activation
-from mainspring.skills.content import OutsideError, inside, locate, within
-from mainspring.skills.delivery import OWN_FILE
-from mainspring.skills.execution import ScriptError, check_arguments, command_line, find_script, run_script
+from mainspring.skills.active import ActiveSkill
+from mainspring.skills.content import OutsideFolderError, escape_for_tag, is_within, resolve_skill_path
+from mainspring.skills.delivery import SKILL_FILE
+from mainspring.skills.execution import ScriptError, find_script, render_command, run_script, validate_arguments
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
 if TYPE_CHECKING:
-    from mainspring.skills.plug import Skills
+    from mainspring.skills.plug import SkillsPlug
 
-MAX_FILE = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 """Bytes of a file of a skill that are looked at."""
 
-MAX_SHOWN = 28_000
+MAX_PAGE_BYTES = 28_000
 """Bytes of a file that one call gives."""
 
 _USE = (
@@ -35,29 +35,29 @@ _RUN = (
 )
 
 
-def skill_tools(skills: Skills) -> tuple[Tool, Tool, Tool]:
+def skill_tools(skills: SkillsPlug) -> tuple[Tool, Tool, Tool]:
     """The three tools over the skills of an agent."""
     return _use_tool(skills), _read_tool(skills), _run_tool(skills)
 
 
-def _use_tool(skills: Skills) -> Tool:
+def _use_tool(skills: SkillsPlug) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-        return await use_skill(skills, arguments["name"], ctx)
+        return await activate_for_model(skills, arguments["name"], ctx)
 
     return define_tool(
         "skills_use",
         description=_USE,
-        parameters=_object({"name": {"type": "string", "description": "The skill's name."}}, "name"),
+        parameters=_object_schema({"name": {"type": "string", "description": "The skill's name."}}, "name"),
         execute=execute,
         label="Skill",
         source="builtin",
         concurrency_safe=False,
         idempotent=True,
-        access=_nothing,
+        access=_no_access,
     )
 
 
-async def use_skill(skills: Skills, name: str, ctx: ToolContext) -> ToolResult:
+async def activate_for_model(skills: SkillsPlug, name: str, ctx: ToolContext) -> ToolResult:
     """Make a skill active for the model; what it is told."""
     skill = skills.find(name)
     if skill is None or not skill.model_invocable:
@@ -82,32 +82,32 @@ async def use_skill(skills: Skills, name: str, ctx: ToolContext) -> ToolResult:
     return ToolResult(output=activation.text, title=skill.name, metadata=facts)
 
 
-def _read_tool(skills: Skills) -> Tool:
+def _read_tool(skills: SkillsPlug) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         found = skills.active.get(arguments["skill"])
         if found is None:
-            return _inactive(skills, arguments["skill"])
+            return _inactive_error(skills, arguments["skill"])
         try:
             text = await _text(skills, found, arguments["path"])
-        except OutsideError as error:
+        except OutsideFolderError as error:
             return _error(ToolErrorCode.PERMISSION_DENIED, str(error))
         except (SkillError, ValueError) as error:
             return _error(ToolErrorCode.VALIDATION_ERROR, str(error))
         except OSError as error:
             return _error(ToolErrorCode.NOT_FOUND, f"{arguments['path']}: {explain(error)}")
-        return ToolResult(output=_page(inside(text), arguments.get("offset", 1)), title=arguments["path"])
+        return ToolResult(output=_paginate(escape_for_tag(text), arguments.get("offset", 1)), title=arguments["path"])
 
     def access(arguments: Mapping[str, Any]) -> Sequence[Access]:
         found = skills.active.get(str(arguments.get("skill")))
         folder = found.skill.directory if found is not None else None
-        if found is None or folder is None or not within(folder, skills.agent.env.cwd):
+        if found is None or folder is None or not is_within(folder, skills.agent.env.cwd):
             return ()  # what the user installed for all projects is part of the skill's text
         return (Access("fs-read", posixpath.join(folder, str(arguments.get("path", "")))),)
 
     return define_tool(
         "skills_read",
         description=_READ,
-        parameters=_object(
+        parameters=_object_schema(
             {
                 "skill": {"type": "string", "description": "The skill's name."},
                 "path": {"type": "string", "description": "The file, as in references/guide.md."},
@@ -124,7 +124,7 @@ def _read_tool(skills: Skills) -> Tool:
     )
 
 
-async def _text(skills: Skills, found: Activation, path: str) -> str:
+async def _text(skills: SkillsPlug, found: ActiveSkill, path: str) -> str:
     """The text of a file.
 
     Raises:
@@ -133,20 +133,20 @@ async def _text(skills: Skills, found: Activation, path: str) -> str:
         OSError: If it cannot be read.
     """
     skill = found.skill
-    own = posixpath.basename((skill.path or OWN_FILE).replace("\\", "/"))
-    if posixpath.normpath(path) in (OWN_FILE, own):
+    own = posixpath.basename((skill.path or SKILL_FILE).replace("\\", "/"))
+    if posixpath.normpath(path) in (SKILL_FILE, own):
         return await skills.activator.body(skill)
     if skill.directory is None:
-        raise OutsideError(f"the skill {skill.name} has no files beside its own text")
+        raise OutsideFolderError(f"the skill {skill.name} has no files beside its own text")
     env = await skills.activator.reader(skill)
-    real = await locate(env, skill.directory, path)
-    data = await env.read_bytes(real, limit=MAX_FILE + 1)
+    real = await resolve_skill_path(env, skill.directory, path)
+    data = await env.read_bytes(real, limit=MAX_FILE_BYTES + 1)
     if b"\0" in data[:8192]:
         raise ValueError(f"{path} is no text file")
-    return data[:MAX_FILE].decode("utf-8", "replace").removeprefix("\ufeff")
+    return data[:MAX_FILE_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
 
 
-def _page(text: str, offset: int) -> str:
+def _paginate(text: str, offset: int) -> str:
     """The lines from ``offset`` on, as many as fit."""
     lines = text.split("\n")
     if offset > len(lines):
@@ -155,31 +155,31 @@ def _page(text: str, offset: int) -> str:
     size = 0
     for each in lines[offset - 1 :]:
         size += len(each.encode("utf-8", "replace")) + 1
-        if size > MAX_SHOWN:
+        if size > MAX_PAGE_BYTES:
             break
         shown.append(each)
     if not shown:  # one line that is longer than all that can be shown
-        return f"{lines[offset - 1][: MAX_SHOWN // 4]}…\n(line {offset} is cut; offset={offset + 1} goes on)"
+        return f"{lines[offset - 1][: MAX_PAGE_BYTES // 4]}…\n(line {offset} is cut; offset={offset + 1} goes on)"
     last = offset + len(shown) - 1
     end = "" if last >= len(lines) else f"\n(lines {offset} to {last} of {len(lines)}; offset={last + 1} goes on)"
     return "\n".join(shown) + end
 
 
-def _run_tool(skills: Skills) -> Tool:
+def _run_tool(skills: SkillsPlug) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         found = skills.active.get(arguments["skill"])
         if found is None:
-            return _inactive(skills, arguments["skill"])
+            return _inactive_error(skills, arguments["skill"])
         skill, given = found.skill, list(arguments.get("arguments", ()))
         try:
-            _may_run(skill)
-            check_arguments(given)
+            _check_trusted(skill)
+            validate_arguments(given)
             script = find_script(skill, arguments["script"])
-            real = await locate(ctx.env, skill.directory or "", script.path)
+            real = await resolve_skill_path(ctx.env, skill.directory or "", script.path)
             await ctx.env.stat(real)
             run_in = arguments.get("run_in", "project")
             made = await run_script(ctx.env, skill, script, str(real), given, run_in=run_in, signal=ctx.signal)
-        except OutsideError as error:
+        except OutsideFolderError as error:
             return _error(ToolErrorCode.PERMISSION_DENIED, str(error))
         except PermissionError as error:
             return _error(ToolErrorCode.PERMISSION_DENIED, str(error))
@@ -203,7 +203,7 @@ def _run_tool(skills: Skills) -> Tool:
     return define_tool(
         "skills_run_script",
         description=_RUN,
-        parameters=_object(
+        parameters=_object_schema(
             {
                 "skill": {"type": "string", "description": "The skill's name."},
                 "script": {"type": "string", "description": "Its name, or its path as in scripts/check.py."},
@@ -221,7 +221,7 @@ def _run_tool(skills: Skills) -> Tool:
     )
 
 
-def _may_run(skill: Skill) -> None:
+def _check_trusted(skill: Skill) -> None:
     if not skill.trusted:
         raise PermissionError(
             f"the scripts of {skill.name} do not run: nobody has said that it is to be trusted. Go on without it; the user can trust "
@@ -231,7 +231,7 @@ def _may_run(skill: Skill) -> None:
         raise ScriptError(f"the skill {skill.name} has no scripts: it is a text alone")
 
 
-def _run_access(skills: Skills, arguments: Mapping[str, Any]) -> Sequence[Access]:
+def _run_access(skills: SkillsPlug, arguments: Mapping[str, Any]) -> Sequence[Access]:
     """The command that a call runs; nothing for a call that will be refused."""
     found = skills.active.get(str(arguments.get("skill")))
     given: Any = arguments.get("arguments") or ()
@@ -244,11 +244,11 @@ def _run_access(skills: Skills, arguments: Mapping[str, Any]) -> Sequence[Access
     folder = found.skill.directory
     path = posixpath.join(folder, script.path)
     words = [str(each) for each in cast("Sequence[object]", given)]
-    line = command_line(path, words, folder if arguments.get("run_in") == "skill" else "")
+    line = render_command(path, words, folder if arguments.get("run_in") == "skill" else "")
     return (Access("shell-run", line),)
 
 
-def _inactive(skills: Skills, name: str) -> ToolResult:
+def _inactive_error(skills: SkillsPlug, name: str) -> ToolResult:
     if skills.find(name) is None:
         return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
     return _error(
@@ -260,10 +260,10 @@ def _error(code: ToolErrorCode, text: str) -> ToolResult:
     return ToolResult(output=text, is_error=True, code=code)
 
 
-def _nothing(arguments: Mapping[str, Any]) -> Sequence[Access]:
+def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
     del arguments  # the text is the skill's, and each of its commands is decided on by itself
     return ()
 
 
-def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+def _object_schema(properties: dict[str, Any], *required: str) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}

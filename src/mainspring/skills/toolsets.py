@@ -22,7 +22,7 @@ from mainspring.tools import Tool, tool
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
-    from mainspring.skills.plug import Skills
+    from mainspring.skills.plug import SkillsPlug
 
 logger = logging.getLogger("mainspring.skills")
 
@@ -31,7 +31,7 @@ class ToolsetError(MainspringError):
     """A toolset that cannot be used; the text says why."""
 
 
-class Dependencies(Struct, frozen=True):
+class ToolsetContext(Struct, frozen=True):
     """What a toolset shares with the agent that it works for.
 
     Attributes:
@@ -46,14 +46,14 @@ class Dependencies(Struct, frozen=True):
     extra: Mapping[str, Any]
     agent: str
     skill: Skill
-    skills: Skills | None = None
+    skills: SkillsPlug | None = None
 
 
-Toolset = Callable[..., Any]
+ToolsetFactory = Callable[..., Any]
 """A class, or anything else that makes an object with tools; called with `Dependencies` if it takes an argument."""
 
 
-def load_toolset(skill: Skill, spec: str) -> Toolset:
+def load_toolset(skill: Skill, spec: str) -> ToolsetFactory:
     """Import a toolset. Blocks, and runs its code.
 
     Args:
@@ -69,7 +69,7 @@ def load_toolset(skill: Skill, spec: str) -> Toolset:
     if not place or not name.isidentifier():
         raise ToolsetError(f"{skill.name}: a toolset is written as tools.py:Class, not as {spec!r}")
     try:
-        made = getattr(_file(skill, place), name) if place.endswith(".py") else pkgutil.resolve_name(spec)
+        made = getattr(_import_file(skill, place), name) if place.endswith(".py") else pkgutil.resolve_name(spec)
     except ToolsetError:
         raise
     except (Exception, SystemExit) as error:  # what stands there is anybody's code
@@ -81,7 +81,7 @@ def load_toolset(skill: Skill, spec: str) -> Toolset:
     return made
 
 
-def _file(skill: Skill, place: str) -> Any:
+def _import_file(skill: Skill, place: str) -> Any:
     """The module of a file of the skill, under a name that no other file has."""
     if skill.directory is None:
         raise ToolsetError(f"{skill.name}: it has no folder that could hold {place}")
@@ -103,7 +103,7 @@ def _file(skill: Skill, place: str) -> Any:
     return module
 
 
-def tools_of(made: Toolset, dependencies: Dependencies) -> tuple[Any, list[Tool]]:
+def create_tools(made: ToolsetFactory, dependencies: ToolsetContext) -> tuple[Any, list[Tool]]:
     """Make a toolset and its tools.
 
     The tools are what its method ``tools`` gives; without one, each public method is a tool, told of by its docstring.
@@ -113,8 +113,10 @@ def tools_of(made: Toolset, dependencies: Dependencies) -> tuple[Any, list[Tool]
     """
     skill = dependencies.skill.name
     try:
-        toolset = made(dependencies) if _takes_one(made) else made()
-        given: Iterable[Any] = toolset.tools() if callable(getattr(toolset, "tools", None)) else _methods(toolset)
+        toolset = made(dependencies) if _takes_context(made) else made()
+        given: Iterable[Any] = (
+            toolset.tools() if callable(getattr(toolset, "tools", None)) else _public_methods(toolset)
+        )
         tools = [each if isinstance(each, Tool) else tool(each) for each in given]
     except Exception as error:  # the toolset's own code
         raise ToolsetError(f"{skill}: a toolset cannot be made: {type(error).__name__}: {error}") from error
@@ -136,13 +138,13 @@ async def close_toolset(toolset: Any) -> None:
         logger.exception("a toolset could not be closed")
 
 
-def _methods(toolset: Any) -> list[Any]:
+def _public_methods(toolset: Any) -> list[Any]:
     own: dict[str, Any] = dict(toolset.__class__.__dict__)
     names = [n for n in own if not n.startswith("_") and n != "aclose"]
     return [m for n in names if callable(m := getattr(toolset, n)) or isinstance(m, Tool)]
 
 
-def _takes_one(made: Toolset) -> bool:
+def _takes_context(made: ToolsetFactory) -> bool:
     try:
         parameters = inspect.signature(made).parameters.values()
     except (TypeError, ValueError):

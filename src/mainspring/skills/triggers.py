@@ -12,21 +12,21 @@ from msgspec import Struct
 
 from mainspring.lazy import lazy_re
 from mainspring.skills.skill import Skill
-from mainspring.tools.patterns import safe_length
+from mainspring.tools.patterns import max_safe_length
 
-MAX_PROMPT = 20_000
+MAX_PROMPT_CHARS = 20_000
 """Characters of a prompt that are looked at."""
 
 
 _LONGEST_PATTERN = 500
-_ASKS = lazy_re(
+_LIST_REQUEST = lazy_re(
     r"(?<!\w)(?:what (?:can|could) you do|what are you able to do|(?:list|show)(?: me)?(?: all| your| the| available)* skills"
     r"|(?:which|what) skills|what are your (?:skills|capabilities))(?!\w)",
     re.IGNORECASE,
 )
 
 
-class Hit(Struct, frozen=True):
+class TriggerMatch(Struct, frozen=True):
     """A skill that a prompt calls for.
 
     Attributes:
@@ -42,7 +42,7 @@ class Hit(Struct, frozen=True):
     count: int = 0
 
 
-class Triggers:
+class TriggerMatcher:
     """The triggers of skills, made ready to be looked for in many prompts.
 
     Args:
@@ -58,51 +58,53 @@ class Triggers:
         self._ready = [self._made(skill) for skill in skills]
         self.any = any(ready.words or ready.patterns for ready in self._ready)
 
-    def _made(self, skill: Skill) -> _Ready:
+    def _made(self, skill: Skill) -> _CompiledTriggers:
         given = skill.triggers
         words = tuple(dict.fromkeys(w for t in (*given.keywords, *given.verbs) if (w := " ".join(t.split()))))
         patterns: list[tuple[re.Pattern[str], int]] = []
         for text in given.patterns:
-            limit = safe_length(text) if len(text) <= _LONGEST_PATTERN else -1
+            limit = max_safe_length(text) if len(text) <= _LONGEST_PATTERN else -1
             if limit < 0:
                 self.problems.append(f"{skill.name}: the trigger pattern {text[:80]!r} is none, or takes too long")
                 continue
             patterns.append((re.compile(text, re.IGNORECASE), limit))
         triggered = bool(words or patterns)
-        return _Ready(skill, _named(skill.name, plainly=triggered), _any_of(words), tuple(patterns))
+        return _CompiledTriggers(
+            skill, _name_pattern(skill.name, plainly=triggered), _word_pattern(words), tuple(patterns)
+        )
 
-    def find(self, prompt: str) -> list[Hit]:
+    def find(self, prompt: str) -> list[TriggerMatch]:
         """The skills that a prompt calls for, in the order in which they were given.
 
         Keywords and verbs count where they stand between word boundaries, upper and lower case alike; a phrase may be broken over
         lines. A skill without triggers is called for by its name alone: as ``/name`` or ``$name``, as "the name skill", or, where the
         name is of several words, as it is.
         """
-        text = prompt[:MAX_PROMPT]
-        hits: list[Hit] = []
+        text = prompt[:MAX_PROMPT_CHARS]
+        hits: list[TriggerMatch] = []
         for ready in self._ready:
             named = ready.name.search(text) is not None
             found = {" ".join(m.casefold().split()) for m in ready.words.findall(text)} if ready.words else set[str]()
             matched = sum(len(text) <= limit and p.search(text) is not None for p, limit in ready.patterns)
             if named or found or matched:
                 phrase = max((len(f.split()) for f in found), default=0)
-                hits.append(Hit(ready.skill, named, phrase, len(found) + matched))
+                hits.append(TriggerMatch(ready.skill, named, phrase, len(found) + matched))
         return hits
 
 
-class _Ready(Struct, frozen=True):
+class _CompiledTriggers(Struct, frozen=True):
     skill: Skill
     name: re.Pattern[str]
     words: re.Pattern[str] | None
     patterns: Sequence[tuple[re.Pattern[str], int]]
 
 
-def asks_for_list(prompt: str) -> bool:
+def asks_for_skills(prompt: str) -> bool:
     """Whether a prompt asks what can be done here: "what can you do", "list skills"."""
-    return _ASKS.search(prompt[:MAX_PROMPT]) is not None
+    return _LIST_REQUEST.search(prompt[:MAX_PROMPT_CHARS]) is not None
 
 
-def _any_of(words: Sequence[str]) -> re.Pattern[str] | None:
+def _word_pattern(words: Sequence[str]) -> re.Pattern[str] | None:
     """Finds whole words; the longest of those that begin alike."""
     if not words:
         return None
@@ -110,7 +112,7 @@ def _any_of(words: Sequence[str]) -> re.Pattern[str] | None:
     return re.compile(rf"(?<!\w)(?:{'|'.join(each)})(?!\w)", re.IGNORECASE)
 
 
-def _named(name: str, *, plainly: bool) -> re.Pattern[str]:
+def _name_pattern(name: str, *, plainly: bool) -> re.Pattern[str]:
     word = re.escape(name)
     if plainly or "-" in name:
         return re.compile(rf"(?<![\w-]){word}(?![\w-])", re.IGNORECASE)
@@ -119,7 +121,7 @@ def _named(name: str, *, plainly: bool) -> re.Pattern[str]:
     )
 
 
-def rank(hits: Iterable[Hit], used: Mapping[str, float], limit: int) -> list[Skill]:
+def sort_matches(hits: Iterable[TriggerMatch], used: Mapping[str, float], limit: int) -> list[Skill]:
     """The best of them.
 
     A skill that the prompt names comes first, then one of which it holds a phrase (the more words the better), then one that was used
@@ -131,7 +133,7 @@ def rank(hits: Iterable[Hit], used: Mapping[str, float], limit: int) -> list[Ski
         limit: Most skills to return.
     """
 
-    def key(hit: Hit) -> tuple[bool, int, float, int, str]:
+    def key(hit: TriggerMatch) -> tuple[bool, int, float, int, str]:
         phrase = hit.phrase if hit.phrase > 1 else 0
         return (not hit.named, -phrase, -used.get(hit.skill.name, 0.0), -hit.count, hit.skill.name)
 

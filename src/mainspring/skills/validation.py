@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from mainspring.lazy import lazy_re
 from mainspring.skills.content import read_body
-from mainspring.skills.discovery import SUFFIX, Place, load_skill, places_in
+from mainspring.skills.discovery import SUFFIX, SkillFile, load_skill, scan_folder
 from mainspring.skills.skill import Skill, SkillError
-from mainspring.skills.strict_validation import Fault, strict_faults
+from mainspring.skills.strict_validation import RuleViolation, check_spec
 
 _PACKAGE = lazy_re(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VARIABLE = lazy_re(r"[A-Za-z_]\w*")
@@ -28,7 +28,7 @@ _PROGRAM = lazy_re(r"[\w.+-]+")
 _WORD = lazy_re(r"[A-Za-z][A-Za-z0-9.+-]*[A-Za-z0-9+]|[A-Za-z]")
 _NEEDS = lazy_re(r"\b(?:requires?|needs?|depends on|must have|install(?:ed)?)\b", re.IGNORECASE)
 _SHEBANG = lazy_re(rb"#![ \t]*(?:\S*/env[ \t]+(?:-\S+[ \t]+)*)?(?:\S*/)?([\w.+-]+)")
-_KNOWN = frozenset(
+_KNOWN_PROGRAMS = frozenset(
     "git gh glab docker podman kubectl helm terraform jq yq rg node npm npx pnpm yarn bun deno python3 pip pipx uv uvx ruff cargo "
     "go java mvn gradle dotnet ruby php perl make cmake gcc ffmpeg pandoc pdftotext tesseract libreoffice soffice latexmk pdflatex "
     "xelatex sqlite3 psql mysql redis-cli aws az gcloud azd curl wget ssh rsync tmux playwright".split()
@@ -36,7 +36,7 @@ _KNOWN = frozenset(
 """Programs that a sentence about compatibility may name; other words there are words."""
 
 
-class Lacking(Struct, frozen=True):
+class MissingRequirement(Struct, frozen=True):
     """Something that a skill needs and this machine has not.
 
     Attributes:
@@ -50,13 +50,13 @@ class Lacking(Struct, frozen=True):
     text: str
 
 
-def lacking(
+def find_missing(
     skill: Skill,
     *,
     environ: Mapping[str, str] = os.environ,
     which: Callable[[str], str | None] = shutil.which,
     has_package: Callable[[str], bool] | None = None,
-) -> tuple[Lacking, ...]:
+) -> tuple[MissingRequirement, ...]:
     """What is missing for a skill. Blocks: it looks at the first line of its scripts.
 
     Args:
@@ -66,19 +66,23 @@ def lacking(
         has_package: Says whether a package is installed where Mainspring runs, which is where toolsets run.
     """
     has = has_package or _has_package
-    found: dict[tuple[str, str], Lacking] = {}
-    for kind, name, why in _needs(skill):
+    found: dict[tuple[str, str], MissingRequirement] = {}
+    for kind, name, why in _iter_requirements(skill):
         if kind == "program" and which(name) is None:
-            found.setdefault((kind, name), Lacking("program", name, f"the program {name} is not on PATH ({why})"))
+            found.setdefault(
+                (kind, name), MissingRequirement("program", name, f"the program {name} is not on PATH ({why})")
+            )
         elif kind == "package" and not has(name):
             text = f"the Python package {name} is not installed where Mainspring runs ({why})"
-            found.setdefault((kind, name), Lacking("package", name, text))
+            found.setdefault((kind, name), MissingRequirement("package", name, text))
         elif kind == "variable" and not environ.get(name):
-            found.setdefault((kind, name), Lacking("variable", name, f"the variable {name} is not set ({why})"))
+            found.setdefault(
+                (kind, name), MissingRequirement("variable", name, f"the variable {name} is not set ({why})")
+            )
     return tuple(found.values())
 
 
-def _needs(skill: Skill) -> Iterator[tuple[str, str, str]]:
+def _iter_requirements(skill: Skill) -> Iterator[tuple[str, str, str]]:
     """What it needs, as kind, name and who says so."""
     for text in skill.requires:
         kind, _, rest = text.rpartition(":")
@@ -92,16 +96,16 @@ def _needs(skill: Skill) -> Iterator[tuple[str, str, str]]:
     compatibility = skill.compatibility or ""
     if _NEEDS.search(compatibility):
         for word in _WORD.findall(compatibility):
-            if word in _KNOWN or word.lower() in _KNOWN:
+            if word in _KNOWN_PROGRAMS or word.lower() in _KNOWN_PROGRAMS:
                 yield "program", word.lower(), "its compatibility names it"
     if skill.directory is not None:
         for script in skill.scripts:
-            program = _interpreter(Path(skill.directory) / script.path)
+            program = _read_shebang(Path(skill.directory) / script.path)
             if program:
                 yield "program", program, f"its script {script.path} begins with it"
 
 
-def _interpreter(path: Path) -> str:
+def _read_shebang(path: Path) -> str:
     """The program that the first line of a script names; empty where it names none."""
     try:
         with path.open("rb") as file:
@@ -119,7 +123,7 @@ def _has_package(name: str) -> bool:
     return True
 
 
-ADVISED_LINES = 500
+RECOMMENDED_LINES = 500
 _LINK = lazy_re(r"\]\(<?([^)\s>#]+)[^)]*\)")
 _FENCED = lazy_re(r"^(`{3,}|~{3,}).*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 
@@ -140,7 +144,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     path: str
     name: str = ""
     valid: bool
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[RuleViolation, ...] = ()
     loads: bool
     reason: str = ""
     warnings: tuple[str, ...] = ()
@@ -156,11 +160,11 @@ def check_skills(path: Path) -> tuple[Verdict, ...]:
         raise SkillError(f"there is no {path}")
     if path.is_file():
         single = path.name.lower().endswith(SUFFIX)
-        return (_of(Place(path, None if single else path.parent, str(path))),)
-    places = places_in(path)
-    verdicts = [_of(place) for place in places.found]
+        return (_check_file(SkillFile(path, None if single else path.parent, str(path))),)
+    places = scan_folder(path)
+    verdicts = [_check_file(place) for place in places.found]
     if not verdicts:
-        fault = Fault("file-missing", "there is no SKILL.md in it")
+        fault = RuleViolation("file-missing", "there is no SKILL.md in it")
         return (Verdict(path=str(path), valid=False, faults=(fault,), loads=False, reason=fault.text),)
     verdicts += [
         Verdict(path=p.path, valid=False, loads=False, reason=p.reason) for p in places.problems if p.level == "error"
@@ -168,7 +172,7 @@ def check_skills(path: Path) -> tuple[Verdict, ...]:
     return tuple(sorted(verdicts, key=lambda v: v.path))
 
 
-def _of(place: Place) -> Verdict:
+def _check_file(place: SkillFile) -> Verdict:
     faults = _faults(place)
     try:
         skill = load_skill(place, "user", trusted=True)
@@ -181,24 +185,24 @@ def _of(place: Place) -> Verdict:
         valid=not faults,
         faults=faults,
         loads=True,
-        warnings=(*skill.warnings, *advice(skill)),
+        warnings=(*skill.warnings, *suggest_improvements(skill)),
     )
 
 
-def _faults(place: Place) -> tuple[Fault, ...]:
+def _faults(place: SkillFile) -> tuple[RuleViolation, ...]:
     if place.folder is not None and place.file.name not in ("SKILL.md", "skill.md"):
-        return (Fault("file-missing", f"the file must be called SKILL.md, not {place.file.name}"),)
+        return (RuleViolation("file-missing", f"the file must be called SKILL.md, not {place.file.name}"),)
     try:
         text = place.file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        return (Fault("text-encoding", f"it is not UTF-8 (byte {error.start})"),)
+        return (RuleViolation("text-encoding", f"it is not UTF-8 (byte {error.start})"),)
     except OSError as error:
-        return (Fault("file-missing", f"it cannot be read: {error.strerror or error}"),)
+        return (RuleViolation("file-missing", f"it cannot be read: {error.strerror or error}"),)
     folder = place.folder.resolve().name if place.folder is not None else place.file.name[: -len(SUFFIX)]
-    return strict_faults(text.replace("\r\n", "\n").replace("\r", "\n"), folder)
+    return check_spec(text.replace("\r\n", "\n").replace("\r", "\n"), folder)
 
 
-def advice(skill: Skill) -> tuple[str, ...]:
+def suggest_improvements(skill: Skill) -> tuple[str, ...]:
     """What could be better about a skill that loads, its text and its needs included. Blocks."""
     try:
         body = read_body(skill)
@@ -208,9 +212,9 @@ def advice(skill: Skill) -> tuple[str, ...]:
     lines = body.count("\n") + 1
     if not body:
         found.append("it has no instructions behind its head")
-    elif lines > ADVISED_LINES:
+    elif lines > RECOMMENDED_LINES:
         found.append(
-            f"its text has {lines} lines; put what is seldom needed into files beside it ({ADVISED_LINES} are plenty)"
+            f"its text has {lines} lines; put what is seldom needed into files beside it ({RECOMMENDED_LINES} are plenty)"
         )
     if skill.directory is not None:
         root = Path(skill.directory)
@@ -218,7 +222,7 @@ def advice(skill: Skill) -> tuple[str, ...]:
         found += [
             f"its text links to {t}, and there is no such file" for t in targets if not (root / unquote(t)).exists()
         ]
-    return (*found, *[each.text for each in lacking(skill)])
+    return (*found, *[each.text for each in find_missing(skill)])
 
 
 def _is_file(target: str) -> bool:

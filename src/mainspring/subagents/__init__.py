@@ -2,30 +2,30 @@
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from mainspring.events.types import SubagentStats as SubagentStats
     from mainspring.subagents.definition import AgentDefinition as AgentDefinition
-    from mainspring.subagents.definition import Found as Found
-    from mainspring.subagents.definition import Skipped as Skipped
+    from mainspring.subagents.definition import DefinitionScan as DefinitionScan
+    from mainspring.subagents.definition import SkippedFile as SkippedFile
     from mainspring.subagents.definition import load_definitions as load_definitions
     from mainspring.subagents.definition import parse_definition as parse_definition
-    from mainspring.subagents.inheritance import ChildRequest as ChildRequest
-    from mainspring.subagents.inheritance import Host as Host
-    from mainspring.subagents.inheritance import Inherited as Inherited
-    from mainspring.subagents.inheritance import NestingSteps as NestingSteps
+    from mainspring.subagents.inheritance import NestedSteps as NestedSteps
+    from mainspring.subagents.inheritance import ParentContext as ParentContext
+    from mainspring.subagents.inheritance import SubagentHost as SubagentHost
+    from mainspring.subagents.inheritance import SubagentRequest as SubagentRequest
     from mainspring.subagents.plug import Subagents as Subagents
-    from mainspring.subagents.run import Child as Child
-    from mainspring.subagents.run import ChildResult as ChildResult
-    from mainspring.subagents.run import ChildStats as ChildStats
+    from mainspring.subagents.run import SubagentResult as SubagentResult
+    from mainspring.subagents.run import SubagentRun as SubagentRun
     from mainspring.subagents.tool import SPAWN_TOOL as SPAWN_TOOL
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "run": "Child ChildResult ChildStats",
-        "definition": "AgentDefinition Found Skipped load_definitions parse_definition",
-        "inheritance": "ChildRequest Host Inherited NestingSteps",
+        "run": "SubagentRun SubagentResult SubagentStats",
+        "definition": "AgentDefinition DefinitionScan SkippedFile load_definitions parse_definition",
+        "inheritance": "SubagentRequest SubagentHost ParentContext NestedSteps",
         "plug": "Subagents",
         "tool": "SPAWN_TOOL",
     },

@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
-from mainspring.frontmatter import split_front_matter
+from mainspring.frontmatter import parse_fields_and_body
 from mainspring.lazy import lazy_re
-from mainspring.loop import Behavior
-from mainspring.tools.builtin import CLASSIC_ALIASES
+from mainspring.loop import RunOptions
+from mainspring.tools.builtin import COMMON_ALIASES
 
 if TYPE_CHECKING:
     from mainspring.models import ModelProvider
@@ -48,7 +48,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     system: str | None = None
     tools: tuple[str, ...] | None = None
     model: ModelProvider | str | None = None
-    behavior: Behavior = Behavior()
+    behavior: RunOptions = RunOptions()
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
             raise ConfigError(f'tools of the sub-agent {self.name!r} are names in a tuple, as in tools=("read_file",)')
 
 
-_LARGEST = 256 * 1024
+_MAX_BYTES = 256 * 1024
 """Bytes of a file beyond which it is no definition: its text is a system prompt."""
 
 
@@ -69,27 +69,27 @@ _PROJECT_FOLDERS = (".agents/agents", ".agent/agents")
 _INHERITED = ("", "inherit", "default")
 
 
-_OTHER_NAMES = {**CLASSIC_ALIASES, "ls": "list_files", "multiedit": "multi_edit", "task": "spawn", "agent": "spawn"}
+_TOOL_ALIASES = {**COMMON_ALIASES, "ls": "list_files", "multiedit": "multi_edit", "task": "spawn", "agent": "spawn"}
 """Names of tools in files that were written for other programs, in lower case."""
 
 
-class Skipped(Struct, frozen=True):
+class SkippedFile(Struct, frozen=True):
     """A file that gives no sub-agent, and why."""
 
     path: str
     reason: str
 
 
-class Found(Struct, frozen=True):
+class DefinitionScan(Struct, frozen=True):
     """What was found in folders: definitions sorted by name, and files that give none."""
 
     definitions: tuple[AgentDefinition, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
 
 
 def load_definitions(
     *, user: Iterable[str | Path] = (), project: str | Path | None = None, trusted: bool = False
-) -> Found:
+) -> DefinitionScan:
     """Read the Markdown files that define sub-agents. Blocks while it reads.
 
     Of two definitions of one name that of the project wins, then that of the first folder.
@@ -105,22 +105,22 @@ def load_definitions(
         places += [(Path(project) / folder, trusted) for folder in _PROJECT_FOLDERS]
     places += [(Path(folder), True) for folder in user]
     found: dict[str, AgentDefinition] = {}
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     for folder, usable in places:
         for path in _files(folder):
             if not usable:
-                skipped.append(Skipped(str(path), "the project is not trusted"))
+                skipped.append(SkippedFile(str(path), "the project is not trusted"))
                 continue
             try:
                 made = parse_definition(_read(path), name=path.stem, source=str(path))
             except (ConfigError, OSError) as error:
-                skipped.append(Skipped(str(path), str(error)))
+                skipped.append(SkippedFile(str(path), str(error)))
                 continue
             if made.name in found:
-                skipped.append(Skipped(str(path), f"{made.name} is defined by {found[made.name].source} already"))
+                skipped.append(SkippedFile(str(path), f"{made.name} is defined by {found[made.name].source} already"))
             else:
                 found[made.name] = made
-    return Found(tuple([found[name] for name in sorted(found)]), tuple(skipped))
+    return DefinitionScan(tuple([found[name] for name in sorted(found)]), tuple(skipped))
 
 
 def parse_definition(text: str, *, name: str = "", source: str = "") -> AgentDefinition:
@@ -138,11 +138,11 @@ def parse_definition(text: str, *, name: str = "", source: str = "") -> AgentDef
     Raises:
         ConfigError: If a field has a value that it cannot have.
     """
-    fields, body = split_front_matter(text)
+    fields, body = parse_fields_and_body(text)
     known = {_snake(key): value for key, value in fields.items()}
     behavior = {key: value for key in _BEHAVIOR if (value := known.get(key)) not in (None, "")}
     try:
-        settled = msgspec.convert(behavior, _Limits, strict=False)
+        settled = msgspec.convert(behavior, _FileBehavior, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(
             f"the head of this sub-agent is wrong: {error}" + (f" ({source})" if source else "")
@@ -154,12 +154,12 @@ def parse_definition(text: str, *, name: str = "", source: str = "") -> AgentDef
         system=body.strip() or None,
         tools=_tools(known["tools"]) if known.get("tools") not in (None, "") else None,
         model=None if model.lower() in _INHERITED else model,
-        behavior=Behavior(**{key: getattr(settled, key) for key in behavior}),
+        behavior=RunOptions(**{key: getattr(settled, key) for key in behavior}),
         source=source,
     )
 
 
-class _Limits(Struct, frozen=True):
+class _FileBehavior(Struct, frozen=True):
     """What of a behavior a file may set, with the types that it must have."""
 
     max_turns: int | None = None
@@ -177,7 +177,7 @@ class _Limits(Struct, frozen=True):
                 raise ValueError(f"{name} must be more than 0, not {value}")
 
 
-_BEHAVIOR = _Limits.__struct_fields__
+_BEHAVIOR = _FileBehavior.__struct_fields__
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -192,9 +192,9 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _read(path: Path) -> str:
     with path.open("rb") as file:
-        data = file.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise ConfigError(f"it is larger than {_LARGEST // 1024} KiB, so it is no definition of a sub-agent")
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"it is larger than {_MAX_BYTES // 1024} KiB, so it is no definition of a sub-agent")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -213,11 +213,11 @@ def _tools(value: Any) -> tuple[str, ...]:
     """Names of tools, those of other programs as ours."""
     listed = cast("list[Any]", value) if isinstance(value, list) else str(value).strip("[]").split(",")
     names = [_text(each).strip("\"' ") for each in listed if isinstance(each, str)]
-    return tuple([_our_name(name) for name in names if name])
+    return tuple([_canonical_tool_name(name) for name in names if name])
 
 
-def _our_name(name: str) -> str:
+def _canonical_tool_name(name: str) -> str:
     lower = name.lower()
-    if lower in _OTHER_NAMES:
-        return _OTHER_NAMES[lower]
+    if lower in _TOOL_ALIASES:
+        return _TOOL_ALIASES[lower]
     return lower if lower in ("edit", "glob", "grep") else name

@@ -14,7 +14,7 @@ from msgspec import Struct
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ToolError
 from mainspring.events import RunStatus
-from mainspring.loop import Behavior, CoreAgent, Plug, RunResult, Steps
+from mainspring.loop import CoreAgent, Plugin, RunOptions, RunResult, Steps
 from mainspring.subagents.definition import AgentDefinition
 from mainspring.tools import Tool
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mainspring.models import ModelProvider
 
 
-class Inherited(Struct, frozen=True, kw_only=True):
+class ParentContext(Struct, frozen=True, kw_only=True):
     """What the run that goes on has, and a sub-agent gets unless it is restricted.
 
     Attributes:
@@ -35,10 +35,10 @@ class Inherited(Struct, frozen=True, kw_only=True):
     model: ModelProvider
     system: str
     tools: Sequence[Tool]
-    behavior: Behavior
+    behavior: RunOptions
 
 
-class ChildRequest(Struct, frozen=True, kw_only=True):
+class SubagentRequest(Struct, frozen=True, kw_only=True):
     """A sub-agent to make. Its environment, aliases and extra things are those of its parent.
 
     Attributes:
@@ -54,12 +54,12 @@ class ChildRequest(Struct, frozen=True, kw_only=True):
     model: ModelProvider | str
     system: str
     tools: Sequence[Tool]
-    behavior: Behavior
-    plugs: Sequence[Plug]
+    behavior: RunOptions
+    plugs: Sequence[Plugin]
 
 
 @runtime_checkable
-class NestingSteps(Protocol):
+class NestedSteps(Protocol):
     """`Steps` that keep the run of a sub-agent apart from that of its parent."""
 
     def for_child(self) -> Steps:
@@ -80,14 +80,14 @@ class NestingSteps(Protocol):
         ...
 
 
-class Host(Protocol):
+class SubagentHost(Protocol):
     """The agent that starts sub-agents, as the plug sees it."""
 
-    def inherited(self) -> Inherited:
+    def inherited(self) -> ParentContext:
         """What the run that goes on has; between runs, the agent."""
         ...
 
-    def make_child(self, request: ChildRequest) -> CoreAgent:
+    def create_subagent(self, request: SubagentRequest) -> CoreAgent:
         """Make a sub-agent, whose spending counts in that of this agent's run.
 
         Raises:
@@ -114,16 +114,16 @@ class SpawnOptions(TypedDict, total=False):
     tools: Sequence[str] | None
     model: ModelProvider | str | None
     system: str | None
-    behavior: Behavior | None
+    behavior: RunOptions | None
     signal: CancelToken | None
 
 
-def child_behavior(has: Inherited) -> Behavior:
+def inherited_behavior(has: ParentContext) -> RunOptions:
     """The parent's behavior without what belongs to its own conversation: the form of its answer, and its budget."""
-    return Behavior(schema=None, session_budget=None).over(has.behavior)
+    return RunOptions(schema=None, session_budget=None).over(has.behavior)
 
 
-def child_tools(tools: Sequence[Tool], definition: AgentDefinition, wanted: Sequence[str] | None) -> list[Tool]:
+def select_tools(tools: Sequence[Tool], definition: AgentDefinition, wanted: Sequence[str] | None) -> list[Tool]:
     """The tools that a child gets.
 
     Raises:
@@ -140,9 +140,9 @@ def child_tools(tools: Sequence[Tool], definition: AgentDefinition, wanted: Sequ
         return left
     unknown = sorted(set(wanted) - {t.name for t in left})
     if unknown:
-        raise ToolError(f"there is no tool {', '.join(unknown)} for the sub-agent; there are {_listed(left)}")
+        raise ToolError(f"there is no tool {', '.join(unknown)} for the sub-agent; there are {_format_names(left)}")
     return [t for t in left if t.name in wanted]
 
 
-def _listed(tools: Iterable[Any]) -> str:
+def _format_names(tools: Iterable[Any]) -> str:
     return ", ".join(t.name for t in tools) or "none"

@@ -9,57 +9,67 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from mainspring.errors import AgentError, ConfigError, ToolError, refuse_unknown
+from mainspring.errors import AgentError, ConfigError, ToolError, check_option_names
 from mainspring.events import RunStatus
-from mainspring.loop import Behavior, Plug, RunResult
+from mainspring.events.types import SubagentStats
+from mainspring.loop import Plugin, RunOptions, RunResult
 from mainspring.loop.hooks import (
     CHILD_HOOKS,
+    BeforeSpawn,
     ChildHook,
     Handler,
     Hook,
+    PermissionCheck,
     SessionStart,
-    SpawnBefore,
     SpawnComplete,
     SpawnError,
     ToolGate,
-    ToolPermit,
     TurnBefore,
 )
 from mainspring.subagents.definition import AgentDefinition
-from mainspring.subagents.inheritance import ChildRequest, Host, NestingSteps, SpawnOptions, child_behavior, child_tools
-from mainspring.subagents.run import PLAIN, Child, ChildResult, ChildStats, Tree
-from mainspring.subagents.tool import SPAWN_TOOL, spawn_tool
+from mainspring.subagents.inheritance import (
+    NestedSteps,
+    SpawnOptions,
+    SubagentHost,
+    SubagentRequest,
+    inherited_behavior,
+    select_tools,
+)
+from mainspring.subagents.run import DEFAULT_NAME, SubagentCounter, SubagentResult, SubagentRun
+from mainspring.subagents.tool import SPAWN_TOOL, create_spawn_tool
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
     from mainspring.loop.hooks import HookBus
 
 
-_BEHIND_CHILD = 5  # behind the child's own handlers, before the gates of its policies
-_SPENDING = 96  # behind those who may still spend something
+_FORWARD_ORDER = 5  # behind the child's own handlers, before the gates of its policies
+_LIMIT_ORDER = 96  # behind those who may still spend something
 
 
-def connect(child: Child, agent: CoreAgent, parent: CoreAgent, over_limit: Callable[[], RunStatus | None]) -> None:
+def forward_events(
+    child: SubagentRun, agent: CoreAgent, parent: CoreAgent, over_limit: Callable[[], RunStatus | None]
+) -> None:
     """Have ``parent`` hear what ``agent`` does, decide with its gates, and end it at its own limits.
 
     What only tells something is passed on if somebody listens now; gates always, since one may be added at any time.
     """
     for wrapper in CHILD_HOOKS:
         if wrapper.gate or parent.bus.has(wrapper):
-            agent.on(wrapper.of, _tell(child, wrapper, parent.bus), order=_BEHIND_CHILD)
-            agent.on(wrapper, _pass_on(wrapper, parent.bus), order=_BEHIND_CHILD)
+            agent.on(wrapper.of, _forward(child, wrapper, parent.bus), order=_FORWARD_ORDER)
+            agent.on(wrapper, _forward_nested(wrapper, parent.bus), order=_FORWARD_ORDER)
     # What an application refuses its agent is refused to sub-agents too, without a word about it. Policies of the parent
     # judge by its own history, and its plugs have their own form in the child: both are left out.
-    for gate in (ToolGate, ToolPermit):
-        agent.on(gate, _obey(gate, parent), order=_BEHIND_CHILD - 1)
+    for gate in (ToolGate, PermissionCheck):
+        agent.on(gate, _apply_parent_gate(gate, parent), order=_FORWARD_ORDER - 1)
 
     def stop(hook: TurnBefore) -> None:
         hook.stop = hook.stop or over_limit()
 
-    agent.on(TurnBefore, stop, order=_SPENDING)
+    agent.on(TurnBefore, stop, order=_LIMIT_ORDER)
 
 
-def _tell(child: Child, wrapper: type[ChildHook], bus: HookBus) -> Handler[Any]:
+def _forward(child: SubagentRun, wrapper: type[ChildHook], bus: HookBus) -> Handler[Any]:
     async def tell(hook: Hook) -> None:
         if bus.has(wrapper):
             told = wrapper(child.id, child.name, child.depth, hook)
@@ -69,7 +79,7 @@ def _tell(child: Child, wrapper: type[ChildHook], bus: HookBus) -> Handler[Any]:
     return tell
 
 
-def _pass_on(wrapper: type[ChildHook], bus: HookBus) -> Handler[Any]:
+def _forward_nested(wrapper: type[ChildHook], bus: HookBus) -> Handler[Any]:
     async def pass_on(hook: ChildHook) -> None:
         if bus.has(wrapper):
             await bus.emit(hook)
@@ -77,9 +87,9 @@ def _pass_on(wrapper: type[ChildHook], bus: HookBus) -> Handler[Any]:
     return pass_on
 
 
-def _obey(gate: type[Hook], parent: CoreAgent) -> Handler[Any]:
+def _apply_parent_gate(gate: type[Hook], parent: CoreAgent) -> Handler[Any]:
     def is_the_applications(order: int, handler: Handler[Any]) -> bool:
-        return order < _BEHIND_CHILD and getattr(handler, "__self__", None) not in parent.plugs
+        return order < _FORWARD_ORDER and getattr(handler, "__self__", None) not in parent.plugs
 
     async def obey(hook: Hook) -> None:
         if parent.bus.has(gate):
@@ -88,14 +98,14 @@ def _obey(gate: type[Hook], parent: CoreAgent) -> Handler[Any]:
     return obey
 
 
-DEEPEST = 3
+MAX_DEPTH = 3
 """Levels of sub-agents that can be allowed."""
 
 
-_PLAIN = AgentDefinition(name=PLAIN)
+_DEFAULT_DEFINITION = AgentDefinition(name=DEFAULT_NAME)
 
 
-class Subagents(Plug):
+class Subagents(Plugin):
     """Lets an agent start sub-agents, by the tool ``spawn`` or by `spawn`.
 
     A sub-agent begins with nothing but its task. It has its parent's model, system prompt, tools, aliases, plugs (as they are for
@@ -122,8 +132,8 @@ class Subagents(Plug):
         limit: int = 50,
         max_characters: int = 50_000,
     ) -> None:
-        if not 1 <= depth <= DEEPEST:
-            raise ConfigError(f"sub-agents: depth is 1 to {DEEPEST}, not {depth}")
+        if not 1 <= depth <= MAX_DEPTH:
+            raise ConfigError(f"sub-agents: depth is 1 to {MAX_DEPTH}, not {depth}")
         if concurrency < 1 or limit < 1 or max_characters < 1:
             raise ConfigError("sub-agents: concurrency, limit and max_characters must be at least 1")
         self.definitions: dict[str, AgentDefinition] = {}
@@ -139,36 +149,36 @@ class Subagents(Plug):
         self.concurrency = concurrency
         self.max_characters = max_characters
         self.depth = 0
-        self._tree = Tree(limit)
+        self._tree = SubagentCounter(limit)
         self._above: Subagents | None = None
-        self._host: Host | None = None
+        self._check_host: SubagentHost | None = None
         self._agent: CoreAgent | None = None
-        self._children: dict[str, Child] = {}
-        self._finished: list[ChildStats] = []
-        self._room: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+        self._children: dict[str, SubagentRun] = {}
+        self._finished: list[SubagentStats] = []
+        self._semaphore: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     # --- as a plug --------------------------------------------------------------------------------------------------
 
-    def bind(self, host: Host) -> None:
+    def bind(self, host: SubagentHost) -> None:
         """Say who makes the sub-agents. Done by the agent, before it installs its plugs.
 
         Raises:
             ConfigError: If it is bound already: one plug serves one agent.
         """
-        if self._host is not None:
+        if self._check_host is not None:
             raise ConfigError("this Subagents belongs to another agent; make one for each")
-        self._host = host
+        self._check_host = host
 
     def install(self, agent: CoreAgent) -> None:
         """Offer the tool."""
-        if self._host is None:
+        if self._check_host is None:
             raise ConfigError("sub-agents need an Agent that makes them: Agent(..., subagents=Subagents(...))")
         self._agent = agent
-        agent.tools.add(spawn_tool(self))
+        agent.tools.add(create_spawn_tool(self))
         agent.extra = {**agent.extra, "spawn": self.spawn}
-        agent.on(SessionStart, self._begin)
+        agent.on(SessionStart, self._on_session_start)
 
-    def for_child(self) -> Plug | None:
+    def for_child(self) -> Plugin | None:
         """The same one level down, if there may be another; counted together."""
         if self.depth + 1 >= self.max_depth:
             return None
@@ -183,11 +193,11 @@ class Subagents(Plug):
         return child
 
     @property
-    def stats(self) -> tuple[ChildStats, ...]:
+    def stats(self) -> tuple[SubagentStats, ...]:
         """Figures of the sub-agents that the last run started, in the order in which they ended."""
         return tuple(self._finished)
 
-    def _begin(self, hook: SessionStart) -> None:
+    def _on_session_start(self, hook: SessionStart) -> None:
         self._finished = []
         if self.depth == 0:
             self._tree.started = 0
@@ -195,11 +205,11 @@ class Subagents(Plug):
     # --- sub-agents -------------------------------------------------------------------------------------------------
 
     @property
-    def children(self) -> tuple[Child, ...]:
+    def children(self) -> tuple[SubagentRun, ...]:
         """The sub-agents that run or wait, in the order in which they were started."""
         return tuple(self._children.values())
 
-    async def spawn(self, task: str, agent: str = "", **options: Unpack[SpawnOptions]) -> ChildResult:
+    async def spawn(self, task: str, agent: str = "", **options: Unpack[SpawnOptions]) -> SubagentResult:
         """Run a sub-agent to its end.
 
         Args:
@@ -218,35 +228,35 @@ class Subagents(Plug):
         remove = signal.on_cancel(lambda: child.abort(signal.reason or "aborted")) if signal else None
         self._children[child.id] = child
         try:
-            async with self._place():
+            async with self._slot():
                 return await self._run(child, request)
         finally:
             del self._children[child.id]
             if remove is not None:
                 remove()
 
-    def _request(self, task: str, name: str, options: SpawnOptions) -> tuple[Child, ChildRequest]:
+    def _request(self, task: str, name: str, options: SpawnOptions) -> tuple[SubagentRun, SubagentRequest]:
         """What to make, and its handle."""
-        assert self._host is not None
-        refuse_unknown("spawn", options, SpawnOptions.__optional_keys__)
+        assert self._check_host is not None
+        check_option_names("spawn", options, SpawnOptions.__optional_keys__)
         if not task.strip():
             raise ToolError("the task is empty; say all that the sub-agent needs to know")
-        definition = self.definitions.get(name) if name else _PLAIN
+        definition = self.definitions.get(name) if name else _DEFAULT_DEFINITION
         if definition is None:
             known = ", ".join(self.definitions) or "none; leave `agent` out for a plain one"
             raise ToolError(f"there is no kind of sub-agent {name!r}; there are {known}")
-        has = self._host.inherited()
+        has = self._check_host.inherited()
         answered = [t for t in has.tools if t.source != "client"]  # those a client runs once the parent's run is over
-        tools = child_tools(answered, definition, self._own_names(options.get("tools")))
-        behavior = options.get("behavior") or Behavior()
+        tools = select_tools(answered, definition, self._own_names(options.get("tools")))
+        behavior = options.get("behavior") or RunOptions()
         child = self._tree.next_child(name, task, self.depth + 1)
         system, model = options.get("system"), options.get("model")
-        return child, ChildRequest(
+        return child, SubagentRequest(
             name=child.id,
             model=model or definition.model or has.model,
             system=next(s for s in (system, definition.system, has.system) if s is not None),
             tools=[t for t in tools if t.name != SPAWN_TOOL],
-            behavior=behavior.over(definition.behavior).over(child_behavior(has)),
+            behavior=behavior.over(definition.behavior).over(inherited_behavior(has)),
             plugs=self._plugs(any(t.name == SPAWN_TOOL for t in tools)),
         )
 
@@ -256,14 +266,14 @@ class Subagents(Plug):
         own = {alias: name for name, alias in self._agent.tool_aliases.items()}
         return None if names is None else [own.get(name, name) for name in names]
 
-    def _plugs(self, may_spawn: bool) -> list[Plug]:
+    def _plugs(self, may_spawn: bool) -> list[Plugin]:
         assert self._agent is not None
         plugs = (p.for_child() for p in self._agent.plugs if may_spawn or not isinstance(p, Subagents))
         return [p for p in plugs if p is not None]
 
-    async def _run(self, child: Child, request: ChildRequest) -> ChildResult:
+    async def _run(self, child: SubagentRun, request: SubagentRequest) -> SubagentResult:
         """From making it to what its parent is told."""
-        assert self._host is not None
+        assert self._check_host is not None
         assert self._agent is not None
         bus = self._agent.bus
         running: asyncio.Future[RunResult] | None = None
@@ -274,23 +284,23 @@ class Subagents(Plug):
             if child.signal.cancelled:
                 status = "aborted"
                 raise AgentError(f"the sub-agent was stopped before it began: {child.signal.reason}")
-            child.agent = agent = self._host.make_child(request)
-            connect(child, agent, self._agent, self.over_limit)
-            if bus.has(SpawnBefore):
-                before = await bus.emit(SpawnBefore(child.id, child.name, child.depth, child.task, agent))
+            child.agent = agent = self._check_host.create_subagent(request)
+            forward_events(child, agent, self._agent, self.over_limit)
+            if bus.has(BeforeSpawn):
+                before = await bus.emit(BeforeSpawn(child.id, child.name, child.depth, child.task, agent))
                 child.task = before.task
                 if before.block:
                     status = "denied"
                     raise AgentError(f"Blocked: {before.block if isinstance(before.block, str) else 'not allowed'}")
-            running = asyncio.ensure_future(self._running(child, agent))
+            running = asyncio.ensure_future(self._run_agent(child, agent))
             result = ended = await asyncio.shield(running)
             status, error = ended.status, ended.error
         except asyncio.CancelledError as stopped:
             status, error = "aborted", stopped
             if running is not None:
-                if isinstance(self._agent.steps, NestingSteps):
+                if isinstance(self._agent.steps, NestedSteps):
                     running.cancel()  # what is kept must not say that it was stopped: it goes on when its parent does
-                result = await _wind_up(child, running, request.behavior.resolved().abort_grace)
+                result = await _stop_gracefully(child, running, request.behavior.resolved().abort_grace)
             raise
         except Exception as failed:  # whatever a child does, its parent goes on
             error = failed
@@ -298,19 +308,19 @@ class Subagents(Plug):
             stats = child.stats(result, status)
             self._finished.append(stats)
             self._agent.spend(stats.usage, SPAWN_TOOL)
-            await self._tell(child, stats, result, error)
-        return ChildResult(text=result.text if result else "", status=status, stats=stats, error=error)
+            await self._emit_end(child, stats, result, error)
+        return SubagentResult(text=result.text if result else "", status=status, stats=stats, error=error)
 
-    async def _running(self, child: Child, agent: CoreAgent) -> RunResult:
+    async def _run_agent(self, child: SubagentRun, agent: CoreAgent) -> RunResult:
         def run() -> Awaitable[RunResult]:
             task = () if agent.pending is not None else child.task
             return agent.run(task, signal=child.signal, raise_errors=False)
 
         steps = self._agent.steps if self._agent is not None else None
-        return await (steps.child(agent, child.id, run, child.signal) if isinstance(steps, NestingSteps) else run())
+        return await (steps.child(agent, child.id, run, child.signal) if isinstance(steps, NestedSteps) else run())
 
-    async def _tell(
-        self, child: Child, stats: ChildStats, result: RunResult | None, error: BaseException | None
+    async def _emit_end(
+        self, child: SubagentRun, stats: SubagentStats, result: RunResult | None, error: BaseException | None
     ) -> None:
         assert self._agent is not None
         bus, known = self._agent.bus, (child.id, child.name, child.depth, child.task)
@@ -323,19 +333,19 @@ class Subagents(Plug):
 
     def over_limit(self) -> RunStatus | None:
         """The limit that was reached by the run that starts sub-agents here, or by one of those above it."""
-        reached = self._host.over_limit() if self._host is not None else None
+        reached = self._check_host.over_limit() if self._check_host is not None else None
         above = self._above
         return reached or (above.over_limit() if above is not None else None)
 
-    def _place(self) -> asyncio.Semaphore:
+    def _slot(self) -> asyncio.Semaphore:
         """One of the places for sub-agents that run at once; for each event loop anew, as runs may have their own."""
         loop = asyncio.get_running_loop()
-        if self._room is None or self._room[0] is not loop:
-            self._room = (loop, asyncio.Semaphore(self.concurrency))
-        return self._room[1]
+        if self._semaphore is None or self._semaphore[0] is not loop:
+            self._semaphore = (loop, asyncio.Semaphore(self.concurrency))
+        return self._semaphore[1]
 
 
-async def _wind_up(child: Child, running: asyncio.Future[RunResult], grace: float) -> RunResult | None:
+async def _stop_gracefully(child: SubagentRun, running: asyncio.Future[RunResult], grace: float) -> RunResult | None:
     """Stop a child whose parent is being stopped. It gets its time to end in order, and then no more."""
     child.abort("its parent was stopped")
     try:

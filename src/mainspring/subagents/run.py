@@ -9,12 +9,11 @@ from msgspec import Struct
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ToolError
-from mainspring.events import ChildStats as ChildStats
-from mainspring.events import RunStatus
+from mainspring.events import RunStatus, SubagentStats
 from mainspring.loop import CoreAgent, RunResult
 
 
-class ChildResult(Struct, frozen=True, kw_only=True):
+class SubagentResult(Struct, frozen=True, kw_only=True):
     """What a sub-agent came to.
 
     Attributes:
@@ -26,11 +25,11 @@ class ChildResult(Struct, frozen=True, kw_only=True):
 
     text: str
     status: RunStatus
-    stats: ChildStats
+    stats: SubagentStats
     error: BaseException | None = None
 
 
-class Child:
+class SubagentRun:
     """A sub-agent that is running or waits for its turn.
 
     Attributes:
@@ -65,11 +64,11 @@ class Child:
         """Stop this child and those below it; its parent is told and goes on. Safe from any thread."""
         self._signal.cancel(reason)
 
-    def stats(self, result: RunResult | None, status: RunStatus) -> ChildStats:
+    def stats(self, result: RunResult | None, status: RunStatus) -> SubagentStats:
         """Its figures at the end, or as far as there are any."""
         if result is None:
-            return ChildStats(child_id=self.id, child=self.name, depth=self.depth, status=status)
-        return ChildStats(
+            return SubagentStats(child_id=self.id, child=self.name, depth=self.depth, status=status)
+        return SubagentStats(
             child_id=self.id,
             child=self.name,
             depth=self.depth,
@@ -82,11 +81,11 @@ class Child:
         )
 
 
-PLAIN = "agent"
+DEFAULT_NAME = "agent"
 """What a sub-agent without a definition is called."""
 
 
-class Tree:
+class SubagentCounter:
     """What all levels share: how many sub-agents there were."""
 
     def __init__(self, limit: int) -> None:
@@ -94,7 +93,7 @@ class Tree:
         self.started = 0
         self._named = 0
 
-    def next_child(self, name: str, task: str, depth: int) -> Child:
+    def next_child(self, name: str, task: str, depth: int) -> SubagentRun:
         """A handle for one more.
 
         Raises:
@@ -104,4 +103,4 @@ class Tree:
             raise ToolError(f"this run has started its {self.limit} sub-agents; do the rest of the work without")
         self.started += 1
         self._named += 1
-        return Child(f"{name or PLAIN}-{self._named}", name, task, depth)
+        return SubagentRun(f"{name or DEFAULT_NAME}-{self._named}", name, task, depth)

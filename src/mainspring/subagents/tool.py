@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mainspring.text import counted
+from mainspring.text import pluralize
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
     from mainspring.subagents.plug import Subagents
-    from mainspring.subagents.run import ChildResult
+    from mainspring.subagents.run import SubagentResult
 
 SPAWN_TOOL = "spawn"
 
@@ -18,8 +18,8 @@ _DESCRIPTION = (
     "conversation and sees nothing of this one, so the task must say everything it needs to know, and what to answer with. Use it "
     "for work whose steps need not be seen here. Several calls in one reply run side by side."
 )
-_LONGEST_DESCRIPTION = 400  # of a kind of sub-agent; all of them stand in every request
-_NOTES = {
+_MAX_DESCRIPTION_CHARS = 400  # of a kind of sub-agent; all of them stand in every request
+_STATUS_NOTES = {
     "max_turns": "it reached its limit of turns",
     "max_tokens": "it reached its limit of tokens",
     "max_cost": "it reached its limit of cost",
@@ -31,7 +31,7 @@ _NOTES = {
 }
 
 
-def spawn_tool(subagents: Subagents) -> Tool:
+def create_spawn_tool(subagents: Subagents) -> Tool:
     """The tool, for one agent. Its text depends on nothing but the definitions, so requests stay the same byte for byte."""
 
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -39,7 +39,7 @@ def spawn_tool(subagents: Subagents) -> Tool:
         result = await subagents.spawn(
             arguments["task"], arguments.get("agent", ""), tools=arguments.get("tools"), signal=ctx.signal
         )
-        return as_tool_result(result, _title(arguments), subagents.max_characters)
+        return to_tool_result(result, _title(arguments), subagents.max_characters)
 
     return Tool(
         name=SPAWN_TOOL,
@@ -52,19 +52,21 @@ def spawn_tool(subagents: Subagents) -> Tool:
     )
 
 
-def as_tool_result(result: ChildResult, title: str, max_characters: int) -> ToolResult:
+def to_tool_result(result: SubagentResult, title: str, max_characters: int) -> ToolResult:
     """What the parent's model is told, and figures for applications."""
     stats = result.stats
-    text = _shortened(result.text, max_characters)
+    text = _truncate_middle(result.text, max_characters)
     done = result.status == "completed"
     if not done:
-        why = _NOTES.get(result.status, result.status) + (f" ({result.error})" if result.error is not None else "")
+        why = _STATUS_NOTES.get(result.status, result.status) + (
+            f" ({result.error})" if result.error is not None else ""
+        )
         text = (
             f"[The sub-agent did not finish: {why}.{' What it had so far:' if text.strip() else ''}]\n{text}".rstrip()
         )
     elif not text.strip():
         calls = sum(stats.tool_counts.values())
-        text = f"[The sub-agent ended without an answer, after {counted(stats.turns, 'turn')} and {counted(calls, 'tool call')}.]"
+        text = f"[The sub-agent ended without an answer, after {pluralize(stats.turns, 'turn')} and {pluralize(calls, 'tool call')}.]"
     failed = result.error is not None or not result.text.strip()
     return ToolResult(
         output=text,
@@ -85,7 +87,7 @@ def as_tool_result(result: ChildResult, title: str, max_characters: int) -> Tool
     )
 
 
-def _shortened(text: str, most: int) -> str:
+def _truncate_middle(text: str, most: int) -> str:
     """The text with its middle left out where it is too long: the end holds the conclusion."""
     if len(text) <= most:
         return text
@@ -108,8 +110,8 @@ def _description(subagents: Subagents) -> str:
 
 def _line(name: str, description: str) -> str:
     text = " ".join(description.split())
-    if len(text) > _LONGEST_DESCRIPTION:
-        text = text[: _LONGEST_DESCRIPTION - 1] + "…"
+    if len(text) > _MAX_DESCRIPTION_CHARS:
+        text = text[: _MAX_DESCRIPTION_CHARS - 1] + "…"
     return f"- {name}: {text}" if text else f"- {name}"
 
 

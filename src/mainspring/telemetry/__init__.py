@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.telemetry.helpers import TelemetryHelpers
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Telemetry", "TelemetryHelpers", "TelemetryOptions", "Tracing", "install_tracing"]
 
-_, __getattr__ = exports(
+_, __getattr__ = lazy_exports(
     __name__,
     {
         "helpers": "TelemetryHelpers",

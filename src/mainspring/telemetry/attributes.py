@@ -25,12 +25,12 @@ def provider_name(name: str) -> str:
     return c.PROVIDER_NAMES.get(name, name)
 
 
-def of_model(provider: str, model: str) -> Attributes:
+def model_attributes(provider: str, model: str) -> Attributes:
     """Who is asked."""
     return {c.PROVIDER: provider_name(provider), c.REQUEST_MODEL: model}
 
 
-def of_server(model: ModelProvider) -> Attributes:
+def server_attributes(model: ModelProvider) -> Attributes:
     """Where the model is, where it is asked over HTTP."""
     url = getattr(getattr(model, "profile", None), "base_url", None)
     if not isinstance(url, str):
@@ -41,7 +41,7 @@ def of_server(model: ModelProvider) -> Attributes:
     return {c.SERVER_ADDRESS: parts.hostname, c.SERVER_PORT: parts.port or (80 if parts.scheme == "http" else 443)}
 
 
-def of_request(request: ModelRequest) -> Attributes:
+def request_attributes(request: ModelRequest) -> Attributes:
     """Options of a request."""
     made: Attributes = {c.REQUEST_STREAM: True}
     if request.max_output_tokens is not None:
@@ -57,7 +57,7 @@ def of_request(request: ModelRequest) -> Attributes:
     return made
 
 
-def of_usage(usage: Usage) -> Attributes:
+def usage_attributes(usage: Usage) -> Attributes:
     """Tokens and money. The conventions count cached tokens in with the input, and reasoning in with the output."""
     made: Attributes = {c.USAGE_INPUT: usage.prompt_tokens, c.USAGE_OUTPUT: usage.output_tokens}
     for name, count in (
@@ -72,9 +72,9 @@ def of_usage(usage: Usage) -> Attributes:
     return made
 
 
-def of_answer(message: Message) -> Attributes:
+def response_attributes(message: Message) -> Attributes:
     """What came back."""
-    made: Attributes = of_usage(message.usage) if message.usage else {}
+    made: Attributes = usage_attributes(message.usage) if message.usage else {}
     if message.stop_reason:
         made[c.FINISH_REASONS] = (c.STOP_REASONS.get(message.stop_reason, message.stop_reason),)
     if message.model:
@@ -92,7 +92,7 @@ def error_type(error: BaseException) -> str:
     return type(cause).__qualname__
 
 
-def kind_in_words(error: BaseException) -> str:
+def safe_error_description(error: BaseException) -> str:
     """The same with what else is known of it by word or number: nothing that quotes what was said, as an error's own text may."""
     cause = error.cause if isinstance(error, AgentProviderError) and error.cause is not None else error
     kind = error_type(error)

@@ -14,8 +14,8 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
 from mainspring.redaction import Redactor
@@ -52,7 +52,7 @@ class Cleaner:
         return clean if len(text) <= self._limit else f"{text[: self._limit]}…"
 
 
-class Content:
+class ContentEncoder:
     """Messages as JSON text. What was converted once is kept: a long conversation goes along with each of its requests."""
 
     def __init__(self, cleaner: Cleaner) -> None:
@@ -73,7 +73,7 @@ class Content:
         }
         return _json([made])
 
-    def given(self, system: str, tools: Sequence[ToolSpec]) -> dict[str, str]:
+    def given(self, system: str, tools: Sequence[ToolDefinition]) -> dict[str, str]:
         """What a request has beside its messages. Tools by their names only: their schemas are large, and always the same."""
         made: dict[str, str] = {}
         if system:

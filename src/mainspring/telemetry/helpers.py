@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from mainspring.messages import Usage
 from mainspring.telemetry import conventions as c
-from mainspring.telemetry.attributes import Attributes, error_type, of_model, of_usage
+from mainspring.telemetry.attributes import Attributes, error_type, model_attributes, usage_attributes
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
     from opentelemetry.trace import Span, Tracer
 
-    from mainspring.telemetry.telemetry import Signals
+    from mainspring.telemetry.telemetry import TelemetryContext
 
 
-class Nothing:
+class NoOp:
     """A tracer, a meter, a span or an instrument that does nothing: whatever is asked of it gives it again. It is false, so a span of
     it is not recording; used as a decorator it gives the function as it was.
     """
@@ -47,21 +47,21 @@ class Nothing:
 class TelemetryHelpers:
     """Tracer, meter, and spans by the conventions. A span that was started is ended by ``with``, or by its ``end()``."""
 
-    def __init__(self, signals: Signals | None) -> None:
+    def __init__(self, signals: TelemetryContext | None) -> None:
         self._signals = signals
 
     @property
     def tracer(self) -> Tracer:
         """Makes spans; where telemetry is off, such as do nothing."""
-        return self._signals.tracer if self._signals is not None else cast("Tracer", Nothing())
+        return self._signals.tracer if self._signals is not None else cast("Tracer", NoOp())
 
     @property
     def meter(self) -> Meter:
         """Makes instruments; where telemetry is off, such as do nothing."""
-        return self._signals.pipeline.meter if self._signals is not None else cast("Meter", Nothing())
+        return self._signals.pipeline.meter if self._signals is not None else cast("Meter", NoOp())
 
     @contextmanager
-    def start_llm_span(self, provider: str, model: str, **attributes: Any) -> Generator[OpenSpan]:
+    def start_llm_span(self, provider: str, model: str, **attributes: Any) -> Generator[HelperSpan]:
         """A span of a model call, the current one while it is open. What is raised meanwhile is noted, and goes on.
 
         Args:
@@ -69,12 +69,12 @@ class TelemetryHelpers:
             model: Which model.
             **attributes: Further attributes.
         """
-        of_call: Attributes = {c.OPERATION: c.CHAT, **of_model(provider, model), **attributes}
+        of_call: Attributes = {c.OPERATION: c.CHAT, **model_attributes(provider, model), **attributes}
         with self._started(c.CHAT, model, of_call) as span:
             yield span
 
     @contextmanager
-    def start_tool_span(self, name: str, call_id: str = "", **attributes: Any) -> Generator[OpenSpan]:
+    def start_tool_span(self, name: str, call_id: str = "", **attributes: Any) -> Generator[HelperSpan]:
         """The same for a tool call.
 
         Args:
@@ -88,13 +88,15 @@ class TelemetryHelpers:
         with self._started(c.EXECUTE_TOOL, name, of_call) as span:
             yield span
 
-    def record_token_usage(self, span: OpenSpan, usage: Usage) -> None:
+    def record_token_usage(self, span: HelperSpan, usage: Usage) -> None:
         """Tokens of the call: on the span, and in the metric."""
         if self._signals is not None and span.span is not None:
-            span.span.set_attributes(of_usage(usage))
+            span.span.set_attributes(usage_attributes(usage))
             self._signals.instruments.usage(usage, span.attributes)
 
-    def record_tool_result(self, span: OpenSpan, *, success: bool, result: str = "", error: str = "tool_error") -> None:
+    def record_tool_result(
+        self, span: HelperSpan, *, success: bool, result: str = "", error: str = "tool_error"
+    ) -> None:
         """What the tool gave; the text goes along only where content is wanted.
 
         Args:
@@ -113,10 +115,10 @@ class TelemetryHelpers:
             span.span.set_attribute(c.TOOL_RESULT, signals.cleaner.text(result))
 
     @contextmanager
-    def _started(self, operation: str, target: str, attributes: Attributes) -> Generator[OpenSpan]:
+    def _started(self, operation: str, target: str, attributes: Attributes) -> Generator[HelperSpan]:
         signals = self._signals
         if signals is None:
-            yield OpenSpan(None, attributes)
+            yield HelperSpan(None, attributes)
             return
         span = signals.tracer.start_span(
             signals.span_name(operation, target),
@@ -125,7 +127,7 @@ class TelemetryHelpers:
         )
         try:
             with signals.api.trace.use_span(span, record_exception=False, set_status_on_exception=False):
-                yield OpenSpan(span, attributes)
+                yield HelperSpan(span, attributes)
         except BaseException as error:
             signals.api.fail(span, error_type(error), signals.error_text(error))
             raise
@@ -133,7 +135,7 @@ class TelemetryHelpers:
             span.end()
 
 
-class OpenSpan:
+class HelperSpan:
     """A span that was started by a helper.
 
     Attributes:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from mainspring.loop.hooks import McpBootstrapEnd, McpBootstrapStart, McpConnect, McpError
 from mainspring.telemetry import conventions as c
 from mainspring.telemetry.attributes import Attributes, error_type
-from mainspring.telemetry.telemetry import Signals
+from mainspring.telemetry.telemetry import TelemetryContext
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -44,10 +44,10 @@ class _Record(Struct):
     ended: int = 0
 
 
-class Bootstrap:
+class McpStartupTracer:
     """The bootstraps of one agent, until they have their spans."""
 
-    def __init__(self, signals: Signals) -> None:
+    def __init__(self, signals: TelemetryContext) -> None:
         self._signals = signals
         self._record: _Record | None = None
 

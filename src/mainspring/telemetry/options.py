@@ -9,7 +9,7 @@ from msgspec import Struct
 SpanNames = Literal["genai", "classic"]
 """``genai``: ``invoke_agent NAME``, ``chat MODEL``, ``execute_tool NAME``. ``classic``: ``agent.run``, ``gen_ai.chat``, ``tool.execute``."""
 
-ContentPlace = Literal["spans", "events", "both"]
+ContentDestination = Literal["spans", "events", "both"]
 """Where prompts, answers, arguments and results stand, where they are wanted at all."""
 
 
@@ -30,7 +30,7 @@ class TelemetryOptions(Struct, frozen=True, kw_only=True):
 
     endpoint: str | None = None
     sensitive: bool = False
-    content: ContentPlace = "spans"
+    content: ContentDestination = "spans"
     span_names: SpanNames = "genai"
     service: str = "mainspring"
     export_seconds: float = 5.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, Tracer
 
 
-class Api:
+class OtelApi:
     """Spans, contexts and events, as far as they are needed here."""
 
     def __init__(self) -> None:
@@ -70,12 +70,12 @@ class Api:
         return SpanContext(trace_id, span_id, f"{parent.span_id:016x}" if parent is not None else None)
 
 
-class Scope:
+class CurrentSpan:
     """Makes a span the current one of a task while it is open, so that what the task does meanwhile is within it."""
 
     __slots__ = ("_api", "_task", "_token")
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: OtelApi) -> None:
         self._api = api
         self._token: Token[Context] | None = None
         self._task: asyncio.Task[Any] | None = None

@@ -15,10 +15,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from mainspring.extras import how_to_install
+from mainspring.extras import install_command
 from mainspring.telemetry.conventions import SCHEMA_URL, SCOPE
 from mainspring.telemetry.options import TelemetryOptions
-from mainspring.telemetry.otel import Api
+from mainspring.telemetry.otel import OtelApi
 
 if TYPE_CHECKING:
     from opentelemetry._logs import Logger
@@ -37,7 +37,7 @@ _SIGNALS = (
 )
 
 
-class Off(Exception):
+class TelemetryDisabled(Exception):
     """There is to be no telemetry; the text says why."""
 
 
@@ -53,7 +53,7 @@ class Pipeline:
     """
 
     def __init__(
-        self, api: Api, tracer: Tracer, meter: Meter, events: Logger, closers: tuple[Callable[[], object], ...] = ()
+        self, api: OtelApi, tracer: Tracer, meter: Meter, events: Logger, closers: tuple[Callable[[], object], ...] = ()
     ) -> None:
         self.api = api
         self.tracer = tracer
@@ -84,18 +84,20 @@ class Pipeline:
         return not any(t.is_alive() for t in threads)
 
 
-def connect(options: TelemetryOptions, environ: Mapping[str, str]) -> Pipeline:
+def create_pipeline(options: TelemetryOptions, environ: Mapping[str, str]) -> Pipeline:
     """What spans, metrics and events go to. Imports OpenTelemetry, which takes a while; opens no connection.
 
     Raises:
         Off: If there is to be none, or it cannot be.
     """
     if _is_true(environ.get("OTEL_SDK_DISABLED")):
-        raise Off("OTEL_SDK_DISABLED is set")
+        raise TelemetryDisabled("OTEL_SDK_DISABLED is set")
     try:
-        api = Api()
+        api = OtelApi()
     except ImportError as error:
-        raise Off(f"OpenTelemetry is not installed ({error}); install it with: {how_to_install('otel')}") from None
+        raise TelemetryDisabled(
+            f"OpenTelemetry is not installed ({error}); install it with: {install_command('otel')}"
+        ) from None
     if not isinstance(api.trace.get_tracer_provider(), api.trace.ProxyTracerProvider):
         return Pipeline(
             api,
@@ -104,17 +106,17 @@ def connect(options: TelemetryOptions, environ: Mapping[str, str]) -> Pipeline:
             api.logs.get_logger(SCOPE, _version(), schema_url=SCHEMA_URL),
         )
     if _is_true(environ.get("DO_NOT_TRACK")):
-        raise Off("DO_NOT_TRACK is set")
+        raise TelemetryDisabled("DO_NOT_TRACK is set")
     _check(options.endpoint)
     try:
-        return _own(api, options, environ)
+        return _create_providers(api, options, environ)
     except ImportError as error:
-        raise Off(
-            f"a part of OpenTelemetry is not installed ({error}); install it with: {how_to_install('otel')}"
+        raise TelemetryDisabled(
+            f"a part of OpenTelemetry is not installed ({error}); install it with: {install_command('otel')}"
         ) from None
 
 
-def _own(api: Api, options: TelemetryOptions, environ: Mapping[str, str]) -> Pipeline:
+def _create_providers(api: OtelApi, options: TelemetryOptions, environ: Mapping[str, str]) -> Pipeline:
     from opentelemetry.sdk._logs import LoggerProvider
     from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
     from opentelemetry.sdk.metrics import MeterProvider
@@ -156,7 +158,7 @@ def _exporters(options: TelemetryOptions, environ: Mapping[str, str]) -> dict[st
         if wanted == "none":
             continue
         if wanted != "otlp":
-            raise Off(f"OTEL_{signal.upper()}_EXPORTER is {wanted!r}; only otlp and none are supported")
+            raise TelemetryDisabled(f"OTEL_{signal.upper()}_EXPORTER is {wanted!r}; only otlp and none are supported")
         protocol = _protocol(signal, environ)
         given: dict[str, Any] = {}
         if (
@@ -175,7 +177,7 @@ def _protocol(signal: str, environ: Mapping[str, str]) -> str:
     given = environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL") or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
     protocol = (given or "http/protobuf").strip().lower()
     if protocol not in _EXPORTERS:
-        raise Off(
+        raise TelemetryDisabled(
             f"the protocol {protocol!r} of OTEL_EXPORTER_OTLP_PROTOCOL is not supported; use http/protobuf or grpc"
         )
     return protocol
@@ -191,7 +193,7 @@ def _check(endpoint: str | None) -> None:
     except ValueError:
         usable = False
     if not usable:
-        raise Off("the endpoint is no http:// or https:// address; give one as http://localhost:4318")
+        raise TelemetryDisabled("the endpoint is no http:// or https:// address; give one as http://localhost:4318")
 
 
 def _quietly(close: Callable[[], object]) -> None:

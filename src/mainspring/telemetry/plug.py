@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from mainspring.errors import ConfigError
 from mainspring.events import (
     AgentEnd,
-    AgentEvent,
     AgentStart,
+    Event,
     MessageEnd,
     MessageStart,
     ModelRetry,
@@ -24,9 +24,10 @@ from mainspring.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
 )
-from mainspring.loop import Plug
+from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
-    AgentDone,
+    BeforeSpawn,
+    BeforeToolRun,
     ContextCompacted,
     McpBootstrapEnd,
     McpBootstrapStart,
@@ -34,17 +35,16 @@ from mainspring.loop.hooks import (
     McpError,
     McpToolBefore,
     ModelErrorHook,
-    SpawnBefore,
-    ToolAfter,
-    ToolErrorHook,
-    ToolStart,
+    RunDone,
+    ToolFailed,
+    ToolFinished,
     TurnBefore,
     UsageUpdate,
 )
-from mainspring.telemetry.mcp_spans import Bootstrap
-from mainspring.telemetry.run_spans import Named, RunTrace
+from mainspring.telemetry.mcp_spans import McpStartupTracer
+from mainspring.telemetry.run_spans import AgentName, RunSpan
 from mainspring.telemetry.telemetry import Telemetry
-from mainspring.telemetry.tool_spans import Calls
+from mainspring.telemetry.tool_spans import ToolCallSpans
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -60,7 +60,7 @@ _CHUNKS = (TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart)
 SUBAGENT = "subagent"
 
 
-class Tracing(Plug):
+class Tracing(Plugin):
     """Traces what an agent and its sub-agents do. Each agent has one of its own.
 
     Whatever fails in here is logged once, the tracing of this agent is off from there on, and the run goes on.
@@ -77,10 +77,10 @@ class Tracing(Plug):
         self.telemetry = telemetry
         self._above: Tracing | None = None
         self._agent: CoreAgent | None = None
-        self.named = Named("")
-        self.run: RunTrace | None = None
-        self._heard: AgentEvent | None = None
-        self._bootstrap: Bootstrap | None = None
+        self.named = AgentName("")
+        self.run: RunSpan | None = None
+        self._on_new_input: Event | None = None
+        self._bootstrap: McpStartupTracer | None = None
         self._broken = False
 
     def install(self, agent: CoreAgent) -> None:
@@ -88,35 +88,35 @@ class Tracing(Plug):
         if self._agent is not None:
             raise ConfigError("this Tracing belongs to another agent; make one for each: Tracing(telemetry)")
         self._agent = agent
-        self.named = self.named if self.named.name else Named(agent.name)
+        self.named = self.named if self.named.name else AgentName(agent.name)
         signals = self.telemetry.signals
         if signals is None:
             return
-        self._bootstrap = bootstrap = Bootstrap(signals)
+        self._bootstrap = bootstrap = McpStartupTracer(signals)
         agent.bus.observe(self._hear)
-        agent.on(TurnBefore, self._of_run(RunTrace.turn), order=_LAST)
-        agent.on(ModelErrorHook, self._of_run(RunTrace.model_failed), order=_FIRST)
-        agent.on(UsageUpdate, self._of_run(RunTrace.side_call), order=_LAST)
-        agent.on(ContextCompacted, self._of_run(RunTrace.compacted), order=_LAST)
-        agent.on(ToolStart, self._of_calls(Calls.starts), order=_LAST)
-        agent.on(ToolErrorHook, self._of_calls(Calls.failed), order=_FIRST)
-        agent.on(ToolAfter, self._of_calls(Calls.took), order=_LAST)
-        agent.on(McpToolBefore, self._of_calls(Calls.of_server), order=_LAST)
+        agent.on(TurnBefore, self._of_run(RunSpan.turn), order=_LAST)
+        agent.on(ModelErrorHook, self._of_run(RunSpan.model_failed), order=_FIRST)
+        agent.on(UsageUpdate, self._of_run(RunSpan.side_call), order=_LAST)
+        agent.on(ContextCompacted, self._of_run(RunSpan.compacted), order=_LAST)
+        agent.on(BeforeToolRun, self._of_calls(ToolCallSpans.start_tool), order=_LAST)
+        agent.on(ToolFailed, self._of_calls(ToolCallSpans.failed), order=_FIRST)
+        agent.on(ToolFinished, self._of_calls(ToolCallSpans.took), order=_LAST)
+        agent.on(McpToolBefore, self._of_calls(ToolCallSpans.of_server), order=_LAST)
         agent.on(McpBootstrapStart, self._safe(bootstrap.start), order=_LAST)
         agent.on(McpConnect, self._safe(lambda hook: bootstrap.connected(hook, self._context())), order=_LAST)
         agent.on(McpError, self._safe(lambda hook: bootstrap.failed(hook, self._context())), order=_LAST)
         agent.on(McpBootstrapEnd, self._safe(lambda hook: bootstrap.end(hook, self._within())), order=_LAST)
-        agent.on(SpawnBefore, self._safe(_name), order=_LAST)
-        agent.on(AgentDone, self._of_run(RunTrace.done), order=_LAST)
+        agent.on(BeforeSpawn, self._safe(_name_subagent), order=_LAST)
+        agent.on(RunDone, self._of_run(RunSpan.done), order=_LAST)
 
-    def for_child(self) -> Plug:
+    def for_child(self) -> Plugin:
         """The same for a sub-agent, whose spans are within the call that started it."""
         child = Tracing(self.telemetry)
         child._above = self
-        child.named = Named(SUBAGENT)
+        child.named = AgentName(SUBAGENT)
         return child
 
-    def span_of(self, event: AgentEvent) -> SpanContext | None:
+    def span_of(self, event: Event) -> SpanContext | None:
         """The ids of the span in which an event happens, for whoever joins what it hears to the trace: those of the run, of a model
         call, or of a tool call. ``None`` where there is none, or telemetry is off. Asked while the event is told.
         """
@@ -137,16 +137,16 @@ class Tracing(Plug):
 
     # --- what is heard ----------------------------------------------------------------------------------------------
 
-    def _hear(self, event: AgentEvent) -> None:
+    def _hear(self, event: Event) -> None:
         """Take in an event, once."""
-        if event is self._heard:
+        if event is self._on_new_input:
             return
-        self._heard = event
+        self._on_new_input = event
         if self._broken:
-            self._let_go(event)
+            self._release_runs(event)
         self._safely(self._take, event)
 
-    def _take(self, event: AgentEvent) -> None:
+    def _take(self, event: Event) -> None:
         run = self.run
         if isinstance(event, AgentStart):
             self._begin(event)
@@ -157,14 +157,14 @@ class Tracing(Plug):
         else:
             self._tell(run, event)
 
-    def _tell(self, run: RunTrace, event: AgentEvent) -> None:
+    def _tell(self, run: RunSpan, event: Event) -> None:
         match event:
             case MessageStart():
                 run.message_starts(event.message)
             case MessageEnd():
                 run.message_ends(event.message)
             case StreamError():
-                run.broke_off(event)
+                run.fail_model_call(event)
             case ModelRetry():
                 run.retry(event)
             case ToolExecutionStart():
@@ -184,7 +184,7 @@ class Tracing(Plug):
         if self.run is not None:
             self.run.end(None)
         bootstrap = self._bootstrap
-        self.run = RunTrace(
+        self.run = RunSpan(
             signals,
             agent,
             self.named,
@@ -215,10 +215,10 @@ class Tracing(Plug):
 
     # --- whatever fails ---------------------------------------------------------------------------------------------
 
-    def _of_run(self, work: Callable[[RunTrace, Any], None]) -> Callable[[Any], None]:
+    def _of_run(self, work: Callable[[RunSpan, Any], None]) -> Callable[[Any], None]:
         return self._safe(lambda hook: work(self.run, hook) if self.run is not None else None)
 
-    def _of_calls(self, work: Callable[[Calls, Any], None]) -> Callable[[Any], None]:
+    def _of_calls(self, work: Callable[[ToolCallSpans, Any], None]) -> Callable[[Any], None]:
         return self._safe(lambda hook: work(self.run.calls, hook) if self.run is not None else None)
 
     def _safe(self, work: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -233,7 +233,7 @@ class Tracing(Plug):
             self._broken = True
             logger.warning("tracing failed and is off from here on; the run goes on", exc_info=True)
 
-    def _let_go(self, event: AgentEvent) -> None:
+    def _release_runs(self, event: Event) -> None:
         """Tracing failed within a run, and the run is over: what it left behind in its task is taken away."""
         run = self.run
         if run is None or not isinstance(event, AgentEnd):
@@ -246,11 +246,11 @@ class Tracing(Plug):
             logger.debug("the trace of a run could not be ended", exc_info=True)
 
 
-def _name(hook: SpawnBefore) -> None:
+def _name_subagent(hook: BeforeSpawn) -> None:
     """A sub-agent is called by its kind."""
     child = next((p for p in getattr(hook.agent, "plugs", ()) if isinstance(p, Tracing)), None)
     if child is not None:
-        child.named = Named(hook.child or SUBAGENT, hook.child_id)
+        child.named = AgentName(hook.child or SUBAGENT, hook.child_id)
 
 
 def install_tracing(agent: CoreAgent, telemetry: Telemetry | None = None, **options: Any) -> Tracing:

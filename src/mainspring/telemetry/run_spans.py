@@ -9,14 +9,22 @@ import time
 from typing import TYPE_CHECKING
 
 from mainspring.events import AgentEnd, ModelRetry, SpanContext, StreamError
-from mainspring.loop.hooks import AgentDone, ContextCompacted, ModelErrorHook, TurnBefore, UsageUpdate
+from mainspring.loop.hooks import ContextCompacted, ModelErrorHook, RunDone, TurnBefore, UsageUpdate
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.telemetry import conventions as c
-from mainspring.telemetry.attributes import Attributes, error_type, of_answer, of_model, of_request, of_server, of_usage
-from mainspring.telemetry.content import Content
-from mainspring.telemetry.otel import Scope
-from mainspring.telemetry.telemetry import Signals
-from mainspring.telemetry.tool_spans import Calls
+from mainspring.telemetry.attributes import (
+    Attributes,
+    error_type,
+    model_attributes,
+    request_attributes,
+    response_attributes,
+    server_attributes,
+    usage_attributes,
+)
+from mainspring.telemetry.content import ContentEncoder
+from mainspring.telemetry.otel import CurrentSpan
+from mainspring.telemetry.telemetry import TelemetryContext
+from mainspring.telemetry.tool_spans import ToolCallSpans
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
     from mainspring.models import ModelRequest
 
 
-class ChatTrace:
+class ModelCallSpan:
     """A model call from the request to its answer, with the attempts that failed on the way.
 
     Args:
@@ -39,8 +47,8 @@ class ChatTrace:
 
     def __init__(
         self,
-        signals: Signals,
-        content: Content,
+        signals: TelemetryContext,
+        content: ContentEncoder,
         context: Context,
         *,
         asked: Attributes,
@@ -50,11 +58,11 @@ class ChatTrace:
         self._signals = signals
         self._convert = content
         self._attributes: Attributes = {c.OPERATION: c.CHAT, **asked}
-        given = {**self._attributes, **extra, **(of_request(request) if request is not None else {})}
+        given = {**self._attributes, **extra, **(request_attributes(request) if request is not None else {})}
         name = signals.span_name(c.CHAT, str(asked[c.REQUEST_MODEL]))
         self.span = signals.tracer.start_span(name, context, signals.api.client, given)
         self._context = signals.api.within(self.span, context)
-        self._scope = Scope(signals.api)
+        self._scope = CurrentSpan(signals.api)
         self._scope.enter(self._context)
         self._request = request
         self._began = self._asked = self._last = time.perf_counter()
@@ -96,7 +104,7 @@ class ChatTrace:
             kind = "aborted"
             signals.api.fail(span, kind, "the run was stopped")
         if message is not None:
-            span.set_attributes(of_answer(message))
+            span.set_attributes(response_attributes(message))
             if message.model:
                 self._attributes[c.RESPONSE_MODEL] = message.model
         if self._retries:
@@ -131,7 +139,7 @@ class ChatTrace:
         self._signals.emit(c.EXCEPTION_EVENT, attributes, self._context, warn=True)
 
 
-class Named:
+class AgentName:
     """What an agent is called in its span: a sub-agent is called by its kind, of which there are few, and has an id beside it."""
 
     def __init__(self, name: str, id: str = "") -> None:
@@ -139,7 +147,7 @@ class Named:
         self.id = id
 
 
-class RunTrace:
+class RunSpan:
     """The trace of one run.
 
     Args:
@@ -158,9 +166,9 @@ class RunTrace:
 
     def __init__(
         self,
-        signals: Signals,
+        signals: TelemetryContext,
         agent: CoreAgent,
-        named: Named,
+        named: AgentName,
         run_id: str,
         *,
         parent: Context | None,
@@ -168,11 +176,11 @@ class RunTrace:
     ) -> None:
         self._signals = signals
         self._agent = agent
-        self._content = Content(signals.cleaner)
+        self._content = ContentEncoder(signals.cleaner)
         self._started = time.perf_counter()
         self._attributes: Attributes = {
             c.OPERATION: c.INVOKE_AGENT,
-            **of_model(agent.model.provider, agent.model.model),
+            **model_attributes(agent.model.provider, agent.model.model),
         }
         given: Attributes = {**self._attributes, c.AGENT_NAME: named.name, c.RUN_ID: run_id}
         if named.id:
@@ -182,16 +190,16 @@ class RunTrace:
         name = signals.span_name(c.INVOKE_AGENT, named.name)
         self.span = signals.tracer.start_span(name, parent, signals.api.internal, given, start_time=began)
         self.context = signals.api.within(self.span, parent)
-        self._scope = Scope(signals.api)
+        self._scope = CurrentSpan(signals.api)
         self._scope.enter(self.context)
-        self._server = of_server(agent.model)
-        self._chat: ChatTrace | None = None
-        self.calls = Calls(signals, self._content, agent, self.span, self.context, run_id)
+        self._server = server_attributes(agent.model)
+        self._chat: ModelCallSpan | None = None
+        self.calls = ToolCallSpans(signals, self._content, agent, self.span, self.context, run_id)
         self._id = run_id
         self._turn = 0
         self._request: ModelRequest | None = None
         self._prompts: list[Message] = []
-        self._done: AgentDone | None = None
+        self._done: RunDone | None = None
 
     # --- ids --------------------------------------------------------------------------------------------------------
 
@@ -209,7 +217,9 @@ class RunTrace:
     def turn(self, hook: TurnBefore) -> None:
         """A request is complete. The options of the first are those of the run."""
         if self._request is None:
-            self.span.set_attributes({k: v for k, v in of_request(hook.request).items() if k != c.REQUEST_STREAM})
+            self.span.set_attributes(
+                {k: v for k, v in request_attributes(hook.request).items() if k != c.REQUEST_STREAM}
+            )
         self._turn, self._request = hook.turn, hook.request
 
     def message_starts(self, message: AgentMessage) -> None:
@@ -223,12 +233,12 @@ class RunTrace:
         self._end_chat(None)
         provider = message.provider or self._agent.model.provider
         model = message.model or self._agent.model.model
-        asked = of_model(provider, model)
+        asked = model_attributes(provider, model)
         if asked.items() - self._attributes.items():  # a run may ask another model than its agent's own
             self._attributes |= asked
             self.span.set_attributes(asked)
         own = (provider, model) == (self._agent.model.provider, self._agent.model.model)
-        self._chat = ChatTrace(
+        self._chat = ModelCallSpan(
             self._signals,
             self._content,
             self.context,
@@ -251,7 +261,7 @@ class RunTrace:
         """A model call failed for good; a handler may ask again."""
         self._end_chat(hook.error.partial, hook.error)
 
-    def broke_off(self, event: StreamError) -> None:
+    def fail_model_call(self, event: StreamError) -> None:
         """A model call broke off."""
         self._end_chat(event.message, event.error, aborted=event.reason == "aborted")
 
@@ -269,7 +279,7 @@ class RunTrace:
         """A model was asked beside the conversation; which one, and for how long, is not told."""
         if not hook.purpose:
             return
-        attributes: Attributes = {c.PURPOSE: hook.purpose, **of_usage(hook.usage)}
+        attributes: Attributes = {c.PURPOSE: hook.purpose, **usage_attributes(hook.usage)}
         self.span.add_event(c.SIDE_CALL_EVENT, attributes)
         self._signals.instruments.usage(hook.usage, {c.OPERATION: c.CHAT, c.PROVIDER: self._attributes[c.PROVIDER]})
 
@@ -281,7 +291,7 @@ class RunTrace:
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
-    def done(self, hook: AgentDone) -> None:
+    def done(self, hook: RunDone) -> None:
         """All is known about the run."""
         self._done = hook
 
@@ -294,14 +304,14 @@ class RunTrace:
     def end(self, event: AgentEnd | None) -> None:
         """The run is over; everything that is still open is closed."""
         self._end_chat(None, aborted=True)
-        self.calls.give_up()
+        self.calls.abandon()
         self._scope.leave()
         signals, span = self._signals, self.span
         done = self._done
         status = event.status if event is not None else "error"
         usage = done.usage if done is not None else Usage.zero()
         span.set_attributes({c.RUN_STATUS: status, c.TURNS: done.turns if done is not None else 0})
-        span.set_attributes({k: v for k, v in of_usage(usage).items() if k != c.USAGE_REASONING})
+        span.set_attributes({k: v for k, v in usage_attributes(usage).items() if k != c.USAGE_REASONING})
         error = (done.error if done is not None else None) or (event.error if event is not None else None)
         kind = ""
         if status == "aborted":

@@ -10,16 +10,16 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from mainspring.errors import refuse_unknown
+from mainspring.errors import check_option_names
 from mainspring.redaction import Redactor
-from mainspring.telemetry.attributes import Attributes, kind_in_words
+from mainspring.telemetry.attributes import Attributes, safe_error_description
 from mainspring.telemetry.content import Cleaner
 from mainspring.telemetry.conventions import CLASSIC_NAMES, DETAILS_EVENT
-from mainspring.telemetry.helpers import Nothing, TelemetryHelpers
+from mainspring.telemetry.helpers import NoOp, TelemetryHelpers
 from mainspring.telemetry.metrics import Instruments
 from mainspring.telemetry.options import TelemetryOptions
 from mainspring.telemetry.otel import ReservedIds
-from mainspring.telemetry.pipeline import Off, Pipeline, connect
+from mainspring.telemetry.pipeline import Pipeline, TelemetryDisabled, create_pipeline
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
 
-class Signals:
+class TelemetryContext:
     """Made once for each `Telemetry` that is switched on.
 
     Attributes:
@@ -59,7 +59,7 @@ class Signals:
         """What may be told of an error: a host quotes what it was sent, and a server what it was given, so the first line of the
         error's own text is content like any other; without content it is only said what kind of error it is.
         """
-        return self.cleaner.line(str(error)) if self.options.sensitive else kind_in_words(error)
+        return self.cleaner.line(str(error)) if self.options.sensitive else safe_error_description(error)
 
     def emit(self, name: str, attributes: Attributes, context: Context, *, warn: bool = False) -> None:
         """Tell of an event."""
@@ -109,18 +109,18 @@ class Telemetry:
         redactor: Redactor | None = None,
         **given: Any,
     ) -> None:
-        refuse_unknown("Telemetry", given, TelemetryOptions.__struct_fields__)
+        check_option_names("Telemetry", given, TelemetryOptions.__struct_fields__)
         if options is not None and given:
             raise TypeError(f"Telemetry takes options=... or single options ({', '.join(given)}), not both")
         self.options = options or TelemetryOptions(**given)
         self.problem = ""
-        self.signals: Signals | None = None
+        self.signals: TelemetryContext | None = None
         environ = os.environ if environ is None else environ
         try:
-            self.signals = Signals(
-                self.options, pipeline or connect(self.options, environ), redactor or Redactor.of(environ)
+            self.signals = TelemetryContext(
+                self.options, pipeline or create_pipeline(self.options, environ), redactor or Redactor.of(environ)
             )
-        except Off as off:
+        except TelemetryDisabled as off:
             self.problem = str(off)
             logger.info("there is no telemetry: %s", off)
         except Exception as error:  # OpenTelemetry's own code, and the application's providers
@@ -136,12 +136,12 @@ class Telemetry:
     @property
     def tracer(self) -> Tracer:
         """Makes spans; where telemetry is off, such as do nothing."""
-        return self.signals.tracer if self.signals is not None else cast("Tracer", Nothing())
+        return self.signals.tracer if self.signals is not None else cast("Tracer", NoOp())
 
     @property
     def meter(self) -> Meter:
         """Makes instruments; where telemetry is off, such as do nothing."""
-        return self.signals.pipeline.meter if self.signals is not None else cast("Meter", Nothing())
+        return self.signals.pipeline.meter if self.signals is not None else cast("Meter", NoOp())
 
     def close(self) -> bool:
         """Send what waits, within the seconds that the options allow. The application's own providers are left alone.

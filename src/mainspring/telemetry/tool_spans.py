@@ -6,13 +6,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from mainspring.events import SpanContext, ToolExecutionEnd
-from mainspring.loop.hooks import McpToolBefore, ToolAfter, ToolErrorHook, ToolStart
+from mainspring.loop.hooks import BeforeToolRun, McpToolBefore, ToolFailed, ToolFinished
 from mainspring.messages import ToolUseBlock
 from mainspring.telemetry import conventions as c
 from mainspring.telemetry.attributes import Attributes, result_error
-from mainspring.telemetry.content import Content
-from mainspring.telemetry.otel import Scope
-from mainspring.telemetry.telemetry import Signals
+from mainspring.telemetry.content import ContentEncoder
+from mainspring.telemetry.otel import CurrentSpan
+from mainspring.telemetry.telemetry import TelemetryContext
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mainspring.tools import Tool
 
 
-class CallTrace:
+class ToolCallSpan:
     """A tool call from where it is taken up to its result. Its span is as long as the tool ran; one that never ran has a span from
     the moment on at which it was taken up, since what refused it took that long.
 
@@ -38,8 +38,8 @@ class CallTrace:
 
     def __init__(
         self,
-        signals: Signals,
-        content: Content,
+        signals: TelemetryContext,
+        content: ContentEncoder,
         run: Span,
         context: Context,
         run_id: str,
@@ -49,9 +49,9 @@ class CallTrace:
         self._signals = signals
         self._convert = content
         self._parent = context
-        self._taken = time.time_ns()
+        self._register_incoming = time.time_ns()
         self._input: dict[str, Any] = call.input
-        self._scope = Scope(signals.api)
+        self._scope = CurrentSpan(signals.api)
         self._id = signals.ids.reserve() if signals.ids is not None else None
         self._run = run
         source = tool.source if tool is not None else ""
@@ -97,7 +97,7 @@ class CallTrace:
         signals, result = self._signals, event.result
         self._scope.leave()
         ran = self.span is not None
-        span = self.span or self._made(self._taken)
+        span = self.span or self._made(self._register_incoming)
         seconds = event.seconds if self.seconds is None else self.seconds
         span.set_attributes({c.TOOL_SUCCESS: not result.is_error, c.TOOL_SECONDS: seconds})
         kind = ""
@@ -114,7 +114,7 @@ class CallTrace:
         if ran:
             signals.instruments.tool(event.call.name, seconds, kind, self._server)
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """The run is over, and nobody told what became of the call."""
         self._scope.leave()
         if self.span is not None:
@@ -129,17 +129,23 @@ class CallTrace:
         return signals.tracer.start_span(name, self._parent, signals.api.internal, self._attributes, start_time=began)
 
 
-class Calls:
+class ToolCallSpans:
     """The tool calls of one run that go on."""
 
     def __init__(
-        self, signals: Signals, content: Content, agent: CoreAgent, run: Span, context: Context, run_id: str
+        self,
+        signals: TelemetryContext,
+        content: ContentEncoder,
+        agent: CoreAgent,
+        run: Span,
+        context: Context,
+        run_id: str,
     ) -> None:
         self._run_id = run_id
         self._made_with = signals, content
         self._agent = agent
         self._within = run, context
-        self._open: dict[str, CallTrace] = {}
+        self._open: dict[str, ToolCallSpan] = {}
 
     def ids(self, call_id: str) -> SpanContext | None:
         """Of the span of a call."""
@@ -149,24 +155,24 @@ class Calls:
     def taken(self, call: ToolUseBlock) -> None:
         """A call is taken up."""
         tool = self._agent.tools.get(call.name)
-        self._open[call.id] = CallTrace(*self._made_with, *self._within, self._run_id, call, tool)
+        self._open[call.id] = ToolCallSpan(*self._made_with, *self._within, self._run_id, call, tool)
 
     def of_server(self, hook: McpToolBefore) -> None:
         """A call goes to an MCP server."""
         if hook.call_id in self._open:
             self._open[hook.call_id].of_server(hook.server)
 
-    def starts(self, hook: ToolStart) -> None:
+    def start_tool(self, hook: BeforeToolRun) -> None:
         """A tool runs."""
         if hook.call_id in self._open and not hook.block:
             self._open[hook.call_id].start(hook.input)
 
-    def failed(self, hook: ToolErrorHook) -> None:
+    def failed(self, hook: ToolFailed) -> None:
         """A tool raised."""
         if hook.call_id in self._open:
             self._open[hook.call_id].error = hook.error
 
-    def took(self, hook: ToolAfter) -> None:
+    def took(self, hook: ToolFinished) -> None:
         """A tool's own time."""
         if hook.call_id in self._open:
             self._open[hook.call_id].seconds = hook.seconds
@@ -177,8 +183,8 @@ class Calls:
         if call is not None:
             call.end(event)
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """The run is over, and so is every call."""
         for call in self._open.values():
-            call.give_up()
+            call.abandon()
         self._open.clear()

@@ -4,19 +4,19 @@ They are what our own tests use. The pytest fixtures are in `mainspring.testing.
 """
 
 from mainspring.env import MemoryEnv
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
-from mainspring.testing.steps import RecordedSteps, RecordingSteps, ReplayError, Step
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
+from mainspring.testing.steps import RecordedStep, RecordingSteps, ReplayError, ReplaySteps
 from mainspring.testing.tape import Tape, TapeMode
 
 __all__ = [
-    "Call",
     "MemoryEnv",
-    "RecordedSteps",
+    "RecordedStep",
     "RecordingSteps",
     "ReplayError",
+    "ReplaySteps",
     "Reply",
+    "ScriptedCall",
     "ScriptedModel",
-    "Step",
     "Tape",
     "TapeMode",
 ]

@@ -19,13 +19,13 @@ from mainspring.mcp.config import McpServerConfig, parse_mcp_config
 from mainspring.mcp.connect import connect_mcp
 from mainspring.mcp.login import login_mcp
 from mainspring.mcp.server import McpServer
-from mainspring.mcp.types import ElicitAnswer, Elicitation, McpFailure, Sampled, Sampling
+from mainspring.mcp.types import ElicitRequest, ElicitResult, McpError, SamplingRequest, SamplingResult
 
 USAGE = "usage: python -I -m mainspring.testing.mcp_conformance URL"
 CONTEXT = "MCP_CONFORMANCE_CONTEXT"
 """The variable in which the suite hands over what a client must know beforehand, as JSON."""
 
-LOGINS = 3
+MAX_LOGINS = 3
 """How often the person logs in before they give up on a server that is never content."""
 
 _SECONDS = 25.0
@@ -40,7 +40,7 @@ _SAMPLES: dict[str, Any] = {
 }
 
 
-async def exercise(url: str, context: Mapping[str, Any], tokens: Path) -> list[str]:
+async def exercise_server(url: str, context: Mapping[str, Any], tokens: Path) -> list[str]:
     """Use a server in every way: connect, list, call every tool; log in where it asks for it.
 
     Args:
@@ -56,19 +56,19 @@ async def exercise(url: str, context: Mapping[str, Any], tokens: Path) -> list[s
     """
     config = _config(url, context)
     told: list[str] = []
-    for _ in range(LOGINS):
+    for _ in range(MAX_LOGINS):
         try:
             async with connect_mcp(
-                config, elicit=_accept, allow_sampling=_agree, sampler=_answer, tokens=tokens
+                config, elicit=_activate, allow_sampling=_allow_sampling, sampler=_answer, tokens=tokens
             ) as server:
-                told += await _use(server, context)
+                told += await _call_all_tools(server, context)
                 return told
-        except McpFailure as failure:
+        except McpError as failure:
             if failure.reason != "login":
                 raise
             told.append(str(failure))
-        await login_mcp(config, tokens, show=_visit, browser=False, seconds=_SECONDS)
-    raise McpFailure(config.name, f"{url} still wants a login after {LOGINS} of them", "login")
+        await login_mcp(config, tokens, show=_open_login_page, browser=False, seconds=_SECONDS)
+    raise McpError(config.name, f"{url} still wants a login after {MAX_LOGINS} of them", "login")
 
 
 def sample_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,56 +95,56 @@ def _config(url: str, context: Mapping[str, Any]) -> McpServerConfig:
     return parse_mcp_config([{"name": "conformance", "url": url, "timeout": _SECONDS, **known}]).servers[0]
 
 
-async def _use(server: McpServer, context: Mapping[str, Any]) -> list[str]:
+async def _call_all_tools(server: McpServer, context: Mapping[str, Any]) -> list[str]:
     told = [f"connected to {server.facts.name} {server.facts.version}, protocol {server.facts.protocol}"]
     for kind, listing in (("resources", server.list_resources), ("prompts", server.list_prompts)):
         if kind in server.facts.capabilities:
             told.append(f"{kind}: {len(await listing())}")
-    schemas = [info.input_schema for info in server.infos]
+    schemas = [info.input_schema for info in server.tool_infos]
     calls = [
-        (info.name, {**sample_arguments(info.input_schema), **_echo(info.input_schema, schemas)})
-        for info in server.infos
+        (info.name, {**sample_arguments(info.input_schema), **_echo_schema(info.input_schema, schemas)})
+        for info in server.tool_infos
     ]
     calls += [(c["name"], c.get("arguments") or {}) for c in context.get("toolCalls") or ()]
     for name, arguments in calls:
         try:
             answer = await server.call(name, arguments)
-        except McpFailure as failure:
+        except McpError as failure:
             if failure.reason == "login":
                 raise
             told.append(f"{name}: {failure.reason}: {failure}")
         else:
-            told.append(f"{name}: {_short(answer.content)}{' (an error)' if answer.is_error else ''}")
+            told.append(f"{name}: {_summarize_content(answer.content)}{' (an error)' if answer.is_error else ''}")
     return told
 
 
-def _echo(schema: Mapping[str, Any], schemas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _echo_schema(schema: Mapping[str, Any], schemas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A tool that wants a schema gets the richest of those that it came with, as we received it."""
     wanted = cast("dict[str, Any]", schema.get("properties") or {}).get("schema")
     return {"schema": max(schemas, key=len)} if isinstance(wanted, dict) else {}
 
 
-def _short(content: Sequence[Mapping[str, Any]]) -> str:
+def _summarize_content(content: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps(content, ensure_ascii=False)[:200]
 
 
-def _accept(asked: Elicitation) -> ElicitAnswer:
+def _activate(asked: ElicitRequest) -> ElicitResult:
     """A person who leaves a form as it stands."""
     fields = cast("dict[str, dict[str, Any]]", asked.schema.get("properties") or {})
     required = cast("list[str]", asked.schema.get("required") or [])
     given = {n: f["default"] for n, f in fields.items() if "default" in f}
-    return ElicitAnswer("accept", {**{n: _sample(fields.get(n)) for n in required}, **given})
+    return ElicitResult("accept", {**{n: _sample(fields.get(n)) for n in required}, **given})
 
 
-def _agree(asked: Sampling) -> bool:
+def _allow_sampling(asked: SamplingRequest) -> bool:
     return True
 
 
-async def _answer(asked: Sampling) -> Sampled:
-    return Sampled("This is the answer of a test.", "scripted")
+async def _answer(asked: SamplingRequest) -> SamplingResult:
+    return SamplingResult("This is the answer of a test.", "scripted")
 
 
-async def _visit(page: str) -> None:
+async def _open_login_page(page: str) -> None:
     """A browser whose user agrees: the page sends it back to us."""
     import httpx2
 
@@ -156,8 +156,8 @@ async def run(url: str, environ: Mapping[str, str] = os.environ) -> int:
     """Exercise a server and tell what happened on stderr; the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            told = await exercise(url, json.loads(environ.get(CONTEXT) or "{}"), Path(folder))
-        except McpFailure as failure:
+            told = await exercise_server(url, json.loads(environ.get(CONTEXT) or "{}"), Path(folder))
+        except McpError as failure:
             sys.stderr.write(f"{failure.reason}: {failure}\n")
             return 1
     sys.stderr.write("".join(f"{line}\n" for line in told))

@@ -13,11 +13,11 @@ from msgspec import Struct, field
 from mainspring.errors import ModelError, NetworkError
 from mainspring.events import StreamEvent
 from mainspring.messages import Message, StopReason, Usage
-from mainspring.models.message_builder import Draft
+from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
 
 
-class Call(Struct, frozen=True):
+class ScriptedCall(Struct, frozen=True):
     """A tool call to make. ``raw`` is argument text to send instead of ``input``, as broken as a test wants it."""
 
     name: str
@@ -43,7 +43,7 @@ class Reply(Struct, frozen=True):
     """
 
     text: str = ""
-    calls: Sequence[Call] = ()
+    calls: Sequence[ScriptedCall] = ()
     thinking: str = ""
     usage: Usage | None = None
     stop_reason: StopReason | None = None
@@ -54,11 +54,11 @@ class Reply(Struct, frozen=True):
     pieces: int = 1
 
 
-Step = str | Reply | Call | Sequence[Call] | Exception
+ScriptStep = str | Reply | ScriptedCall | Sequence[ScriptedCall] | Exception
 """What a script may hold: text, a reply, calls, or an error to raise."""
 
 
-class Seen(Struct, frozen=True):
+class RecordedRequest(Struct, frozen=True):
     """A request as it was made, with the messages it had at that moment."""
 
     request: ModelRequest
@@ -83,7 +83,7 @@ class ScriptedModel:
 
     def __init__(
         self,
-        *script: Step | Callable[[ModelRequest], Step],
+        *script: ScriptStep | Callable[[ModelRequest], ScriptStep],
         loop: bool = False,
         provider: str = "scripted",
         model: str = "scripted-1",
@@ -93,7 +93,7 @@ class ScriptedModel:
         self._loop = loop
         self._next = 0
         self._info = info or ModelInfo(model, provider)
-        self.requests: list[Seen] = []
+        self.requests: list[RecordedRequest] = []
         self.closed = 0
 
     @property
@@ -123,13 +123,13 @@ class ScriptedModel:
             ModelError: If the script says so.
             AssertionError: If the script is at its end.
         """
-        self.requests.append(Seen(request, list(request.messages)))
+        self.requests.append(RecordedRequest(request, list(request.messages)))
         reply = self._take(request)
         done = False
         try:
             if reply.delay:
                 await asyncio.sleep(reply.delay)
-            draft = Draft(self.provider, self.model)
+            draft = MessageBuilder(self.provider, self.model)
             draft.usage = reply.usage
             for event in _events(reply, draft, len(self.requests)):
                 if reply.delta_delay and event.type.endswith("_delta"):
@@ -164,9 +164,9 @@ class ScriptedModel:
         self._next += 1
         if callable(step):
             step = step(request)
-        return as_reply(step)
+        return to_reply(step)
 
-    def _failure(self, reply: Reply, draft: Draft) -> Exception:
+    def _failure(self, reply: Reply, draft: MessageBuilder) -> Exception:
         error = reply.error or NetworkError("the stream was cut", reason="stream_cut")
         if isinstance(error, ModelError):
             error.provider = error.provider or self.provider
@@ -176,14 +176,14 @@ class ScriptedModel:
         return error
 
 
-def as_reply(step: Step) -> Reply:
+def to_reply(step: ScriptStep) -> Reply:
     """The reply that a step of a script stands for."""
     match step:
         case Reply():
             return step
         case str():
             return Reply(step)
-        case Call():
+        case ScriptedCall():
             return Reply(calls=(step,))
         case Exception():
             return Reply(error=step)
@@ -191,7 +191,7 @@ def as_reply(step: Step) -> Reply:
             return Reply(calls=tuple(step))
 
 
-def _events(reply: Reply, draft: Draft, turn: int) -> Iterator[StreamEvent]:
+def _events(reply: Reply, draft: MessageBuilder, turn: int) -> Iterator[StreamEvent]:
     """The events of a reply, up to where it is to break."""
     parts = [("thinking", reply.thinking)] if reply.thinking else []
     parts += [("text", reply.text)] if reply.text or not (reply.calls or reply.thinking) else []

@@ -13,14 +13,14 @@ from mainspring.cancellation import CancelToken
 from mainspring.errors import ErrorCode, MainspringError, ModelError, model_error
 from mainspring.events import Done, StreamEvent, StreamStart
 from mainspring.loop import LiveSteps, Steps
-from mainspring.loop.steps import Getter
+from mainspring.loop.steps import QueueReader
 from mainspring.messages import AgentMessage, Message, ToolUseBlock
 from mainspring.models import ModelProvider, ModelRequest
 from mainspring.tools import ToolResult
-from mainspring.tools.execute import failure_again
+from mainspring.tools.execute import rebuild_exception
 
 
-class Step(Struct, frozen=True):
+class RecordedStep(Struct, frozen=True):
     """One thing that a run asked of the outside, and what it got. Plain data, so it can be stored."""
 
     kind: str
@@ -36,7 +36,7 @@ class RecordingSteps:
     """
 
     def __init__(self, steps: Steps | None = None) -> None:
-        self.record: list[Step] = []
+        self.record: list[RecordedStep] = []
         self._steps = steps or LiveSteps()
 
     def now(self) -> datetime:
@@ -62,22 +62,24 @@ class RecordingSteps:
                         self._keep("model", event.message)
                     yield event
         except ModelError as error:
-            self.record.append(Step("model", error.partial, _error_fields(error)))
+            self.record.append(RecordedStep("model", error.partial, _error_fields(error)))
             raise
 
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         try:
             result = await self._steps.tool(call, run)
         except Exception as error:
-            self.record.append(Step(f"tool:{call.id}", None, {"type": type(error).__name__, "message": str(error)}))
+            self.record.append(
+                RecordedStep(f"tool:{call.id}", None, {"type": type(error).__name__, "message": str(error)})
+            )
             raise
         return self._keep(f"tool:{call.id}", result)
 
-    async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
+    async def receive(self, topic: str, getter: QueueReader) -> Sequence[AgentMessage]:
         return self._keep(topic, tuple(await self._steps.receive(topic, getter)))
 
     def _keep(self, kind: str, value: Any) -> Any:
-        self.record.append(Step(kind, value))
+        self.record.append(RecordedStep(kind, value))
         return value
 
 
@@ -85,15 +87,15 @@ class ReplayError(MainspringError):
     """The run asked for something else than the record holds: the code or its inputs are not the ones recorded."""
 
 
-class RecordedSteps:
+class ReplaySteps:
     """Gives back what `RecordingSteps` wrote down; touches neither model nor tools nor clock.
 
     Steps of one kind are given out in their order; calls of tools are found by their id, since parallel calls may end in
     any order.
     """
 
-    def __init__(self, record: Sequence[Step]) -> None:
-        self._left: dict[str, list[Step]] = {}
+    def __init__(self, record: Sequence[RecordedStep]) -> None:
+        self._left: dict[str, list[RecordedStep]] = {}
         for step in record:
             self._left.setdefault(step.kind, []).append(step)
 
@@ -123,13 +125,13 @@ class RecordedSteps:
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         step = self._next(f"tool:{call.id}")
         if step.error is not None:
-            raise failure_again(step.error["type"], step.error["message"])
+            raise rebuild_exception(step.error["type"], step.error["message"])
         return step.value
 
-    async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
+    async def receive(self, topic: str, getter: QueueReader) -> Sequence[AgentMessage]:
         return self._next(topic).value
 
-    def _next(self, kind: str) -> Step:
+    def _next(self, kind: str) -> RecordedStep:
         left = self._left.get(kind)
         if not left:
             raise ReplayError(f"the record holds no further {kind!r} step; the run took another way than when recorded")

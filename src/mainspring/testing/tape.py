@@ -20,11 +20,11 @@ from mainspring.loop import LiveSteps, Steps
 from mainspring.messages import ToolUseBlock
 from mainspring.models import HttpModel, ModelProvider, RecordingTransport, ReplayTransport, create_model
 from mainspring.models.transport.port import Timeouts, TransportResponse
-from mainspring.models.transport.recording_format import secrets_of
+from mainspring.models.transport.recording_format import header_secrets
 from mainspring.redaction import Redactor, redact_stream
 from mainspring.testing.steps import ReplayError
 from mainspring.tools import ToolResult
-from mainspring.tools.execute import failure_again
+from mainspring.tools.execute import rebuild_exception
 
 VERSION = 1
 """Of the form of tapes."""
@@ -88,7 +88,7 @@ class Tape:
         else:
             exchanges, self._calls = _read(self.path)
             self._replay = ReplayTransport(exchanges)
-            self._player = _Player(self._calls, self._redactor.value, live=tools == "live")
+            self._player = _ReplaySteps(self._calls, self._redactor.value, live=tools == "live")
             self.steps = self._player
 
     def model(self, model: ModelProvider | str, **settings: Any) -> ModelProvider:
@@ -110,8 +110,10 @@ class Tape:
                 f"{model!r} is not asked over HTTP, so there is no traffic to put on a tape; RecordingSteps records any model"
             )
         if self._folder is None:
-            return model.through(_Comparing(self._replay, self._redactor.value))
-        return model.through(_Overhearing(self._folder.name, provider=model.provider, told=self._redactor.add))
+            return model.with_transport(_MaskingReplayTransport(self._replay, self._redactor.value))
+        return model.with_transport(
+            _KeyCollectingTransport(self._folder.name, provider=model.provider, told=self._redactor.add)
+        )
 
     def drop(self) -> None:
         """Neither write the tape nor check it: what ran was no success."""
@@ -128,17 +130,21 @@ class Tape:
                 if error is None and not self._dropped:
                     self._save(Path(self._folder.name))
         elif self._player.misses and isinstance(error, MainspringError):
-            raise ReplayError(f"{self.path}: {self._player.misses[0]}. {_AGAIN}") from error  # the rest follows from it
+            raise ReplayError(
+                f"{self.path}: {self._player.misses[0]}. {_RERECORD_HINT}"
+            ) from error  # the rest follows from it
         elif error is None and not self._dropped:
             self._check()
 
     def _check(self) -> None:
         if self._player.misses:
-            raise ReplayError(f"{self.path}: {self._player.misses[0]}. {_AGAIN}")
+            raise ReplayError(f"{self.path}: {self._player.misses[0]}. {_RERECORD_HINT}")
         left = [f"{e['request'].get('method')} {e['request'].get('path')}" for e in self._replay.unused]
         left += [f"a call of {call['name']}" for call in self._player.unused]
         if left:
-            raise ReplayError(f"{self.path}: the run was over before {left[0]} ({len(left)} left in all). {_AGAIN}")
+            raise ReplayError(
+                f"{self.path}: the run was over before {left[0]} ({len(left)} left in all). {_RERECORD_HINT}"
+            )
 
     def _save(self, folder: Path) -> None:
         stopped = [call["name"] for call in self._calls if len(call) == len(_ASKED)]
@@ -149,13 +155,13 @@ class Tape:
             )
         exchanges = [json.loads(file.read_bytes()) for file in sorted(folder.glob("*.json"))]
         calls = [{"tool": self._redactor.value(call)} for call in self._calls]
-        lines = [{"tape": VERSION}, *({"exchange": self._clean(e)} for e in exchanges), *calls]
+        lines = [{"tape": VERSION}, *({"exchange": self._redact_line(e)} for e in exchanges), *calls]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
         part.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
         part.replace(self.path)
 
-    def _clean(self, exchange: dict[str, Any]) -> dict[str, Any]:
+    def _redact_line(self, exchange: dict[str, Any]) -> dict[str, Any]:
         body = exchange["response"].pop(
             "body_text"
         )  # looked at as a stream, and not once more as a text: that may break it
@@ -166,7 +172,7 @@ class Tape:
 
 _ASKED = ("name", "input")
 _NO_KEY = "none-is-sent-to-anybody"
-_AGAIN = "If the change is meant, record it again (mode 'record', or pytest --tapes=record)"
+_RERECORD_HINT = "If the change is meant, record it again (mode 'record', or pytest --tapes=record)"
 
 
 class _Recorder(LiveSteps):
@@ -191,7 +197,7 @@ class _Recorder(LiveSteps):
         return result
 
 
-class _Overhearing(RecordingTransport):
+class _KeyCollectingTransport(RecordingTransport):
     """Tells which keys are sent, so that they can be masked wherever else they stand."""
 
     def __init__(self, folder: str, *, provider: str, told: Callable[[Iterable[str]], None]) -> None:
@@ -202,12 +208,12 @@ class _Overhearing(RecordingTransport):
     async def open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> AsyncGenerator[TransportResponse]:
-        self._told(secrets_of(headers))
+        self._told(header_secrets(headers))
         async with super().open(method, url, headers, body, timeouts) as answer:
             yield answer
 
 
-class _Comparing:
+class _MaskingReplayTransport:
     """A `Transport` that masks what is asked as the tape masks it, so that the two can be compared."""
 
     def __init__(self, replay: ReplayTransport, masked: Callable[[Any], Any]) -> None:
@@ -225,7 +231,7 @@ class _Comparing:
         await self._replay.aclose()
 
 
-class _Player(LiveSteps):
+class _ReplaySteps(LiveSteps):
     """Tools from the tape, and no waiting."""
 
     __slots__ = ("_live", "_masked", "misses", "unused")
@@ -257,7 +263,7 @@ class _Player(LiveSteps):
 
 def _outcome(made: Mapping[str, Any]) -> ToolResult:
     if "error" in made:
-        raise failure_again(made["error"]["type"], made["error"]["message"])
+        raise rebuild_exception(made["error"]["type"], made["error"]["message"])
     return msgspec.convert(made["result"], ToolResult)
 
 
@@ -287,20 +293,20 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return [line["exchange"] for line in lines if "exchange" in line], [line for line in lines if "tool" in line]
 
 
-class _Asked(Struct):
+class _RequestLine(Struct):
     method: str
     path: str
 
 
-class _Told(Struct):
+class _ResponseLine(Struct):
     status: int = 200
     headers: dict[str, str] = {}
     body_text: str = ""
 
 
 class _Exchange(Struct):
-    request: _Asked
-    response: _Told
+    request: _RequestLine
+    response: _ResponseLine
 
 
 class _Failure(Struct):

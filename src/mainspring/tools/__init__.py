@@ -2,8 +2,15 @@
 
 from mainspring.tools.arguments.parse import ParsedArguments, parse_arguments
 from mainspring.tools.define import LazyTool, define_tool, tool
-from mainspring.tools.execute import error_result, failure, output_bytes, run_tool, told, without_images
-from mainspring.tools.registry import ToolRegistry, wire_names
+from mainspring.tools.execute import (
+    error_result,
+    output_bytes,
+    replace_images,
+    result_from_exception,
+    run_tool,
+    safe_str,
+)
+from mainspring.tools.registry import ToolRegistry, provider_tool_names
 from mainspring.tools.response import (
     AssistRequest,
     ErrorResponse,
@@ -23,7 +30,7 @@ from mainspring.tools.tool import (
     ToolErrorCode,
     ToolOutput,
     ToolResult,
-    as_result,
+    to_tool_result,
 )
 
 __all__ = [
@@ -43,18 +50,18 @@ __all__ = [
     "ToolRegistry",
     "ToolResponse",
     "ToolResult",
-    "as_result",
     "define_tool",
     "error_response",
     "error_result",
-    "failure",
     "output_bytes",
-    "told",
     "parse_arguments",
+    "provider_tool_names",
+    "replace_images",
+    "result_from_exception",
     "run_tool",
+    "safe_str",
     "success_response",
     "to_tool_response",
+    "to_tool_result",
     "tool",
-    "wire_names",
-    "without_images",
 ]

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mainspring.tools.formats import FORMATS
+from mainspring.tools.formats import SUPPORTED_FORMATS
 from mainspring.tools.patterns import BadPatternError, compile_pattern
-from mainspring.tools.problems import Problem, canonical, is_list, show
+from mainspring.tools.problems import Problem, canonical, format_value, is_list
 
 Check = Callable[[Any], list[Problem] | None]
 """Says what is wrong with a value, seen from the value; `None` or nothing if all is well."""
@@ -29,7 +29,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and value is not True and value is not False
 
 
-TYPES: dict[str, Callable[[Any], bool]] = {
+TYPE_CHECKS: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "integer": is_integer,
     "number": is_number,
@@ -79,32 +79,44 @@ def _make_enum(allowed: Any, schema: Schema) -> Check:
     values = as_list(allowed)
     if schema.get("nullable") is True:
         values = [*values, None]
-    words = ", ".join(show(each) for each in values[:20]) + (", …" if len(values) > 20 else "")
+    words = ", ".join(format_value(each) for each in values[:20]) + (", …" if len(values) > 20 else "")
     if all(isinstance(each, str) for each in values):
         strings = frozenset(values)
         return _asserting(
-            _always, lambda v: isinstance(v, str) and v in strings, "enum", lambda v: f"{show(v)} is not one of {words}"
+            _always,
+            lambda v: isinstance(v, str) and v in strings,
+            "enum",
+            lambda v: f"{format_value(v)} is not one of {words}",
         )
     known = frozenset(canonical(each) for each in values)
-    return _asserting(_always, lambda v: canonical(v) in known, "enum", lambda v: f"{show(v)} is not one of {words}")
+    return _asserting(
+        _always, lambda v: canonical(v) in known, "enum", lambda v: f"{format_value(v)} is not one of {words}"
+    )
 
 
 def _make_const(only: Any, schema: Schema) -> Check:
     wanted = canonical(only)
-    return _asserting(_always, lambda v: canonical(v) == wanted, "const", lambda v: f"{show(v)} is not {show(only)}")
+    return _asserting(
+        _always, lambda v: canonical(v) == wanted, "const", lambda v: f"{format_value(v)} is not {format_value(only)}"
+    )
 
 
 def _make_limit(keyword: str, holds: Callable[[Any, Any], bool], says: str) -> Maker:
     def make(limit: Any, schema: Schema) -> Check:
         if not is_number(limit):
             raise NotPlainError(limit)
-        return _asserting(is_number, lambda v: holds(v, limit), keyword, lambda v: f"{show(v)} is {says} {show(limit)}")
+        return _asserting(
+            is_number,
+            lambda v: holds(v, limit),
+            keyword,
+            lambda v: f"{format_value(v)} is {says} {format_value(limit)}",
+        )
 
     return make
 
 
 def _make_size(keyword: str, kind: str, holds: Callable[[int, int], bool], says: str) -> Maker:
-    applies = TYPES[kind]
+    applies = TYPE_CHECKS[kind]
 
     def make(limit: Any, schema: Schema) -> Check:
         if not is_integer(limit) or limit < 0:
@@ -113,7 +125,7 @@ def _make_size(keyword: str, kind: str, holds: Callable[[int, int], bool], says:
             applies,
             lambda v: holds(len(v), limit),
             keyword,
-            lambda v: f"{show(v)} {says.format(int(limit))}, not {len(v)}",
+            lambda v: f"{format_value(v)} {says.format(int(limit))}, not {len(v)}",
         )
 
     return make
@@ -123,7 +135,7 @@ def _make_multiple(step: Any, schema: Schema) -> Check:
     if not isinstance(step, int) or step <= 0 or isinstance(step, bool):
         raise NotPlainError(step)
     return _asserting(
-        is_number, lambda v: v % step == 0, "multipleOf", lambda v: f"{show(v)} is not a multiple of {step}"
+        is_number, lambda v: v % step == 0, "multipleOf", lambda v: f"{format_value(v)} is not a multiple of {step}"
     )
 
 
@@ -133,7 +145,9 @@ def _make_unique(wanted: Any, schema: Schema) -> Check:
 
     if wanted is not True:
         return accept
-    return _asserting(TYPES["array"], holds, "uniqueItems", lambda v: f"{show(v)} has the same item twice")
+    return _asserting(
+        TYPE_CHECKS["array"], holds, "uniqueItems", lambda v: f"{format_value(v)} has the same item twice"
+    )
 
 
 def _make_pattern(pattern: Any, schema: Schema) -> Check:
@@ -142,15 +156,18 @@ def _make_pattern(pattern: Any, schema: Schema) -> Check:
     except (BadPatternError, TypeError) as problem:
         raise NotPlainError(pattern) from problem
     return _asserting(
-        TYPES["string"], search, "pattern", lambda v: f"{show(v)} does not match the pattern {show(pattern)}"
+        TYPE_CHECKS["string"],
+        search,
+        "pattern",
+        lambda v: f"{format_value(v)} does not match the pattern {format_value(pattern)}",
     )
 
 
 def _make_format(name: Any, schema: Schema) -> Check:
-    test = FORMATS.get(name) if isinstance(name, str) else None
+    test = SUPPORTED_FORMATS.get(name) if isinstance(name, str) else None
     if test is None:
         return accept
-    return _asserting(TYPES["string"], test, "format", lambda v: f"{show(v)} is not a valid {name}")
+    return _asserting(TYPE_CHECKS["string"], test, "format", lambda v: f"{format_value(v)} is not a valid {name}")
 
 
 ASSERTIONS: dict[str, Maker] = {

@@ -7,8 +7,18 @@ Plain is what nearly every tool uses: types, properties, items, enums, limits, f
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
-from mainspring.tools.assertions import ASSERTIONS, TYPES, Check, NotPlainError, accept, as_list
-from mainspring.tools.problems import Problem, below, is_dict, is_list, missing, no_branch, show, unknown, wrong_type
+from mainspring.tools.assertions import ASSERTIONS, TYPE_CHECKS, Check, NotPlainError, accept, as_list
+from mainspring.tools.problems import (
+    Problem,
+    format_value,
+    is_dict,
+    is_list,
+    missing_property_message,
+    prefix_path,
+    union_issues,
+    unknown_property_message,
+    wrong_type_message,
+)
 
 _DRAFTS = {
     "https://json-schema.org/draft/2020-12/schema": 2020,
@@ -63,13 +73,13 @@ class PlainSchema:
             raise NotPlainError(schema)
         key = id(schema)
         if key in self._made:
-            return self._made[key] or self._later(key)
+            return self._made[key] or self._enqueue(key)
         self._made[key] = None
         check = _all_of(list(self._checks(schema)))
         self._made[key] = check
         return check
 
-    def _later(self, key: int) -> Check:
+    def _enqueue(self, key: int) -> Check:
         """The check of a schema that is being compiled further up: a recursive one."""
         made = self._made
 
@@ -83,7 +93,7 @@ class PlainSchema:
         if not _NEEDS_MORE.isdisjoint(schema):
             raise NotPlainError(schema.keys() & _NEEDS_MORE)
         if "$ref" in schema:
-            yield self.compile(resolve(self._root, schema["$ref"]))
+            yield self.compile(resolve_local_ref(self._root, schema["$ref"]))
             if self._draft <= 7:
                 return
         kinds = _type_names(schema)
@@ -120,7 +130,7 @@ class PlainSchema:
             yield _array(first, rest)
 
 
-def resolve(root: Any, reference: Any) -> Any:
+def resolve_local_ref(root: Any, reference: Any) -> Any:
     """The part of the root schema that a local `$ref` points to.
 
     Raises:
@@ -145,7 +155,7 @@ def resolve(root: Any, reference: Any) -> Any:
 
 
 def _refuse(value: Any) -> list[Problem]:
-    return [Problem((), "false", f"{show(value)} is not allowed here")]
+    return [Problem((), "false", f"{format_value(value)} is not allowed here")]
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -166,7 +176,7 @@ def _type_names(schema: dict[str, Any]) -> list[str]:
     if named is None:
         return []
     kinds: list[Any] = [named] if isinstance(named, str) else as_list(named, at_least=1)
-    if not all(isinstance(each, str) and each in TYPES for each in kinds):
+    if not all(isinstance(each, str) and each in TYPE_CHECKS for each in kinds):
         raise NotPlainError(named)
     return [*kinds, "null"] if schema.get("nullable") is True and "null" not in kinds else kinds
 
@@ -175,13 +185,13 @@ def _typed(kinds: list[str], rest: Check | None) -> Check:
     """A type and what else holds for values of it."""
     if len(kinds) == 1 and kinds[0] in _CLASSES:
         return _of_class(_CLASSES[kinds[0]], kinds, rest)
-    tests = [TYPES[each] for each in kinds]
+    tests = [TYPE_CHECKS[each] for each in kinds]
     right: Callable[[Any], bool] = tests[0] if len(tests) == 1 else lambda value: any(test(value) for test in tests)
 
     def check(value: Any) -> list[Problem] | None:
         if right(value):
             return rest(value) if rest else None
-        return [Problem((), "type", wrong_type(value, kinds))]
+        return [Problem((), "type", wrong_type_message(value, kinds))]
 
     return check
 
@@ -191,20 +201,20 @@ _CLASSES: dict[str, type] = {"string": str, "array": list, "object": dict, "inte
 
 def _of_class(kind: type, kinds: list[str], rest: Check | None) -> Check:
     """The same for one type that is one Python class, but for what `TYPES` knows better: the quick way."""
-    right = TYPES[kinds[0]]
+    right = TYPE_CHECKS[kinds[0]]
     if rest is None:
 
         def check(value: Any) -> list[Problem] | None:
             if type(value) is kind or right(value):
                 return None
-            return [Problem((), "type", wrong_type(value, kinds))]
+            return [Problem((), "type", wrong_type_message(value, kinds))]
 
         return check
 
     def check_both(value: Any) -> list[Problem] | None:
         if type(value) is kind or right(value):
             return rest(value)
-        return [Problem((), "type", wrong_type(value, kinds))]
+        return [Problem((), "type", wrong_type_message(value, kinds))]
 
     return check_both
 
@@ -237,7 +247,7 @@ def _any_of(branches: Sequence[Check]) -> Check:
             if not found:
                 return None
             failed.append(found)
-        return no_branch(value, failed)
+        return union_issues(value, failed)
 
     return check
 
@@ -249,8 +259,12 @@ def _one_of(branches: Sequence[Check]) -> Check:
         if fitting == 1:
             return None
         if not fitting:
-            return no_branch(value, failed)
-        return [Problem((), "oneOf", f"{show(value)} fits {fitting} of {len(branches)} forms that exclude each other")]
+            return union_issues(value, failed)
+        return [
+            Problem(
+                (), "oneOf", f"{format_value(value)} fits {fitting} of {len(branches)} forms that exclude each other"
+            )
+        ]
 
     return check
 
@@ -261,8 +275,8 @@ _OBJECT_KEYWORDS = frozenset({"properties", "required", "additionalProperties", 
 def _stray(children: dict[str, Check], other: Check) -> Callable[[str, Any], list[Problem]]:
     """What is wrong with a property that the schema does not name."""
     if other is _refuse:
-        return lambda name, value: [Problem((), "additionalProperties", unknown(name, children))]
-    return lambda name, value: below(name, other(value) or ())
+        return lambda name, value: [Problem((), "additionalProperties", unknown_property_message(name, children))]
+    return lambda name, value: prefix_path(name, other(value) or ())
 
 
 def _object(children: dict[str, Check], required: tuple[str, ...], other: Check | None, names: Check | None) -> Check:
@@ -270,7 +284,7 @@ def _object(children: dict[str, Check], required: tuple[str, ...], other: Check 
     stray = _stray(children, other) if other else None
 
     def check_names(entries: dict[str, Any]) -> list[Problem]:
-        found = [Problem((), "required", missing(name)) for name in required if name not in entries]
+        found = [Problem((), "required", missing_property_message(name)) for name in required if name not in entries]
         if names is not None:
             for name in entries:
                 found += names(name) or ()
@@ -288,7 +302,7 @@ def _object(children: dict[str, Check], required: tuple[str, ...], other: Check 
             if child is not None:
                 found = child(item)
                 if found:
-                    problems += below(name, found)
+                    problems += prefix_path(name, found)
             elif stray is not None:
                 problems += stray(name, item)
         if whole:
@@ -309,7 +323,7 @@ def _array(first: Sequence[Check], rest: Check | None) -> Check:
             each = first[index] if index < count else rest
             found = each(item) if each is not None else None
             if found:
-                problems += below(index, found)
+                problems += prefix_path(index, found)
         return problems
 
     return check

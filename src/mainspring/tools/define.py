@@ -8,12 +8,12 @@ from typing import Any, Protocol, cast, overload
 
 from msgspec import Struct
 
-from mainspring.errors import refuse_unknown
-from mainspring.threads import in_thread
-from mainspring.tools.registry import check_name
+from mainspring.errors import check_option_names
+from mainspring.threads import run_in_thread
+from mainspring.tools.registry import validate_tool_name
 from mainspring.tools.schema.function import (
     FunctionSchema,
-    schema_from_mapping,
+    check_object_schema,
     schema_from_signature,
     schema_from_type,
 )
@@ -75,7 +75,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | _Dec
 def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> Tool:
     if isinstance(fn, Tool):
         raise TypeError(f"{fn.name} is a tool already")
-    refuse_unknown("@tool", options, _FIELDS)
+    check_option_names("@tool", options, _FIELDS)
     _refuse_generator(fn)
     schema = schema_from_signature(fn)
     fields: dict[str, Any] = {
@@ -84,12 +84,14 @@ def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> Tool:
         "input_schema": schema.input_schema,
     }
     fields |= {k: v for k, v in options.items() if v is not None}
-    check_name(fields["name"])
-    return Tool(execute=_executor(fn, schema), **fields)
+    validate_tool_name(fields["name"])
+    return Tool(execute=_make_execute(fn, schema), **fields)
 
 
 def _refuse_generator(fn: Callable[..., Any]) -> None:
-    if any(test(f) for test in (inspect.isgeneratorfunction, inspect.isasyncgenfunction) for f in (fn, _called(fn))):
+    if any(
+        test(f) for test in (inspect.isgeneratorfunction, inspect.isasyncgenfunction) for f in (fn, _callable_name(fn))
+    ):
         name = getattr(fn, "__name__", type(fn).__name__)
         raise TypeError(
             f"{name}() is a generator, and a call of a tool has one result: collect what it yields and return it. To show people how "
@@ -97,13 +99,13 @@ def _refuse_generator(fn: Callable[..., Any]) -> None:
         )
 
 
-def _called(fn: Callable[..., Any]) -> Any:
+def _callable_name(fn: Callable[..., Any]) -> Any:
     return getattr(fn, "__call__", None)
 
 
-def _executor(fn: Callable[..., Any], schema: FunctionSchema) -> Execute:
+def _make_execute(fn: Callable[..., Any], schema: FunctionSchema) -> Execute:
     decode, context = schema.decode, schema.context_param
-    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(_called(fn)):
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(_callable_name(fn)):
 
         async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult | ToolOutput:
             kwargs = decode(arguments)
@@ -117,7 +119,7 @@ def _executor(fn: Callable[..., Any], schema: FunctionSchema) -> Execute:
             kwargs = decode(arguments)
             if context:
                 kwargs[context] = ctx
-            output = await in_thread(fn, **kwargs)
+            output = await run_in_thread(fn, **kwargs)
             return await output if inspect.isawaitable(output) else output
 
     return execute
@@ -156,23 +158,23 @@ def define_tool(
         TypeError: If a part is missing or unknown.
         ConfigError: If it cannot be the name of a tool.
     """
-    check_name(id)
+    validate_tool_name(id)
     if definition is None or isinstance(definition, Mapping):
-        return _from_parts(id, {**(definition or {}), **fields})
+        return _from_definition(id, {**(definition or {}), **fields})
 
     async def load() -> Tool:
-        return _from_parts(id, dict(await definition()))
+        return _from_definition(id, dict(await definition()))
 
     return LazyTool(id, load)
 
 
-def _from_parts(id: str, parts: dict[str, Any]) -> Tool:
+def _from_definition(id: str, parts: dict[str, Any]) -> Tool:
     missing = [k for k in ("description", "parameters", "execute") if k not in parts]
     if missing:
         raise TypeError(f"define_tool({id!r}): {', '.join(missing)} missing")
     parameters, run = parts.pop("parameters"), parts.pop("execute")
     if isinstance(parameters, Mapping):
-        schema, decode = schema_from_mapping(cast("Mapping[str, Any]", parameters)), None
+        schema, decode = check_object_schema(cast("Mapping[str, Any]", parameters)), None
     else:
         schema, decode = schema_from_type(parameters)
     _refuse_generator(run)
@@ -180,7 +182,7 @@ def _from_parts(id: str, parts: dict[str, Any]) -> Tool:
 
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult | ToolOutput:
         value = decode(arguments) if decode else arguments
-        output = run(value, ctx) if is_async else await in_thread(run, value, ctx)
+        output = run(value, ctx) if is_async else await run_in_thread(run, value, ctx)
         return await output if inspect.isawaitable(output) else output
 
     unknown = set(parts) - set(Tool.__struct_fields__)

@@ -13,18 +13,20 @@ from typing import Any
 from mainspring.cancellation import run_cancellable
 from mainspring.errors import PermissionDeniedError, ToolError
 from mainspring.messages import ImageBlock, TextBlock
-from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolOutput, ToolResult, as_result
+from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolOutput, ToolResult, to_tool_result
 
-ABORTED = "Aborted: the run was stopped before this call was made."
-INTERRUPTED = "Aborted: the run was stopped while this call was running; what it did until then is unknown."
+NOT_RUN_ABORTED = "Aborted: the run was stopped before this call was made."
+ABORTED_WHILE_RUNNING = "Aborted: the run was stopped while this call was running; what it did until then is unknown."
 SKIPPED = "Skipped: a new message from the user came in before this call was made."
-BROKEN_OFF = "Not run: the answer broke off before it was complete."
+NOT_RUN_STREAM_ERROR = "Not run: the answer broke off before it was complete."
 TRUNCATED = (
     "Not run: the answer reached its output limit{limit} before it was complete, so the arguments may be cut off. "
     "Make the call again with less in it, or do it in several smaller calls."
 )
-NO_ANSWER = "Your last reply held neither an answer nor a tool call. Reply again: call a tool, or answer in plain text."
-_IMAGE = "[image left out: this model cannot see images]"
+EMPTY_RESPONSE_PROMPT = (
+    "Your last reply held neither an answer nor a tool call. Reply again: call a tool, or answer in plain text."
+)
+_IMAGE_OMITTED = "[image left out: this model cannot see images]"
 
 
 def error_result(text: str, code: ToolErrorCode) -> ToolResult:
@@ -32,9 +34,9 @@ def error_result(text: str, code: ToolErrorCode) -> ToolResult:
     return ToolResult(output=text, is_error=True, code=code)
 
 
-def failure(name: str, error: Exception) -> ToolResult:
+def result_from_exception(name: str, error: Exception) -> ToolResult:
     """What the model is told of an exception of the tool ``name``."""
-    text = told(error)
+    text = safe_str(error)
     match error:
         case ToolError():
             return error_result(text, ToolErrorCode.UNKNOWN)
@@ -50,17 +52,17 @@ def failure(name: str, error: Exception) -> ToolResult:
             return error_result(f"Error: {type(error).__name__}: {text}", ToolErrorCode.UNKNOWN)
 
 
-def failure_again(kind: str, text: str) -> Exception:
+def rebuild_exception(kind: str, text: str) -> Exception:
     """An exception of a tool that is known by its name and text alone: of the known class, or one that only looks like it."""
-    return _KINDS.get(kind, type(kind, (Exception,), {}))(text)
+    return _EXCEPTION_TYPES.get(kind, type(kind, (Exception,), {}))(text)
 
 
-_KINDS: dict[str, type[Exception]] = {
+_EXCEPTION_TYPES: dict[str, type[Exception]] = {
     e.__name__: e for e in (ToolError, PermissionDeniedError, TimeoutError, FileNotFoundError, OSError)
 }
 
 
-def told(error: BaseException) -> str:
+def safe_str(error: BaseException) -> str:
     """What an exception says, even where its own ``__str__`` fails."""
     try:
         return str(error)
@@ -75,9 +77,9 @@ def output_bytes(output: ToolOutput) -> int:
     return sum(len(b.data) if isinstance(b, ImageBlock) else output_bytes(b.text) for b in output)
 
 
-def without_images(output: Sequence[TextBlock | ImageBlock]) -> tuple[TextBlock | ImageBlock, ...]:
+def replace_images(output: Sequence[TextBlock | ImageBlock]) -> tuple[TextBlock | ImageBlock, ...]:
     """An output for a model that has no eyes: each image is a line that says so."""
-    return tuple([TextBlock(_IMAGE) if isinstance(b, ImageBlock) else b for b in output])
+    return tuple([TextBlock(_IMAGE_OMITTED) if isinstance(b, ImageBlock) else b for b in output])
 
 
 logger = logging.getLogger("mainspring")
@@ -102,27 +104,27 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
         task = asyncio.current_task()
         try:
             output = await tool.execute(arguments, context)
-            return _usable(tool, output)
+            return _to_result(tool, output)
         except (Exception, KeyboardInterrupt):
             raise
         except BaseException as error:
-            if _from_outside(error, task):
+            if _is_cancellation(error, task):
                 raise
-            raise ToolError(f"Error: {type(error).__name__}: {told(error)}") from error
+            raise ToolError(f"Error: {type(error).__name__}: {safe_str(error)}") from error
 
     return await run_cancellable(work, context.signal, grace)
 
 
-def _usable(tool: Tool, output: Any) -> ToolResult:
+def _to_result(tool: Tool, output: Any) -> ToolResult:
     """The result, or a failure that its developer finds in the log: the model can do nothing about it."""
     try:
-        return as_result(output, tool.name)
+        return to_tool_result(output, tool.name)
     except TypeError as error:
         logger.error("%s", error)
         raise
 
 
-def _from_outside(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+def _is_cancellation(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
     """Whether a tool is being cancelled or thrown away; a tool's own SystemExit, say, is no reason to end the program."""
     if isinstance(error, asyncio.CancelledError):
         return task is None or task.cancelling() > 0

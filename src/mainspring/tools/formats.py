@@ -93,7 +93,7 @@ def _is_ipv6(text: str) -> bool:
     return "%" not in text
 
 
-FORMATS: dict[str, Callable[[str], bool]] = {
+SUPPORTED_FORMATS: dict[str, Callable[[str], bool]] = {
     "date": _is_date,
     "date-time": _is_date_time,
     "email": _is_email,

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
-INTERACTION = "interaction"
+INTERACTION_KEY = "interaction"
 """Key in `ToolContext.extra` of an `Interaction`; without one there is nobody to talk to."""
 
 
@@ -19,7 +19,7 @@ class Option(Struct, frozen=True):
     description: str = ""
 
 
-class Question(Struct, frozen=True):
+class UserQuestion(Struct, frozen=True):
     """What the user is asked.
 
     Attributes:
@@ -40,38 +40,38 @@ class Reply(Struct, frozen=True):
     text: str = ""
 
 
-class Plan(Struct, frozen=True):
+class ProposedPlan(Struct, frozen=True):
     """What the agent is going to do, in Markdown."""
 
     text: str
     title: str = ""
 
 
-class Review(Struct, frozen=True):
+class PlanReview(Struct, frozen=True):
     """What the user thinks of a plan; ``feedback`` is in their own words."""
 
     decision: Literal["approve", "revise", "reject"]
     feedback: str = ""
 
 
-class Interaction(Protocol):
+class UserInteraction(Protocol):
     """Somebody to talk to. Calls come one after the other."""
 
-    async def ask(self, question: Question) -> Reply | None:
+    async def ask(self, question: UserQuestion) -> Reply | None:
         """The user's answer; ``None`` if they gave none."""
         ...
 
-    async def review(self, plan: Plan) -> Review | None:
+    async def review(self, plan: ProposedPlan) -> PlanReview | None:
         """What the user thinks of a plan; ``None`` if they do not say."""
         ...
 
 
-def interaction_of(ctx: ToolContext) -> Interaction | None:
+def get_interaction(ctx: ToolContext) -> UserInteraction | None:
     """Somebody to talk to, if there is."""
-    return ctx.extra.get(INTERACTION)
+    return ctx.extra.get(INTERACTION_KEY)
 
 
-def nobody(advice: str) -> ToolResult:
+def no_user_result(advice: str) -> ToolResult:
     """The result where there is nobody to talk to."""
     text = f"Nobody can answer: this run has no one at a terminal. {advice}"
     return ToolResult(output=text, title="nobody to ask", is_error=True, code=ToolErrorCode.CONFIG_ERROR)

@@ -71,7 +71,7 @@ def compile_pattern(pattern: str) -> Search:
     return found
 
 
-def safe_length(pattern: str) -> int:
+def max_safe_length(pattern: str) -> int:
     """How long a text may be so that `re.search` with this pattern, as it is, takes a bounded time."""
     try:
         _, tree = _parsed(pattern)

@@ -51,7 +51,7 @@ def format_path(path: Iterable[str | int]) -> str:
     return "".join(parts)
 
 
-def show(value: Any) -> str:
+def format_value(value: Any) -> str:
     """The value as JSON, cut to a length that is good to read."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=repr)
@@ -60,29 +60,29 @@ def show(value: Any) -> str:
     return text if len(text) <= _SHOWN_VALUE else f"{text[: _SHOWN_VALUE - 1]}…"
 
 
-def wrong_type(value: Any, types: Sequence[str]) -> str:
+def wrong_type_message(value: Any, types: Sequence[str]) -> str:
     """Text for a value whose type is none of those allowed."""
-    return f"{show(value)} is not of type {' or '.join(repr(name) for name in types)}"
+    return f"{format_value(value)} is not of type {' or '.join(repr(name) for name in types)}"
 
 
-def missing(name: str) -> str:
+def missing_property_message(name: str) -> str:
     """Text for a required property that is not there."""
     return f"missing required property {name!r}"
 
 
-def unknown(name: str, valid: Iterable[str]) -> str:
+def unknown_property_message(name: str, valid: Iterable[str]) -> str:
     """Text for a property that the schema does not know; names the nearest valid ones."""
     names = list(valid)
     if not names:
         return f"unknown property {name!r}; no properties are accepted"
-    near = nearest(name, names)
+    near = closest_names(name, names)
     if near:
         return f"unknown property {name!r}; did you mean {' or '.join(repr(each) for each in near)}?"
     listed = ", ".join(repr(each) for each in names[:_SHOWN_NAMES])
     return f"unknown property {name!r}; valid properties: {listed}{', …' if len(names) > _SHOWN_NAMES else ''}"
 
 
-def nearest(name: str, valid: Iterable[str]) -> list[str]:
+def closest_names(name: str, valid: Iterable[str]) -> list[str]:
     """At most two valid names that look like `name`, best first."""
     import difflib
 
@@ -91,18 +91,22 @@ def nearest(name: str, valid: Iterable[str]) -> list[str]:
     return [folded[each] for each in found]
 
 
-def no_branch(value: Any, branches: Sequence[Sequence[Problem]]) -> list[Problem]:
+def union_issues(value: Any, branches: Sequence[Sequence[Problem]]) -> list[Problem]:
     """Problems of a value that fits no branch of a union, given what is wrong with it in each branch."""
     if all(len(found) == 1 and found[0].keyword == "type" and not found[0].path for found in branches):
         types = dict.fromkeys(
             part for found in branches for part in found[0].text.partition(" is not of type ")[2].split(" or ")
         )
-        return [Problem((), "type", f"{show(value)} is not of type {' or '.join(types)}")]
+        return [Problem((), "type", f"{format_value(value)} is not of type {' or '.join(types)}")]
     candidates = [found for found in branches if not any(_rules_out(each) for each in found)]
     if len(candidates) == 1:
         return list(candidates[0])
     first = dict.fromkeys(str(found[0]) for found in branches if found)
-    return [Problem((), "anyOf", f"{show(value)} fits none of the {len(branches)} allowed forms ({'; '.join(first)})")]
+    return [
+        Problem(
+            (), "anyOf", f"{format_value(value)} fits none of the {len(branches)} allowed forms ({'; '.join(first)})"
+        )
+    ]
 
 
 def _rules_out(problem: Problem) -> bool:
@@ -110,12 +114,12 @@ def _rules_out(problem: Problem) -> bool:
     return (problem.keyword == "type" and not problem.path) or (problem.keyword == "const" and len(problem.path) < 2)
 
 
-def below(step: str | int, found: Iterable[Problem]) -> list[Problem]:
+def prefix_path(step: str | int, found: Iterable[Problem]) -> list[Problem]:
     """The problems of a child, as seen from its parent."""
     return [Problem((step, *each.path), each.keyword, each.text) for each in found]
 
 
-def listing(problems: Sequence[str]) -> str:
+def format_issues(problems: Sequence[str]) -> str:
     """All problems as one text."""
     if len(problems) == 1:
         return problems[0]

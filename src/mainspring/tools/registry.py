@@ -11,20 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
-from mainspring.messages import ToolSpec
+from mainspring.messages import ToolDefinition
 from mainspring.tools.tool import Tool
 
-NAME = lazy_re(r"[A-Za-z0-9_-]{1,128}")
+TOOL_NAME_PATTERN = lazy_re(r"[A-Za-z0-9_-]{1,128}")
 """What every provider accepts in a tool's name; providers with tighter limits shorten it on their wire."""
 
 
-def check_name(name: object) -> None:
+def validate_tool_name(name: object) -> None:
     """Whether a tool can have this name.
 
     Raises:
         ConfigError: If not: it has characters that no provider accepts.
     """
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not TOOL_NAME_PATTERN.fullmatch(name):
         raise ConfigError(f"tool name {name!r:.150} must be 1 to 128 letters, digits, '_' or '-'")
 
 
@@ -40,7 +40,7 @@ class ToolRegistry:
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._active: frozenset[str] | None = None
-        self._specs: tuple[ToolSpec, ...] | None = None
+        self._specs: tuple[ToolDefinition, ...] | None = None
         for tool in tools:
             self.add(tool)
 
@@ -50,7 +50,7 @@ class ToolRegistry:
         Raises:
             ConfigError: If the name is taken or has characters that no provider accepts.
         """
-        check_name(tool.name)
+        validate_tool_name(tool.name)
         taken = self._tools.get(tool.name)
         if taken is not None:
             raise ConfigError(
@@ -73,7 +73,7 @@ class ToolRegistry:
         near = difflib.get_close_matches(name, self.active, 3) or self.active[:20]
         return f"Unknown tool: {name}. " + (f"Did you mean {', '.join(near)}?" if near else "There are no tools.")
 
-    def activate(self, names: Iterable[str] | None) -> None:
+    def set_active(self, names: Iterable[str] | None) -> None:
         """Have just these tools active; ``None`` is all of them, those that are added later too.
 
         Raises:
@@ -89,7 +89,7 @@ class ToolRegistry:
         return tuple([n for n in self._tools if self._active is None or n in self._active])
 
     @property
-    def specs(self) -> tuple[ToolSpec, ...]:
+    def specs(self) -> tuple[ToolDefinition, ...]:
         """What a model is told, the same object until a tool is added or removed."""
         if self._specs is None:
             self._specs = tuple([self._tools[n].spec for n in self.active])
@@ -124,11 +124,11 @@ class ToolRegistry:
         return len(self._tools)
 
 
-_LONGEST = 64
+_MAX_NAME_LENGTH = 64
 """Characters that every host takes in a name; some take twice as many."""
 
 
-def wire_names(tools: Iterable[str], aliases: Mapping[str, str]) -> dict[str, str]:
+def provider_tool_names(tools: Iterable[str], aliases: Mapping[str, str]) -> dict[str, str]:
     """The aliases that are of use: for each of these tools that has another name at the model, that name. A name that some host
     would not take (too long, or begun by a digit or ``-``) gets one that all take, the same after every start.
 
@@ -142,8 +142,8 @@ def wire_names(tools: Iterable[str], aliases: Mapping[str, str]) -> dict[str, st
     taken: dict[str, str] = {}
     found: dict[str, str] = {}
     for tool in tools:
-        wire = aliases.get(tool) or _fitting(tool)
-        if not NAME.fullmatch(wire):
+        wire = aliases.get(tool) or _shorten_name(tool)
+        if not TOOL_NAME_PATTERN.fullmatch(wire):
             raise ConfigError(f"the alias {wire!r} of {tool} must be 1 to 128 letters, digits, '_' or '-'")
         if wire in taken:
             raise ConfigError(f"the model would know both {taken[wire]} and {tool} as {wire!r}; change an alias")
@@ -153,9 +153,9 @@ def wire_names(tools: Iterable[str], aliases: Mapping[str, str]) -> dict[str, st
     return found
 
 
-def _fitting(name: str) -> str:
+def _shorten_name(name: str) -> str:
     """The name as all hosts take it."""
     plain = name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"
-    if len(plain) <= _LONGEST:
+    if len(plain) <= _MAX_NAME_LENGTH:
         return plain
-    return f"{plain[: _LONGEST - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{plain[: _MAX_NAME_LENGTH - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"

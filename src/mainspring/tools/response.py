@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Struct
 
-from mainspring.tools.tool import ToolErrorCode, ToolResult, as_result
+from mainspring.tools.tool import ToolErrorCode, ToolResult, to_tool_result
 
 _ASSIST = ToolErrorCode.LLM_ASSIST_REQUIRED
 
@@ -32,7 +32,7 @@ class SuccessResponse(Struct, frozen=True):
 
     def to_tool_result(self) -> ToolResult:
         """The same as a `ToolResult`."""
-        return ToolResult(output=as_result(self.result).output, title=self.message)
+        return ToolResult(output=to_tool_result(self.result).output, title=self.message)
 
 
 class ErrorResponse(Struct, frozen=True):
@@ -64,10 +64,10 @@ def success_response(result: Any, message: str = "") -> SuccessResponse:
 
 def error_response(error: ToolErrorCode | str, message: str) -> ErrorResponse:
     """A failure; a code that is none of the nine counts as ``UNKNOWN``."""
-    return ErrorResponse(as_error_code(error), message)
+    return ErrorResponse(to_error_code(error), message)
 
 
-def as_error_code(value: object) -> ToolErrorCode:
+def to_error_code(value: object) -> ToolErrorCode:
     """The code that ``value`` names; ``UNKNOWN`` where it names none."""
     try:
         return ToolErrorCode(str(value))
@@ -83,7 +83,7 @@ def to_tool_response(result: ToolResult) -> ToolResponse:
     """
     named = result.code or result.metadata.get("error")
     if result.is_error or named:
-        return ErrorResponse(as_error_code(named), result.text)
+        return ErrorResponse(to_error_code(named), result.text)
     return SuccessResponse(result.output, result.title or result.text.partition("\n")[0])
 
 
@@ -112,7 +112,7 @@ class AssistRequest(Struct, frozen=True, kw_only=True):
         )
 
 
-def assist_request(result: ToolResult, *, trust_text: bool = True) -> AssistRequest | None:
+def extract_assist_request(result: ToolResult, *, trust_text: bool = True) -> AssistRequest | None:
     """What the tool asks for, if this result is such a request.
 
     Two forms are known: a result marked as one (``code``, or ``metadata["error"]``), with prompt and message in its metadata

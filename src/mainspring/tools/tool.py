@@ -12,7 +12,7 @@ from msgspec import json as msgspec_json
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
-from mainspring.messages import ImageBlock, TextBlock, ToolSpec
+from mainspring.messages import ImageBlock, TextBlock, ToolDefinition
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
@@ -85,7 +85,7 @@ class ToolResult(Struct, kw_only=True):
     @property
     def details(self) -> dict[str, Any] | None:
         """Metadata and code, as the history keeps them beside the result: plain JSON data, other values as their text."""
-        facts = _plain(self.metadata) if self.metadata else {}
+        facts = _json_metadata(self.metadata) if self.metadata else {}
         return (facts or None) if self.code is None else {**facts, "code": self.code.value}
 
 
@@ -201,9 +201,9 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
     path_params: tuple[str, ...] = ()
 
     @property
-    def spec(self) -> ToolSpec:
+    def spec(self) -> ToolDefinition:
         """The part that a model is told."""
-        return ToolSpec(self.name, self.description, self.input_schema)
+        return ToolDefinition(self.name, self.description, self.input_schema)
 
     async def __call__(self, /, *given: Any, **arguments: Any) -> ToolResult:
         """Run it without an agent, for tests and scripts: ``await forecast("Oslo", days=2)``. Arguments are taken as they are.
@@ -229,12 +229,13 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
             if name in arguments:
                 raise TypeError(f"the tool {self.name} was given its argument {name!r} twice")
             arguments[name] = value
-        return as_result(
-            await self.execute(arguments, ctx or ToolContext(env=cast("ExecutionEnv", _NoEnv(self.name)))), self.name
+        return to_tool_result(
+            await self.execute(arguments, ctx or ToolContext(env=cast("ExecutionEnv", _MissingEnv(self.name)))),
+            self.name,
         )
 
 
-class _NoEnv:
+class _MissingEnv:
     """Stands for the environment of a call that was made without a context."""
 
     def __init__(self, tool: str) -> None:
@@ -247,7 +248,7 @@ class _NoEnv:
         )
 
 
-def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _json_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return to_builtins(metadata, str_keys=True, enc_hook=str)
     except Exception:  # a circle, or a value without a text: the result stands all the same
@@ -255,7 +256,7 @@ def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
 
-def as_result(output: Any, tool: str = "") -> ToolResult:
+def to_tool_result(output: Any, tool: str = "") -> ToolResult:
     """A `ToolResult` from whatever a tool returned: text, blocks, ``None``, or any JSON value.
 
     Args:
@@ -267,7 +268,7 @@ def as_result(output: Any, tool: str = "") -> ToolResult:
         Exception: If it cannot be made into one for another reason; a failure of the tool.
     """
     if type(output) is ToolResult:
-        return output if _is_sound(output) else _sound(output)
+        return output if _has_valid_fields(output) else _repair_result(output)
     if isinstance(output, str):
         return ToolResult(output=output)
     if output is None:
@@ -285,7 +286,7 @@ def as_result(output: Any, tool: str = "") -> ToolResult:
     if to_json is not None:  # a pydantic model
         return ToolResult(output=to_json())
     try:
-        return ToolResult(output=msgspec_json.encode(output, enc_hook=_readable).decode())
+        return ToolResult(output=msgspec_json.encode(output, enc_hook=_encode_unknown).decode())
     except _UnreadableError as error:
         raise TypeError(
             f"{f'the tool {tool}' if tool else 'the tool'} returned {error}, which a model cannot read; return a text, a "
@@ -297,7 +298,7 @@ class _UnreadableError(Exception):
     """What a tool returned, or a part of it, in words."""
 
 
-def _readable(value: Any) -> Any:
+def _encode_unknown(value: Any) -> Any:
     """What has no JSON form of its own as its text; that of a plain object only says where in memory it is."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):  # a pydantic model within something else
@@ -310,7 +311,7 @@ def _readable(value: Any) -> Any:
     return text
 
 
-def _is_sound(result: ToolResult) -> bool:
+def _has_valid_fields(result: ToolResult) -> bool:
     """Whether the fields have the types that they say; nobody checked them when the tool made it."""
     code: Any = result.code
     return (
@@ -322,10 +323,10 @@ def _is_sound(result: ToolResult) -> bool:
     )
 
 
-def _sound(result: ToolResult) -> ToolResult:
+def _repair_result(result: ToolResult) -> ToolResult:
     return replace(
         result,
-        output=as_result(result.output).output,
+        output=to_tool_result(result.output).output,
         title=str(result.title),
         metadata=dict(result.metadata or {}),
         is_error=bool(result.is_error),

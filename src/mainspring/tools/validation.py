@@ -14,19 +14,19 @@ from typing import Any, cast
 
 from mainspring.tools.assertions import Check
 from mainspring.tools.checks import compile_plain
-from mainspring.tools.formats import FORMATS
-from mainspring.tools.patterns import BadPatternError, compile_pattern, safe_length
+from mainspring.tools.formats import SUPPORTED_FORMATS
+from mainspring.tools.patterns import BadPatternError, compile_pattern, max_safe_length
 from mainspring.tools.problems import (
     Path,
     Problem,
     canonical,
+    format_value,
     is_dict,
     is_list,
-    missing,
-    no_branch,
-    show,
-    unknown,
-    wrong_type,
+    missing_property_message,
+    union_issues,
+    unknown_property_message,
+    wrong_type_message,
 )
 
 _CACHED_SCHEMAS = 512
@@ -34,7 +34,7 @@ _MAX_PROBLEMS = 200
 _MAX_MESSAGE = 300
 
 
-class CompiledSchema:
+class SchemaValidator:
     """A schema, ready to check values.
 
     Attributes:
@@ -87,13 +87,13 @@ class _Memo:
     __slots__ = ("_made",)
 
     def __init__(self) -> None:
-        self._made: dict[int, CompiledSchema] = {}
+        self._made: dict[int, SchemaValidator] = {}
 
-    def get(self, schema: Any) -> CompiledSchema:
+    def get(self, schema: Any) -> SchemaValidator:
         found = self._made.get(id(schema))
         if found is not None and found.schema is schema:
             return found
-        made = CompiledSchema(schema)
+        made = SchemaValidator(schema)
         if len(self._made) >= _CACHED_SCHEMAS:
             for oldest in list(self._made)[: _CACHED_SCHEMAS // 8]:
                 self._made.pop(oldest, None)
@@ -101,7 +101,7 @@ class _Memo:
         return made
 
 
-compile_validator: Callable[[Any], CompiledSchema] = _Memo().get
+get_validator: Callable[[Any], SchemaValidator] = _Memo().get
 """The checker of a schema, made once for each schema object.
 
 It is a function from a value to the list of everything that is wrong with it. A schema that is not valid gives one that
@@ -111,10 +111,10 @@ says so about every value. The dialect is the one that ``$schema`` names, else 2
 
 def validate(schema: Any, value: Any) -> list[str]:
     """Everything that is wrong with the value, each as `$.path: text`; empty if it fits."""
-    return compile_validator(schema)(value)
+    return get_validator(schema)(value)
 
 
-def schema_problem(schema: Any) -> str | None:
+def schema_error(schema: Any) -> str | None:
     """What is wrong with the schema itself, or `None`. For whoever takes in schemas of strangers."""
     if compile_plain(schema) is not None:
         return None
@@ -195,7 +195,9 @@ def _problems(error: Any) -> list[Problem]:
     for each in error.context:
         found = [Problem(p.path[len(place) :], p.keyword, p.text) for p in _problems(each)]
         branches.setdefault(each.schema_path[0] if each.schema_path else None, []).extend(found)
-    return [Problem((*place, *p.path), p.keyword, p.text) for p in no_branch(error.instance, list(branches.values()))]
+    return [
+        Problem((*place, *p.path), p.keyword, p.text) for p in union_issues(error.instance, list(branches.values()))
+    ]
 
 
 @lru_cache(maxsize=1)
@@ -203,7 +205,7 @@ def _format_checker() -> Any:
     from jsonschema import FormatChecker
 
     checker = FormatChecker(formats=())
-    for name, test in FORMATS.items():
+    for name, test in SUPPORTED_FORMATS.items():
         checker.checks(name)(_skipping_others(test))
     return checker
 
@@ -252,7 +254,7 @@ def _type(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]
     if value is None and schema.get("nullable") is True:
         return
     if not any(validator.is_type(value, each) for each in kinds):
-        yield wrong_type(value, kinds)
+        yield wrong_type_message(value, kinds)
 
 
 def _enum(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
@@ -260,19 +262,19 @@ def _enum(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]
         return
     key = canonical(value)
     if all(key != canonical(each) for each in wanted):
-        yield f"{show(value)} is not one of {', '.join(show(each) for each in wanted[:20])}{', …' if len(wanted) > 20 else ''}"
+        yield f"{format_value(value)} is not one of {', '.join(format_value(each) for each in wanted[:20])}{', …' if len(wanted) > 20 else ''}"
 
 
 def _required(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
     if validator.is_type(value, "object") and is_list(wanted):
         for name in wanted:
             if name not in value:
-                yield missing(name)
+                yield missing_property_message(name)
 
 
 def _pattern(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
     if validator.is_type(value, "string") and not compile_pattern(wanted)(value):
-        yield f"{show(value)} does not match the pattern {show(wanted)}"
+        yield f"{format_value(value)} does not match the pattern {format_value(wanted)}"
 
 
 def _pattern_properties(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
@@ -293,14 +295,14 @@ def _additional(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterato
         if name in known or any(search(name) for search in searches):
             continue
         if wanted is False:
-            yield unknown(name, known)
+            yield unknown_property_message(name, known)
         elif isinstance(wanted, dict):
             yield from validator.descend(item, wanted, path=name)
 
 
 def _unique(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
     if wanted and validator.is_type(value, "array") and len({canonical(each) for each in value}) < len(value):
-        yield f"{show(value)} has the same item twice"
+        yield f"{format_value(value)} has the same item twice"
 
 
 def _unevaluated(inherited: Rule, longest: int) -> Rule:
@@ -318,7 +320,7 @@ def _longest_name(schema: Any) -> int:
     longest = 1_000_000
     if is_dict(schema):
         patterns = schema.get("patternProperties")
-        own = [safe_length(each) for each in patterns] if is_dict(patterns) else []
+        own = [max_safe_length(each) for each in patterns] if is_dict(patterns) else []
         return min([longest, *own, *map(_longest_name, schema.values())])
     return min([longest, *map(_longest_name, schema)]) if is_list(schema) else longest
 

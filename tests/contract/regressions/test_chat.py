@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.chat import command_of
+from mainspring.app.chat import parse_line
 from mainspring.app.chat.commands import Abort, Approve, Attachment, Prompt, Queue, Shell
 from mainspring.app.chat.events import (
     ApprovalAsked,
@@ -20,7 +20,7 @@ from mainspring.app.chat.events import (
     ToolStarted,
     UserText,
 )
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.requires import on_posix
 from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
@@ -31,8 +31,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(path: str = "b.txt") -> Call:
-    return Call("write_file", {"path": path, "content": "x"}, id=path)
+def write(path: str = "b.txt") -> ScriptedCall:
+    return ScriptedCall("write_file", {"path": path, "content": "x"}, id=path)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ async def test_t07_an_abort_works_in_every_state_and_leaves_a_valid_history(
 ) -> None:
     """T-07: the first press ends the step; what follows is an ordinary conversation."""
     gate = Gate()
-    sleeping = Call("shell", {"command": "echo started; sleep 60"})
+    sleeping = ScriptedCall("shell", {"command": "echo started; sleep 60"})
     script = {"a tool runs": sleeping, "a question waits": write()}.get(state, "never")
     gates = {0: gate} if state == "waiting for the model" else {}
     async with chatting(folder, home, WaitingModel(script, "well", "well", gates=gates)) as chat:
@@ -52,7 +52,7 @@ async def test_t07_an_abort_works_in_every_state_and_leaves_a_valid_history(
         elif state != "nothing goes on":
             await chat.send(Prompt("go"))
         if state == "waiting for the model":
-            await gate.reached.wait()
+            await gate.reached_limit.wait()
             gate.open.set()
         elif state == "a question waits":
             await chat.until(ApprovalAsked)
@@ -76,7 +76,7 @@ async def test_t10_what_was_pasted_goes_along_whole(folder: Path, home: Path) ->
     paste = "".join(f"line {i}\n" for i in range(5000))
     async with chatting(folder, home, model) as chat:
         await chat.send(Prompt("go"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         await chat.send(Queue("see [paste #1]", (Attachment(media_type="text/plain", text=paste, name="paste #1"),)))
         gate.open.set()
         await chat.until(RunFinished)
@@ -88,7 +88,7 @@ async def test_t10_what_was_pasted_goes_along_whole(folder: Path, home: Path) ->
 async def test_t16_a_path_and_a_percent_sign_are_no_commands() -> None:
     """T-16: what was typed is what is sent."""
     for line in ("/home/me/file is odd", "//comment", "/ x", "100% sure", "./run"):
-        assert command_of(line) == Prompt(line)
+        assert parse_line(line) == Prompt(line)
 
 
 async def test_t20_the_queue_survives_a_limit_and_a_failure(folder: Path, home: Path) -> None:
@@ -96,7 +96,7 @@ async def test_t20_the_queue_survives_a_limit_and_a_failure(folder: Path, home: 
     gate = Gate()
     async with chatting(folder, home, WaitingModel(ValueError("odd"), "said", gates={0: gate})) as chat:
         await chat.send(Prompt("go"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         await chat.send(Queue("after the failure"))
         gate.open.set()
         failed = await chat.until(RunFinished)
@@ -109,8 +109,8 @@ async def test_t20_the_queue_survives_a_limit_and_a_failure(folder: Path, home: 
 
 async def test_p19_one_question_for_one_need(folder: Path, home: Path) -> None:
     """P-19: one yes for the session serves the whole batch, whoever was first."""
-    calls = [Call("write_file", {"path": "b.txt", "content": str(i)}, id=f"w{i}") for i in range(4)]
-    read = Call("read_file", {"path": "b.txt"})
+    calls = [ScriptedCall("write_file", {"path": "b.txt", "content": str(i)}, id=f"w{i}") for i in range(4)]
+    read = ScriptedCall("read_file", {"path": "b.txt"})
     async with chatting(folder, home, Reply(calls=[calls[0]]), read, Reply(calls=calls[1:]), "done") as chat:
         await chat.run("go", Approve("", "session"))
 
@@ -120,7 +120,7 @@ async def test_p19_one_question_for_one_need(folder: Path, home: Path) -> None:
 async def test_p14_what_is_asked_about_hides_nothing(folder: Path, home: Path) -> None:
     """P-14: the command of a question has its control and invisible characters spelled out, and is all there."""
     command = "echo ok" + " " * 300 + "\x1b[8m; rm -rf \u202ex\u202c" + "y" * 2000
-    async with chatting(folder, home, Call("shell", {"command": command}), "done") as chat:
+    async with chatting(folder, home, ScriptedCall("shell", {"command": command}), "done") as chat:
         await chat.run("go", Approve("", "deny"))
 
     [asked] = chat.of(ApprovalAsked)
@@ -170,7 +170,7 @@ async def main():
     gate = Gate()
     async with chatting(Path(sys.argv[1]), Path(sys.argv[2]), WaitingModel("never", gates={0: gate})) as chat:
         await chat.send(Prompt("being answered"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         await chat.send(Queue("typed before the kill"))
         while not any(b"typed before the kill" in p.read_bytes() for p in Path(sys.argv[2]).rglob("*.jsonl")):
             await asyncio.sleep(0.01)

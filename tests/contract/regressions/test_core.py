@@ -20,21 +20,21 @@ from mainspring import (
     AgentAbortedError,
     AgentProviderError,
     Approve,
-    Behavior,
     ConfigError,
+    RunOptions,
     RunResult,
     ToolContext,
     tool,
 )
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import RateLimitedError
-from mainspring.loop.hooks import HOOKS, ToolPermit
+from mainspring.loop.hooks import HOOKS, PermissionCheck
 from mainspring.messages import Message, Usage, encode_message
 from mainspring.models import ModelRequest, RetryConfig, create_model
 from mainspring.sessions import Session, SessionOptions
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolRegistry, ToolResult
-from tests.unit.loop.harness import paired, said
+from tests.unit.loop.harness import assert_results_follow_calls, said
 
 QUICK = SessionOptions(sync="never", retry_after=0.0, redact=None)
 NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
@@ -52,11 +52,11 @@ async def look(key: str = "", ctx: ToolContext | None = None) -> str:
 
 @pytest.mark.parametrize("name", ["constructor", "__class__", "__init__", "get", "items", "keys", "None", "__proto__"])
 async def test_names_that_mean_something_to_the_language_are_names_like_any(name: str) -> None:
-    agent = Agent(ScriptedModel(Call(name), "ok"), execution=MemoryEnv(), tools=[look])
+    agent = Agent(ScriptedModel(ScriptedCall(name), "ok"), execution=MemoryEnv(), tools=[look])
     await agent.run("go")
     assert results(agent)[0].startswith(f"Unknown tool: {name}")
     own = Tool(name=name, description="Own.", input_schema={"type": "object"}, execute=look.execute)
-    agent = Agent(ScriptedModel(Call(name), "ok"), execution=MemoryEnv(), tools=[own])
+    agent = Agent(ScriptedModel(ScriptedCall(name), "ok"), execution=MemoryEnv(), tools=[own])
     await agent.run("go")
     assert results(agent) == ["agent:"]
     with pytest.raises(ConfigError, match=rf"two tools are named '{name}' \(from user and extension\)"):
@@ -65,8 +65,8 @@ async def test_names_that_mean_something_to_the_language_are_names_like_any(name
 
 async def test_honest_repetition_is_let_be_and_a_real_circle_ends_at_the_limit() -> None:
     """The same call again and again is made each time, up to the limits of the run; the model is told that it learns nothing."""
-    model = ScriptedModel(Call("look", {"key": "same"}), loop=True)
-    behavior = Behavior(max_turns=30, repeat_hint=3)
+    model = ScriptedModel(ScriptedCall("look", {"key": "same"}), loop=True)
+    behavior = RunOptions(max_turns=30, repeat_hint=3)
     agent = Agent(model, execution=MemoryEnv(), tools=[look], behavior=behavior)
     result = await agent.run("go")
     assert (result.status, result.stats.tool_counts) == ("max_turns", {"look": 30})
@@ -74,15 +74,20 @@ async def test_honest_repetition_is_let_be_and_a_real_circle_ends_at_the_limit()
     assert len(told) == 9
 
 
-@pytest.mark.parametrize("call", [Call(""), Call("lok"), Call("look", {"key": {}}), Call("look", raw='{"key": ')])
-async def test_answers_that_are_nothing_but_mistakes_end_the_run(call: Call) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [ScriptedCall(""), ScriptedCall("lok"), ScriptedCall("look", {"key": {}}), ScriptedCall("look", raw='{"key": ')],
+)
+async def test_answers_that_are_nothing_but_mistakes_end_the_run(call: ScriptedCall) -> None:
     """Each gets its result; so many in a row are too many, and one that can be used begins the count anew."""
     agent = Agent(ScriptedModel(call, loop=True), execution=MemoryEnv(), tools=[look])
     with pytest.raises(AgentProviderError, match="no tool call could be understood, 4 times in a row"):
         await agent.run("go")
     assert len(results(agent)) == 4
-    paired(agent.messages)
-    agent = Agent(ScriptedModel(*[call, call, call, Call("look")] * 3, "ok"), execution=MemoryEnv(), tools=[look])
+    assert_results_follow_calls(agent.messages)
+    agent = Agent(
+        ScriptedModel(*[call, call, call, ScriptedCall("look")] * 3, "ok"), execution=MemoryEnv(), tools=[look]
+    )
     assert (await agent.run("go")).status == "completed"
 
 
@@ -97,13 +102,15 @@ async def test_what_is_injected_is_in_no_schema_and_belongs_to_one_call() -> Non
         return key
 
     assert list(note.input_schema["properties"]) == ["key"]
-    many = [Call("note", {"key": f"k{n}"}, id=f"c{n}") for n in range(500)]
+    many = [ScriptedCall("note", {"key": f"k{n}"}, id=f"c{n}") for n in range(500)]
     agent = Agent(ScriptedModel(many, "ok"), execution=MemoryEnv(), tools=[note])
     await agent.run("go")
     assert results(agent) == [f"k{n}" for n in range(500)]
     assert seen.keys() == {f"k{n}" for n in range(500)}
     assert all(call_id == f"c{key[1:]}" for key, (call_id, _) in seen.items())
-    forged = Agent(ScriptedModel(Call("note", {"key": "k", "ctx": "mine"}), "ok"), execution=MemoryEnv(), tools=[note])
+    forged = Agent(
+        ScriptedModel(ScriptedCall("note", {"key": "k", "ctx": "mine"}), "ok"), execution=MemoryEnv(), tools=[note]
+    )
     await forged.run("go")
     assert results(forged) == ["Validation error: $: unknown property 'ctx'; valid properties: 'key'"]
 
@@ -142,7 +149,7 @@ async def test_fields_of_a_result_that_are_none_harm_nobody(
 
     odd = Tool(name="odd", description="Odd.", input_schema={"type": "object"}, execute=execute)
     session = Session.create(tmp_path, home=tmp_path)
-    one = Agent(ScriptedModel(Call("odd"), "ok"), execution=MemoryEnv(), tools=[odd], session=session)
+    one = Agent(ScriptedModel(ScriptedCall("odd"), "ok"), execution=MemoryEnv(), tools=[odd], session=session)
     result = await one.run("go")
     session.close()
     assert result.status == "completed"
@@ -166,15 +173,15 @@ async def test_an_approval_that_is_given_twice_makes_the_call_once(write: bool, 
         return f"paid {to}"
 
     def agent(session: Session, *script: Any) -> Agent:
-        def ask(ctx: ToolPermit) -> None:
+        def ask(ctx: PermissionCheck) -> None:
             ctx.pause("may it?")
 
         return Agent(
-            ScriptedModel(*script), execution=MemoryEnv(), tools=[pay], session=session, hooks={ToolPermit: ask}
+            ScriptedModel(*script), execution=MemoryEnv(), tools=[pay], session=session, hooks={PermissionCheck: ask}
         )
 
     with Session.create(tmp_path, home=tmp_path, id="s", options=QUICK) as session:
-        first = agent(session, Call("pay", {"to": "Ann"}), "ok")
+        first = agent(session, ScriptedCall("pay", {"to": "Ann"}), "ok")
         assert (await first.run("go")).status == "paused"
         session.save()
         with Session.open(session.place, home=tmp_path, write=write, options=QUICK) as other:
@@ -212,11 +219,11 @@ async def test_fifty_agents_with_one_model_its_tools_and_a_plug_keep_to_themselv
         if turn == 3:
             return Reply(f"bye {who}", usage=usage)
         return Reply(
-            calls=[Call("look", {"key": f"{who}-{turn}-{n}"}, id=f"c{turn}{n}") for n in range(3)], usage=usage
+            calls=[ScriptedCall("look", {"key": f"{who}-{turn}-{n}"}, id=f"c{turn}{n}") for n in range(3)], usage=usage
         )
 
     model, plug = ScriptedModel(answer, loop=True), Shared()
-    limits = Behavior(tool_budgets={"look": 9}, dedup_tools={"look": lambda arguments: str(arguments)})
+    limits = RunOptions(tool_budgets={"look": 9}, dedup_tools={"look": lambda arguments: str(arguments)})
     agents = [
         Agent(model, name=f"a{n}", execution=MemoryEnv(), tools=[look], plugs=[plug], behavior=limits)
         for n in range(50)
@@ -238,7 +245,7 @@ async def test_a_run_leaves_nothing_of_its_options_behind() -> None:
         tools=[],
         thinking="high",
         hooks={"tool:gate": lambda ctx: None},
-        behavior=Behavior(
+        behavior=RunOptions(
             schema={"type": "object"},
             tool_budgets={"look": 1},
             compact_strategy="tail",
@@ -256,10 +263,10 @@ async def test_a_run_leaves_nothing_of_its_options_behind() -> None:
 async def test_a_thousand_runs_leave_no_tasks_handlers_files_or_agents() -> None:
     async def once() -> weakref.ref[Agent]:
         agent = Agent(
-            ScriptedModel(Call("look"), RateLimitedError("slow"), "ok"),
+            ScriptedModel(ScriptedCall("look"), RateLimitedError("slow"), "ok"),
             execution=MemoryEnv(),
             tools=[look],
-            behavior=Behavior(retry=NO_WAIT, tool_budgets={"look": 3}),
+            behavior=RunOptions(retry=NO_WAIT, tool_budgets={"look": 3}),
         )
         before = handlers(agent)
         async with agent.stream("go") as run:
@@ -338,7 +345,10 @@ async def test_a_tool_that_blocks_does_not_stop_the_loop_or_the_abort() -> None:
         return "done"
 
     agent = Agent(
-        ScriptedModel(Call("heavy"), "ok"), execution=MemoryEnv(), tools=[heavy], behavior=Behavior(abort_grace=0.01)
+        ScriptedModel(ScriptedCall("heavy"), "ok"),
+        execution=MemoryEnv(),
+        tools=[heavy],
+        behavior=RunOptions(abort_grace=0.01),
     )
     run = asyncio.ensure_future(agent.run("go"))
     await asyncio.to_thread(going.wait, 10)  # the loop goes on while the tool blocks, or this never comes back
@@ -351,7 +361,7 @@ async def test_a_tool_that_blocks_does_not_stop_the_loop_or_the_abort() -> None:
 
 async def test_one_failure_comes_out_as_itself_and_not_as_a_group() -> None:
     broken = ScriptedModel(RateLimitedError("slow down"))
-    agent = Agent(broken, execution=MemoryEnv(), behavior=Behavior(retry=None))
+    agent = Agent(broken, execution=MemoryEnv(), behavior=RunOptions(retry=None))
     with pytest.raises(AgentProviderError, match="slow down"):
         async with agent.stream("go") as run:
             await run.result()
@@ -382,11 +392,11 @@ def staged(folder: Path, name: str) -> tuple[Agent, Session]:
 
     session = Session.create(folder, home=folder, id=name, options=QUICK)
     script = [
-        [Call("look", {"key": "a"}), Call("stubborn"), Call("spawn", {"task": "help"})],
+        [ScriptedCall("look", {"key": "a"}), ScriptedCall("stubborn"), ScriptedCall("spawn", {"task": "help"})],
         RateLimitedError("slow down"),
         Reply("the child's answer", pieces=3),
-        [Call("look"), Call("ghost")],
-        Call("__output__", {"x": 1}),
+        [ScriptedCall("look"), ScriptedCall("ghost")],
+        ScriptedCall("__output__", {"x": 1}),
         *["end"] * 5,
     ]
     agent = Agent(
@@ -396,7 +406,7 @@ def staged(folder: Path, name: str) -> tuple[Agent, Session]:
         session=session,
         subagents=True,
         hooks={name: dawdle for name in HOOKS if not name.startswith(("mcp:", "skills:", "oauth:"))},
-        behavior=Behavior(
+        behavior=RunOptions(
             retry=NO_WAIT,
             abort_grace=0.002,
             max_seconds=60,
@@ -443,7 +453,7 @@ async def test_a_run_can_be_stopped_at_every_step(how: str, tmp_path: Path) -> N
             assert type(outcome) is expected, f"step {step}: {outcome!r}"
         check_whole(agent, session, before, step)
         assert isinstance(agent.model, ScriptedModel)
-        last = await agent.run("again", model=ScriptedModel("fine"), behavior=Behavior(schema=None))
+        last = await agent.run("again", model=ScriptedModel("fine"), behavior=RunOptions(schema=None))
         assert last.text == "fine", step
         session.close()
         if ended:
@@ -455,7 +465,7 @@ def check_whole(agent: Agent, session: Session, before: dict[str, int], step: in
     assert not agent.running, step
     assert not agent.children, step
     assert handlers(agent) == before, step
-    paired(agent.messages)
+    assert_results_follow_calls(agent.messages)
     session.save()
     if agent.messages:
         with Session.open(session.place, home=Path(session.place).parent, write=False, options=QUICK) as read:
@@ -493,12 +503,12 @@ async def test_no_schema_makes_a_run_hang_or_break(schema: dict[str, Any]) -> No
         {"output": [[[]], [[]]]},
         {"a" * 60: 1},
     )
-    model = ScriptedModel(*[Call("__output__", answer) for answer in answers], *['{"x": 1}', "words"] * 3)
+    model = ScriptedModel(*[ScriptedCall("__output__", answer) for answer in answers], *['{"x": 1}', "words"] * 3)
     async with asyncio.timeout(10):
         agent = Agent(model, execution=MemoryEnv(), tools=[look])
-        result = await agent.run("go", behavior=Behavior(schema=schema, output_retries=6))
+        result = await agent.run("go", behavior=RunOptions(schema=schema, output_retries=6))
     assert result.output_error or result.stats.output is not None or "null" in str(schema)
-    paired(agent.messages)
+    assert_results_follow_calls(agent.messages)
 
 
 # --- short ways -----------------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from mainspring.agent.agent import Agent
 from mainspring.env import LocalEnv, MemoryEnv
-from mainspring.loop import Behavior
-from mainspring.mcp import TwinConnector, TwinServer, connect_mcp
+from mainspring.loop import RunOptions
+from mainspring.mcp import InMemoryConnector, InMemoryServer, connect_mcp
 from mainspring.mcp.types import ToolInfo
-from mainspring.testing.scripted_model import Call, ScriptedModel
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext
 from tests.unit.mcp.harness import info, raw, results
 
@@ -43,21 +43,21 @@ async def test_m12_the_whole_schema_is_kept() -> None:
         "additionalProperties": False,
         "x-own": {"kept": True},
     }
-    server = TwinServer([(ToolInfo(name="tree", input_schema=schema), lambda root=None, kind=None: "ok")])
-    async with connect_mcp({"name": "s", "command": "-"}, connector=TwinConnector({"s": server})) as handle:
+    server = InMemoryServer([(ToolInfo(name="tree", input_schema=schema), lambda root=None, kind=None: "ok")])
+    async with connect_mcp({"name": "s", "command": "-"}, connector=InMemoryConnector({"s": server})) as handle:
         assert handle.tools[0].input_schema == schema
         assert (await handle.tools[0](ToolContext(env=MemoryEnv()), root={"child": {}})).output == "ok"
 
 
 async def test_m14_a_huge_result_goes_to_a_file_and_it_is_said_what_was_cut(tmp_path: Path) -> None:
     huge = "line of text\n" * 50_000
-    server = TwinServer([(info("dump"), lambda text="": huge)])
+    server = InMemoryServer([(info("dump"), lambda text="": huge)])
     agent = Agent(
-        ScriptedModel(Call("mcp__s__dump", {}), "done"),
+        ScriptedModel(ScriptedCall("mcp__s__dump", {}), "done"),
         execution=LocalEnv(str(tmp_path)),
         mcp_servers={"s": {"command": "-"}},
-        mcp_connector=TwinConnector({"s": server}),
-        behavior=Behavior(persist_dir=str(tmp_path / "kept"), persist_threshold=20_000),
+        mcp_connector=InMemoryConnector({"s": server}),
+        behavior=RunOptions(persist_dir=str(tmp_path / "kept"), persist_threshold=20_000),
     )
     await agent.run("go")
     (result,) = results(agent)

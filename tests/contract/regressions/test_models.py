@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, AgentProviderError, Behavior, tool
+from mainspring import Agent, AgentProviderError, RunOptions, tool
 from mainspring.app.workspace.settings import ProviderSettings
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ErrorCode, ModelError
@@ -57,7 +57,10 @@ def model_at(server: Server, spec: str, **more: Any) -> HttpModel:
 
 def agent_at(server: Server, *tools: Any, spec: str = "compatible:m") -> Agent:
     return Agent(
-        model_at(server, spec), execution=MemoryEnv(), tools=list(tools), behavior=Behavior(retry=NO_WAIT, max_turns=3)
+        model_at(server, spec),
+        execution=MemoryEnv(),
+        tools=list(tools),
+        behavior=RunOptions(retry=NO_WAIT, max_turns=3),
     )
 
 

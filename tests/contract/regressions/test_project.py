@@ -4,28 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.run.options import Place
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.manage_settings import change_config
 from mainspring.app.workspace.mcp_servers import add_server
 from mainspring.app.workspace.skill_manager import new_skill
 from mainspring.errors import MainspringError
-from mainspring.memory.notes import locate
+from mainspring.memory.notes import find_memory_files
 
 
 def config(folder: Path) -> None:
-    change_config("model", "openai:x", place=Place(cwd=str(folder)), project=True)
+    change_config("model", "openai:x", place=WorkspaceOptions(cwd=str(folder)), project=True)
 
 
 def server(folder: Path) -> None:
-    add_server("zz", {"command": "true"}, Place(cwd=str(folder)), project=True)
+    add_server("zz", {"command": "true"}, WorkspaceOptions(cwd=str(folder)), project=True)
 
 
 def skill(folder: Path) -> None:
-    new_skill("abc", Place(cwd=str(folder)), project=True)
+    new_skill("abc", WorkspaceOptions(cwd=str(folder)), project=True)
 
 
 def memory(folder: Path) -> None:
-    found = locate(folder, None).project
+    found = find_memory_files(folder, None).project
     assert found is not None
     found.change(lambda text: text + "- a note\n")
 

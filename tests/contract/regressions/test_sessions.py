@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from mainspring import Agent
-from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ContextExceededError
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.memory import Memory
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage
 from mainspring.models import ModelInfo, ModelRequest
 from mainspring.policies.compaction import Compaction, SummaryCompactor, is_summary
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 
 GOOD = "## Goal\nLook at everything.\n\n## Progress\n### Done\nsome looks\n\n## Next steps\nmore looks"
@@ -52,7 +52,7 @@ class Looker:
         self.left -= 1
         if self.left < 0:
             return Reply("done", usage=usage)
-        return Reply(calls=[Call("look", {"n": self.left, "size": self.size})], usage=usage)
+        return Reply(calls=[ScriptedCall("look", {"n": self.left, "size": self.size})], usage=usage)
 
 
 def of(script: Any, window: int = 16_000) -> ScriptedModel:
@@ -60,7 +60,7 @@ def of(script: Any, window: int = 16_000) -> ScriptedModel:
 
 
 def agent_of(model: ScriptedModel, options: Compaction | None = None, **more: Any) -> Agent:
-    behavior = Behavior(compaction=options or Compaction(), max_turns=100)
+    behavior = RunOptions(compaction=options or Compaction(), max_turns=100)
     return Agent(model, tools=[look], execution=MemoryEnv(), behavior=behavior, **more)
 
 
@@ -134,7 +134,7 @@ async def test_a_window_that_only_an_error_tells_is_remembered() -> None:
         return ContextExceededError(text, reason="overflow", provider="scripted", model="small")
 
     model = ScriptedModel(script, loop=True, info=ModelInfo("small", "scripted"))
-    behavior = Behavior(compaction=Compaction(keep_recent=4000))
+    behavior = RunOptions(compaction=Compaction(keep_recent=4000))
     agent = Agent(model, tools=[look], execution=MemoryEnv(), behavior=behavior)
     assert (await agent.run("look at all of it")).text == "done"
     assert len(refused) == 1
@@ -233,7 +233,7 @@ async def test_odd_histories_and_tiny_windows_are_shortened_or_left_alone(
 
 def test_folders_that_are_trusted_at_once_are_all_kept(tmp_path: Path) -> None:
     """S-02: nobody writes a whole file from what it was a while ago."""
-    home = Home(tmp_path / "home")
+    home = UserPaths(tmp_path / "home")
     folders = [tmp_path / f"p{i}" for i in range(12)]
     for folder in folders:
         folder.mkdir()

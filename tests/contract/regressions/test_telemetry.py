@@ -17,17 +17,17 @@ from opentelemetry import trace
 
 from mainspring import Agent
 from mainspring.app.commands.cost import cost_report
-from mainspring.app.run.options import Place
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, NetworkError
-from mainspring.loop import AgentRun, Behavior
+from mainspring.loop import RunHandle, RunOptions
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelRequest
 from mainspring.policies.budgets import Budget
 from mainspring.sessions import Session
-from mainspring.sessions.event_log import EventLog
+from mainspring.sessions.event_log import SessionEventLog
 from mainspring.telemetry import Tracing
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.telemetry.recorder import Recorder
 
@@ -41,7 +41,7 @@ async def look(key: str) -> str:
     return key
 
 
-async def _read(run: AgentRun) -> None:
+async def _read(run: RunHandle) -> None:
     async for _ in run:
         pass
 
@@ -54,7 +54,7 @@ async def test_tl_03_spans_never_complain_of_the_task_they_end_in(caplog: pytest
         return Agent(ScriptedModel(*script), execution=MemoryEnv(), tools=[look], plugs=[Tracing(recorder.telemetry)])
 
     with caplog.at_level(logging.DEBUG):
-        async with agent(Call("look", {"key": "a"}), "done").stream("go") as run:
+        async with agent(ScriptedCall("look", {"key": "a"}), "done").stream("go") as run:
             reader = asyncio.ensure_future(_read(run))
             await reader
         one = agent(Reply("slow", delay=20))
@@ -109,9 +109,9 @@ def saved(home: Path, *script: Any, plugs: list[Any] | None = None, **behavior: 
         execution=MemoryEnv(),
         tools=[look],
         session=session,
-        plugs=[EventLog(session), *(plugs or [])],
+        plugs=[SessionEventLog(session), *(plugs or [])],
         subagents=True,
-        behavior=Behavior(retry=None, **behavior),
+        behavior=RunOptions(retry=None, **behavior),
     )
 
     async def run() -> None:
@@ -125,7 +125,7 @@ def saved(home: Path, *script: Any, plugs: list[Any] | None = None, **behavior: 
 
 def report(tmp_path: Path) -> Any:
     return cost_report(
-        Place(cwd=str(tmp_path)), environ={"MAINSPRING_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+        WorkspaceOptions(cwd=str(tmp_path)), environ={"MAINSPRING_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
     ).total
 
 
@@ -167,7 +167,7 @@ def test_co_05_a_budget_of_money_stops_the_whole_tree(tmp_path: Path) -> None:
 
     def ask(request: ModelRequest) -> Reply:
         tools = [t.name for t in request.tools]
-        call = Call("spawn", {"task": "spend"}) if "spawn" in tools else Call("look", {"key": "more"})
+        call = ScriptedCall("spawn", {"task": "spend"}) if "spawn" in tools else ScriptedCall("look", {"key": "more"})
         return Reply(calls=[call], usage=Usage(10, 10, cost=Cost(1.0)))
 
     agent = saved(tmp_path / "home", *[ask] * 50, session_budget=Budget(max_cost=5.0))

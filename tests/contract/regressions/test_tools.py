@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring import Agent, Behavior, tool
-from mainspring.app.chat.tool_display import started
-from mainspring.app.printing.text_output import told
-from mainspring.app.servers.acp.tool_calls import locations_of, plan_of, raw, title_of
+from mainspring import Agent, RunOptions, tool
+from mainspring.app.chat.tool_display import tool_started_event
+from mainspring.app.printing.text_output import summarize_call
+from mainspring.app.servers.acp.tool_calls import call_locations, call_title, plan_update, shorten_arguments
 from mainspring.env import LocalEnv
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.permissions import PermissionRequest, Permissions
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin import builtin_tools
 
@@ -45,14 +45,16 @@ async def call(env: LocalEnv, name: str, **arguments: Any) -> Any:
     return await TOOLS[name](ToolContext(env=env), **arguments)
 
 
-async def run(env: LocalEnv, *calls: Call, permissions: Permissions | None = None, **behavior: Any) -> list[Any]:
+async def run(
+    env: LocalEnv, *calls: ScriptedCall, permissions: Permissions | None = None, **behavior: Any
+) -> list[Any]:
     """The results of calls that a model makes, one in a turn."""
     agent = Agent(
         ScriptedModel(*calls, "done"),
         tools=TOOLS.values(),
         execution=env,
         permissions=permissions or Permissions(mode="allow"),
-        behavior=Behavior(**behavior),
+        behavior=RunOptions(**behavior),
     )
     await agent.run("go")
     return [block for m in agent.messages if isinstance(m, Message) for block in m.tool_results]
@@ -77,14 +79,14 @@ ANY = st.recursive(
 def test_arguments_of_any_types_can_be_shown(arguments: dict[str, Any], tool: str) -> None:
     """V-05: calls are shown as they come from the model, before anything is known to be right about them."""
     asked = ToolUseBlock("1", tool, arguments)
-    assert "\n" not in told(asked)
-    shown = started(asked, tool)
+    assert "\n" not in summarize_call(asked)
+    shown = tool_started_event(asked, tool)
     assert "\n" not in shown.summary
     assert shown.arguments.keys() == arguments.keys()
-    locations_of(arguments, "/project")
-    plan_of(tool, arguments)
-    title_of(tool, shown.summary)
-    assert raw(arguments).keys() == arguments.keys()
+    call_locations(arguments, "/project")
+    plan_update(tool, arguments)
+    call_title(tool, shown.summary)
+    assert shorten_arguments(arguments).keys() == arguments.keys()
 
 
 # --- edit and write ---------------------------------------------------------------------------------------------------------
@@ -125,12 +127,12 @@ async def test_a_changed_time_is_no_changed_file(env: LocalEnv, project: Path) -
         return "touched"
 
     model = ScriptedModel(
-        Call("read_file", {"path": "a.txt"}),
-        Call("touch", {}),
-        Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}),
+        ScriptedCall("read_file", {"path": "a.txt"}),
+        ScriptedCall("touch", {}),
+        ScriptedCall("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}),
         "done",
     )
-    behavior = Behavior(require_read_before_edit=True)
+    behavior = RunOptions(require_read_before_edit=True)
     await Agent(model, tools=[*TOOLS.values(), tool(touch)], execution=env, behavior=behavior).run("go")
     assert file.read_text(encoding="utf-8") == "two\n"
 
@@ -339,7 +341,7 @@ async def test_what_is_offered_for_a_line_is_one_rule_for_each_command_and_can_b
         return False
 
     line = "npm test && make build\ncargo fmt --all"
-    await run(env, Call("shell", {"command": line}), permissions=Permissions(on_permission_request=no))
+    await run(env, ScriptedCall("shell", {"command": line}), permissions=Permissions(on_permission_request=no))
     offered = asked[0].suggestions
     assert not any("\n" in rule or "&&" in rule for rule in offered)
     decision = await Permissions(allow=offered).decide("shell", {"command": line}, env=env, definition=TOOLS["shell"])
@@ -372,7 +374,7 @@ async def test_what_a_person_is_asked_hides_nothing(env: LocalEnv) -> None:
         return False
 
     line = "npm test \x1b[8m; rm x\x1b[0m \u202e gnp \u200b[red]"
-    await run(env, Call("shell", {"command": line}), permissions=Permissions(on_permission_request=no))
+    await run(env, ScriptedCall("shell", {"command": line}), permissions=Permissions(on_permission_request=no))
     [request] = asked
     for text in (request.resource, *(v.resource for v in request.verdicts), request.reason):
         assert not set(text) & {"\x1b", "\u202e", "\u200b"}

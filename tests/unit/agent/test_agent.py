@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, Behavior, CancelToken, Message, RunResult, TextBlock, Usage, define_tool
+from mainspring import Agent, CancelToken, Message, RunOptions, RunResult, TextBlock, Usage, define_tool
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentError, AgentProviderError, ConfigError, NetworkError, ProviderConfigError
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.loop.harness import said
 
 
@@ -54,10 +54,10 @@ def test_without_a_model_the_environment_names_it(monkeypatch: pytest.MonkeyPatc
 async def test_a_run_takes_model_thinking_and_plain_functions_for_itself_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other = ScriptedModel(Call("double", {"n": "21"}), "42")
-    agent = make("a", "b", behavior=Behavior(thinking="low", temperature=0.5))
+    other = ScriptedModel(ScriptedCall("double", {"n": "21"}), "42")
+    agent = make("a", "b", behavior=RunOptions(thinking="low", temperature=0.5))
 
-    result = await agent.run("go", model=other, thinking="high", tools=[double], behavior=Behavior(max_turns=2))
+    result = await agent.run("go", model=other, thinking="high", tools=[double], behavior=RunOptions(max_turns=2))
     assert said(result.messages[2]).tool_results[0].text == "42"
     request = other.requests[0].request
     assert (request.thinking, request.temperature) == ("high", 0.5)
@@ -91,7 +91,7 @@ async def test_text_stands_for_a_message_wherever_messages_are_taken() -> None:
 
     agent.follow_up("never reached")
     await agent.run(
-        "more", hooks={"model:error": lambda ctx: ctx.retry("in short")}, behavior=Behavior(retry=None, max_turns=1)
+        "more", hooks={"model:error": lambda ctx: ctx.retry("in short")}, behavior=RunOptions(retry=None, max_turns=1)
     )
     assert [m.text for m in agent.messages if isinstance(m, Message)] == ["in short", "c"]
 
@@ -109,7 +109,7 @@ async def test_a_blank_prompt_is_refused_here_and_asks_nobody(blank: Any) -> Non
 @pytest.mark.covers("AGT-19")
 async def test_what_a_failed_run_used_is_told() -> None:
     def script() -> tuple[Any, ...]:
-        return Reply(calls=[Call("double", {"n": 1})], usage=Usage(5, 6)), NetworkError("down", retryable=False)
+        return Reply(calls=[ScriptedCall("double", {"n": 1})], usage=Usage(5, 6)), NetworkError("down", retryable=False)
 
     result = await make(*script(), tools=[double]).run("go", raise_errors=False)
     assert (result.status, str(result.error)) == ("error", "down")

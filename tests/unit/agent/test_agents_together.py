@@ -14,7 +14,7 @@ from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError
 from mainspring.events import ToolExecutionEnd
 from mainspring.permissions import Permissions
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Access
 from mainspring.tools.builtin import builtin_tools
 
@@ -22,7 +22,7 @@ SEVERAL = """
 import asyncio, sys, warnings
 warnings.simplefilter("error")
 from mainspring import Agent, tool
-from mainspring.testing import Call, ScriptedModel; from mainspring.env.memory import MemoryEnv
+from mainspring.testing import ScriptedCall as Call, ScriptedModel; from mainspring.env.memory import MemoryEnv
 
 @tool
 def double(n: int) -> int:
@@ -100,7 +100,7 @@ async def test_permissions_and_telemetry_are_not_the_business_of_a_tool() -> Non
         ran.append(path)
         return "written"
 
-    script = [Call("scribble", {"path": "a"}, "1"), Call("scribble", {"path": "b"}, "2")]
+    script = [ScriptedCall("scribble", {"path": "a"}, "1"), ScriptedCall("scribble", {"path": "b"}, "2")]
     told: list[ToolExecutionEnd] = []
     agent = Agent(
         ScriptedModel(script, "done"),
@@ -120,7 +120,7 @@ async def test_one_index_has_all_tools_and_each_is_told_of() -> None:
     assert len({t.name for t in tools}) == len(tools) >= 8
     told: list[Any] = []
     agent = Agent(
-        ScriptedModel([Call(t.name, {}, f"c{i}") for i, t in enumerate(tools)], "done"),
+        ScriptedModel([ScriptedCall(t.name, {}, f"c{i}") for i, t in enumerate(tools)], "done"),
         tools=tools,
         execution=MemoryEnv({}),
         callbacks=AgentCallbacks(on_tool_start=lambda span, name, args: told.append(name)),

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring import Agent, Behavior, ConfigError, Subagents
-from mainspring.agent.options import check_behavior
+from mainspring import Agent, ConfigError, RunOptions, Subagents
+from mainspring.agent.options import validate_behavior
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigWarning
-from mainspring.loop import Settled
+from mainspring.loop import ResolvedRunOptions
 from mainspring.models import RetryConfig
 from mainspring.policies.budgets import Budget, ToolBudget
 from mainspring.policies.compaction import Compaction
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 
 WRONG: list[dict[str, Any]] = [
     {"max_turns": -1},
@@ -65,17 +65,17 @@ WRONG: list[dict[str, Any]] = [
 def test_a_value_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
     [name] = options
     with pytest.raises(ConfigError, match=rf"^behavior: {name} is .*; it can be "):
-        Agent(ScriptedModel(), behavior=Behavior(**options))
+        Agent(ScriptedModel(), behavior=RunOptions(**options))
     agent = Agent(ScriptedModel("ok"), execution=MemoryEnv())
     with pytest.raises(ConfigError, match=name):
-        agent.run_sync("go", behavior=Behavior(**options))
+        agent.run_sync("go", behavior=RunOptions(**options))
     assert not agent.running
     assert agent.run_sync("go").text == "ok", "the next run is as if nothing had been"
 
 
 def test_all_of_them_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        check_behavior(Behavior(max_turns=-1, steering=cast("Any", "no")))
+        validate_behavior(RunOptions(max_turns=-1, steering=cast("Any", "no")))
     assert str(caught.value) == (
         "behavior: max_turns is -1; it can be a whole number from 0 on; steering is 'no'; it can be 'one' or 'all'"
     )
@@ -111,7 +111,7 @@ def test_what_is_no_behavior_or_no_option_is_told() -> None:
 )
 def test_what_an_option_is_made_of_is_checked_too(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
-        Agent(ScriptedModel(), execution=MemoryEnv(), behavior=Behavior(**options))
+        Agent(ScriptedModel(), execution=MemoryEnv(), behavior=RunOptions(**options))
 
 
 @pytest.mark.parametrize("option", ["permissions", "session", "memory", "plugs"])
@@ -122,17 +122,19 @@ def test_what_is_no_plug_is_told(option: str, junk: Any) -> None:
 
 
 def test_every_default_passes() -> None:
-    check_behavior(Behavior(**{name: getattr(Settled(), name) for name in Settled.__struct_fields__}))
+    validate_behavior(
+        RunOptions(**{name: getattr(ResolvedRunOptions(), name) for name in ResolvedRunOptions.__struct_fields__})
+    )
 
 
-@given(st.sampled_from([f for f in Behavior.__struct_fields__ if f != "schema"]), st.one_of(st.none(), st.integers(-3, 3), st.floats(), st.text(max_size=3), st.booleans(), st.just({"work": ToolBudget(max=1)}), st.just({}), st.just(())))  # fmt: skip
+@given(st.sampled_from([f for f in RunOptions.__struct_fields__ if f != "schema"]), st.one_of(st.none(), st.integers(-3, 3), st.floats(), st.text(max_size=3), st.booleans(), st.just({"work": ToolBudget(max=1)}), st.just({}), st.just(())))  # fmt: skip
 def test_what_passes_runs_to_an_end_that_is_told(name: str, value: Any) -> None:
     """Whatever a value is: it is refused, or the run with it ends by itself."""
     try:
         agent = Agent(
-            ScriptedModel([Call("nothing"), Call("nothing")], "ok"),
+            ScriptedModel([ScriptedCall("nothing"), ScriptedCall("nothing")], "ok"),
             execution=MemoryEnv(),
-            behavior=Behavior(**{name: value}),
+            behavior=RunOptions(**{name: value}),
         )
     except ConfigError:
         return
@@ -145,7 +147,9 @@ async def test_a_limit_of_a_tool_that_is_not_there_is_told_once() -> None:
         """Add."""
         return ""
 
-    behavior = Behavior(tool_budgets={"adds": 1, "add": 1, "shell": 1, "mcp__files__read": 1}, dedup_tools={"ad": repr})
+    behavior = RunOptions(
+        tool_budgets={"adds": 1, "add": 1, "shell": 1, "mcp__files__read": 1}, dedup_tools={"ad": repr}
+    )
     agent = Agent(
         ScriptedModel("one", "two"), execution=MemoryEnv(), tools=[add], behavior=behavior, tool_aliases={"zzz": "z"}
     )

@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent
-from mainspring.app.commands.cost import CostReport, cost_report, since_when, spent_by
-from mainspring.app.run.options import Place
+from mainspring.app.commands.cost import CostReport, cost_report, iter_spending, parse_since
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, NetworkError
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.loop.hooks import ModelErrorHook, UsageUpdate
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest
 from mainspring.sessions import LogEvent, Session
-from mainspring.sessions.event_log import EventLog
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.sessions.event_log import SessionEventLog
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
 KNOWN = Usage(100, 20, cache_read=50, cache_write=5, reasoning_tokens=4, cost=Cost(0.01, 0.02, 0.001, 0.0))
 UNKNOWN = Usage(300, 30)
@@ -40,9 +40,9 @@ def converse(
             ScriptedModel(*script, **{"provider": "openai", "model": "gpt-5-mini", **options}),
             execution=MemoryEnv(),
             session=session,
-            plugs=[EventLog(session)],
+            plugs=[SessionEventLog(session)],
             subagents=True,
-            behavior=Behavior(retry=None),
+            behavior=RunOptions(retry=None),
         )
         if handler is not None:
             agent.on(*handler)
@@ -59,7 +59,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def report(environ: dict[str, str], tmp_path: Path, **options: Any) -> CostReport:
-    return cost_report(Place(cwd=str(tmp_path)), environ=environ, **options)
+    return cost_report(WorkspaceOptions(cwd=str(tmp_path)), environ=environ, **options)
 
 
 def rows(found: CostReport) -> list[tuple[str, int, float, int]]:
@@ -86,7 +86,7 @@ def test_by_day_project_model_and_session(environ: dict[str, str], tmp_path: Pat
         ("openai:mystery", 1, 0.0, 1),
     ]
     assert len(report(environ, tmp_path, by="session").rows) == 3
-    here = cost_report(Place(cwd=str(tmp_path / "a")), environ=environ, here=True, by="project")
+    here = cost_report(WorkspaceOptions(cwd=str(tmp_path / "a")), environ=environ, here=True, by="project")
     assert rows(here) == [(str(tmp_path / "a"), 1, 0.031, 0)]
 
 
@@ -103,7 +103,7 @@ def test_sub_agents_side_calls_and_failed_attempts_count(environ: dict[str, str]
             await hook.side_call("title", ModelRequest([Message.user("name it")]))
 
     script = (
-        Reply("a", calls=[Call("spawn", {"task": "t"})], usage=KNOWN),  # the parent
+        Reply("a", calls=[ScriptedCall("spawn", {"task": "t"})], usage=KNOWN),  # the parent
         Reply("title", usage=KNOWN),  # beside it
         Reply("child", usage=KNOWN),  # its sub-agent
         Reply("done", usage=KNOWN),
@@ -144,7 +144,7 @@ def test_a_run_that_was_killed_counts_as_far_as_it_is_known() -> None:
         event("run_end", "2", usage=KNOWN),
     ]
 
-    assert [s.usage for s in spent_by(iter(events))] == [KNOWN, KNOWN]
+    assert [s.usage for s in iter_spending(iter(events))] == [KNOWN, KNOWN]
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000), st.booleans()), max_size=6), st.integers(0, 500))
@@ -162,7 +162,7 @@ def test_the_sum_is_what_the_run_came_to(calls: list[tuple[int, int, bool]], los
     whole += Usage(lost, lost, cost=Cost(lost / 1e6))
     events.append(event("run_end", "1", usage=whole))
 
-    spent = [s.usage for s in spent_by(iter(events))]
+    spent = [s.usage for s in iter_spending(iter(events))]
 
     total = Usage.zero()
     for usage in spent:
@@ -185,13 +185,13 @@ def test_the_sum_is_what_the_run_came_to(calls: list[tuple[int, int, bool]], los
     ],
 )
 def test_since(text: str, when: datetime) -> None:
-    assert since_when(text, NOW) == when
+    assert parse_since(text, NOW) == when
 
 
 @pytest.mark.parametrize("text", ["yesterday-ish", "7", "-3d", "2026-13-01"])
 def test_a_time_that_is_none_is_told(text: str) -> None:
     with pytest.raises(ConfigError, match="is no time"):
-        since_when(text, NOW)
+        parse_since(text, NOW)
 
 
 def test_only_what_was_spent_since_counts(environ: dict[str, str], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from mainspring import Agent
 from mainspring.env.memory import MemoryEnv
 from mainspring.loop.hooks import OAuthRefresh
 from mainspring.models.auth import OAuthTokens, TokenFile
-from mainspring.models.auth.oauth import listener
+from mainspring.models.auth.oauth import current_listener
 from mainspring.models.registry import create_model
 from mainspring.testing import ScriptedModel
 from tests.unit.models.auth.test_oauth import given
@@ -43,4 +43,4 @@ async def test_a_renewed_token_fires_oauth_refresh_on_the_run_that_needed_it(tmp
 
     assert heard == [("codex", "acc-1", "expired")]
     assert deaf == []
-    assert listener() is None
+    assert current_listener() is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.app.cli.arguments import COMMANDS, UsageError, ask_parser, parse
+from mainspring.app.cli.arguments import COMMANDS, UsageError, parse, run_parser
 
 
 def test_a_run() -> None:
@@ -83,6 +83,6 @@ def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_every_option_is_explained() -> None:
-    for parser in (ask_parser(), *(make() for make in COMMANDS.values())):
+    for parser in (run_parser(), *(make() for make in COMMANDS.values())):
         for action in parser._actions:
             assert action.help, action

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from mainspring.app.cli.console import Console, one_line, visible_row
-from mainspring.text import visible, visible_json
+from mainspring.text import escape_invisible, visible_json
 
 
 class Terminal(io.StringIO):
@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
     ],
 )
 def test_control_characters_are_spelled_out(text: str, shown: str) -> None:
-    assert visible(text, prose=True) == shown
+    assert escape_invisible(text, prose=True) == shown
 
 
 def test_an_escape_that_comes_in_pieces_stays_harmless() -> None:

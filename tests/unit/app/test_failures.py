@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.app.cli.errors import in_words
+from mainspring.app.cli.errors import describe_error
 from mainspring.errors import AgentProviderError, ModelError, RateLimitedError
 
 
@@ -13,13 +13,13 @@ from mainspring.errors import AgentProviderError, ModelError, RateLimitedError
 def test_how_long_a_server_asks_to_wait_is_told(seconds: float, told: str) -> None:
     error = RateLimitedError("slow down", retry_after=seconds)
 
-    assert f"the server asks to wait {told}; then go on with --continue" in in_words(
+    assert f"the server asks to wait {told}; then go on with --continue" in describe_error(
         AgentProviderError(str(error), cause=error)
     )
-    assert "wait a little" in in_words(RateLimitedError("slow down"))
+    assert "wait a little" in describe_error(RateLimitedError("slow down"))
 
 
 def test_an_address_where_nothing_is_points_to_the_base_url() -> None:
     error = ModelError("404 Not Found (HTTP 404, compatible, host)", status=404, provider="compatible")
 
-    assert "check the base URL" in in_words(AgentProviderError(str(error), cause=error))
+    assert "check the base URL" in describe_error(AgentProviderError(str(error), cause=error))

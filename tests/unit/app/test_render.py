@@ -9,12 +9,12 @@ import pytest
 
 from mainspring.app.cli import json_schema as wire
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.errors import in_words
-from mainspring.app.cli.exit_codes import code_of, code_of_error
-from mainspring.app.cli.runner import framed
-from mainspring.app.printing.json_output import line_of
-from mainspring.app.printing.text_output import renderer
-from mainspring.app.run.events import Equipped, ModelName, Notice, Outcome, Progress, Report, Started
+from mainspring.app.cli.errors import describe_error
+from mainspring.app.cli.exit_codes import exit_code_for, exit_code_for_error
+from mainspring.app.cli.runner import run_command
+from mainspring.app.printing.json_output import to_json_line
+from mainspring.app.printing.text_output import create_printer
+from mainspring.app.run.events import ModelIdentity, Notice, Progress, RunEvent, RunOutcome, RunStarting, ToolsReady
 from mainspring.errors import (
     AgentAbortedError,
     AgentProviderError,
@@ -31,11 +31,11 @@ from mainspring.events import MessageEnd, TextDelta, ToolExecutionEnd, ToolExecu
 from mainspring.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from tests.helpers.schemas import tidy
 
-MODEL = ModelName(provider="embedded", id="tiny", label="Tiny", why="no key", notice="It is for trying out.")
+MODEL = ModelIdentity(provider="embedded", id="tiny", label="Tiny", why="no key", notice="It is for trying out.")
 CALL = ToolUseBlock("c1", "read_file", {"path": "a\x1b[31m.txt"})
-EVENTS: list[Report] = [
-    Started(model=MODEL, session_id="s1", resumed=2, cwd="/x", tools=("read_file",)),
-    Equipped(("read_file",)),
+EVENTS: list[RunEvent] = [
+    RunStarting(model=MODEL, session_id="s1", resumed=2, cwd="/x", tools=("read_file",)),
+    ToolsReady(("read_file",)),
     TurnStart(1, "t1"),
     TextDelta(0, "Let me "),
     TextDelta(0, "look."),
@@ -46,7 +46,7 @@ EVENTS: list[Report] = [
     TextDelta(0, "Done\x1b[2J."),
     MessageEnd(Message.assistant("Done\x1b[2J.")),
 ]
-OUTCOME = Outcome(status="completed", text="Done\x1b[2J.", model=MODEL, turns=2, usage=Usage(output_tokens=3))
+OUTCOME = RunOutcome(status="completed", text="Done\x1b[2J.", model=MODEL, turns=2, usage=Usage(output_tokens=3))
 
 
 class Terminal(io.StringIO):
@@ -55,10 +55,10 @@ class Terminal(io.StringIO):
 
 
 def shown(
-    form: str, outcome: Outcome = OUTCOME, *, live: bool = False, events: list[Report] = EVENTS
+    form: str, outcome: RunOutcome = OUTCOME, *, live: bool = False, events: list[RunEvent] = EVENTS
 ) -> tuple[str, str, int]:
     out, err = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
-    show = renderer(form, Console(out, err, {"NO_COLOR": "1"}))
+    show = create_printer(form, Console(out, err, {"NO_COLOR": "1"}))
     for event in events:
         show.report(event)
     code = show.finish(outcome)
@@ -89,15 +89,15 @@ def test_text_on_a_terminal_comes_as_it_arrives_and_steers_nothing() -> None:
 @pytest.mark.parametrize(
     ("outcome", "said", "code"),
     [
-        (Outcome(status="max_turns", turns=3, session_id="s"), "--max-turns was reached after 3 model calls", 3),
-        (Outcome(status="max_tokens"), "--max-tokens", 3),
-        (Outcome(status="completed", text="half", stop_reason="max_tokens"), "cut off", 3),
-        (Outcome(status="denied", denied=("no writing",)), "stopped: no writing", 4),
-        (Outcome(status="aborted", session_id="s"), "interrupted, go on with --continue", 130),
-        (Outcome(status="error", error=ConfigError("bad")), "error: bad", 2),
+        (RunOutcome(status="max_turns", turns=3, session_id="s"), "--max-turns was reached after 3 model calls", 3),
+        (RunOutcome(status="max_tokens"), "--max-tokens", 3),
+        (RunOutcome(status="completed", text="half", stop_reason="max_tokens"), "cut off", 3),
+        (RunOutcome(status="denied", denied=("no writing",)), "stopped: no writing", 4),
+        (RunOutcome(status="aborted", session_id="s"), "interrupted, go on with --continue", 130),
+        (RunOutcome(status="error", error=ConfigError("bad")), "error: bad", 2),
     ],
 )
-def test_what_went_wrong_is_said(outcome: Outcome, said: str, code: int) -> None:
+def test_what_went_wrong_is_said(outcome: RunOutcome, said: str, code: int) -> None:
     _, err, given = shown("text", outcome, events=[])
 
     assert said in err
@@ -122,11 +122,11 @@ def test_stream_json_is_one_line_for_each_event() -> None:
 
 
 def test_the_first_line_of_stream_json_waits_for_the_tools_that_join_when_the_run_begins() -> None:
-    started = Started(model=MODEL, session_id="s1", tools=("read_file",))
-    equipped = Equipped(("read_file", "mcp__x__y"))
+    started = RunStarting(model=MODEL, session_id="s1", tools=("read_file",))
+    equipped = ToolsReady(("read_file", "mcp__x__y"))
 
     first, second, *_ = shown("stream-json", events=[started, Notice("a server is slow"), equipped])[0].splitlines()
-    unknown, _ = shown("stream-json", Outcome(status="aborted"), events=[started])[0].splitlines()
+    unknown, _ = shown("stream-json", RunOutcome(status="aborted"), events=[started])[0].splitlines()
 
     assert json.loads(first)["type"] == "notice"
     assert json.loads(second)["tools"] == ["read_file", "mcp__x__y"]
@@ -134,7 +134,7 @@ def test_the_first_line_of_stream_json_waits_for_the_tools_that_join_when_the_ru
 
 
 def test_downloads_are_told_on_stderr_only() -> None:
-    events: list[Report] = [Progress("fetching 1 MB", last=True), Notice("odd")]
+    events: list[RunEvent] = [Progress("fetching 1 MB", last=True), Notice("odd")]
 
     for form in ("text", "json", "stream-json"):
         out, err, _ = shown(form, events=events)
@@ -143,7 +143,7 @@ def test_downloads_are_told_on_stderr_only() -> None:
 
 
 def test_a_lone_surrogate_is_no_reason_to_fail() -> None:
-    line = line_of(TextDelta(0, "a\udcff"))
+    line = to_json_line(TextDelta(0, "a\udcff"))
 
     assert line is not None
     assert json.loads(wire.encode(line))["text"] == "a\ufffd"
@@ -151,7 +151,7 @@ def test_a_lone_surrogate_is_no_reason_to_fail() -> None:
 
 def test_what_json_cannot_say_is_said_as_text() -> None:
     end = ToolExecutionEnd(CALL, ToolResultBlock("c1", details={"where": object}))
-    line = line_of(end)
+    line = to_json_line(end)
 
     assert line is not None
     assert "object" in json.loads(wire.encode(line))["details"]["where"]
@@ -184,46 +184,48 @@ def test_the_published_schema_is_current(repository: Path) -> None:
     ],
 )
 def test_exit_codes_of_errors(error: BaseException, code: int) -> None:
-    assert code_of_error(error) == code
+    assert exit_code_for_error(error) == code
 
 
 @pytest.mark.covers("BYD-14")
 @pytest.mark.parametrize(
     ("outcome", "signal", "code"),
     [
-        (Outcome(status="completed"), 0, 0),
-        (Outcome(status="completed", output_error="does not fit"), 0, 1),
-        (Outcome(status="completed", stop_reason="max_tokens"), 0, 3),
-        (Outcome(status="error", error=ConfigError("x")), 0, 2),
-        (Outcome(status="max_turns"), 0, 3),
-        (Outcome(status="max_cost"), 0, 3),
-        (Outcome(status="denied"), 0, 4),
-        (Outcome(status="error", error=RateLimitedError("x")), 0, 5),
-        (Outcome(status="aborted"), 15, 143),
+        (RunOutcome(status="completed"), 0, 0),
+        (RunOutcome(status="completed", output_error="does not fit"), 0, 1),
+        (RunOutcome(status="completed", stop_reason="max_tokens"), 0, 3),
+        (RunOutcome(status="error", error=ConfigError("x")), 0, 2),
+        (RunOutcome(status="max_turns"), 0, 3),
+        (RunOutcome(status="max_cost"), 0, 3),
+        (RunOutcome(status="denied"), 0, 4),
+        (RunOutcome(status="error", error=RateLimitedError("x")), 0, 5),
+        (RunOutcome(status="aborted"), 15, 143),
     ],
 )
-def test_every_form_of_output_gives_the_same_code(outcome: Outcome, signal: int, code: int) -> None:
+def test_every_form_of_output_gives_the_same_code(outcome: RunOutcome, signal: int, code: int) -> None:
     for form in ("text", "json", "stream-json"):
         out = io.StringIO()
-        assert renderer(form, Console(out, io.StringIO(), {"NO_COLOR": "1"})).finish(outcome, signal) == code
+        assert create_printer(form, Console(out, io.StringIO(), {"NO_COLOR": "1"})).finish(outcome, signal) == code
         if form != "text":
             assert json.loads(out.getvalue().splitlines()[-1])["exit_code"] == code
 
 
 def test_exit_codes_of_signals() -> None:
-    assert code_of(Outcome(status="aborted"), 15) == 143
-    assert code_of(Outcome(status="completed"), 2) == 0
+    assert exit_code_for(RunOutcome(status="aborted"), 15) == 143
+    assert exit_code_for(RunOutcome(status="completed"), 2) == 0
 
 
 @pytest.mark.covers("ERR-09")
 def test_failures_say_what_to_do_and_hold_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "correct-horse-battery")
 
-    text = in_words(AgentProviderError("x", cause=NetworkError("no route")))
+    text = describe_error(AgentProviderError("x", cause=NetworkError("no route")))
     assert "--continue" in text
-    assert "correct-horse" not in in_words(ConfigError("key correct-horse-battery is wrong"))
-    assert in_words(FileNotFoundError(2, "No such file or directory", "a.txt")) == "a.txt: No such file or directory"
-    assert "-v shows where" in in_words(ZeroDivisionError("division by zero"))
+    assert "correct-horse" not in describe_error(ConfigError("key correct-horse-battery is wrong"))
+    assert (
+        describe_error(FileNotFoundError(2, "No such file or directory", "a.txt")) == "a.txt: No such file or directory"
+    )
+    assert "-v shows where" in describe_error(ZeroDivisionError("division by zero"))
 
 
 @pytest.mark.covers("ERR-04")
@@ -237,7 +239,7 @@ def test_whatever_a_command_raises_becomes_a_line_and_a_code(
     def work(console: Console) -> int:
         raise error
 
-    assert framed(argparse.Namespace(verbose=False), work) == code
+    assert run_command(argparse.Namespace(verbose=False), work) == code
     told = capsys.readouterr()
     assert told.out == ""
     assert len(told.err.splitlines()) == (0 if isinstance(error, BrokenPipeError) else 1)
@@ -248,6 +250,6 @@ def test_details_come_with_v(capsys: pytest.CaptureFixture[str]) -> None:
     def work(console: Console) -> int:
         raise ZeroDivisionError("x")
 
-    framed(argparse.Namespace(verbose=True), work)
+    run_command(argparse.Namespace(verbose=True), work)
 
     assert "Traceback" in capsys.readouterr().err

@@ -9,18 +9,18 @@ import pytest
 from mainspring.app.chat import events as told
 from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.commands.sessions import tree_lines
-from mainspring.app.export import html_page, markdown
+from mainspring.app.commands.sessions import format_tree
+from mainspring.app.export import render_html, render_markdown
 from mainspring.app.tui.dialogs.approval import ApprovalDialog
 from mainspring.app.tui.dialogs.question import PickerDialog
-from mainspring.app.tui.safe_text import one_row, plain, spelled
-from mainspring.app.tui.styled_text import text_of
-from mainspring.app.tui.theme import Look
-from mainspring.app.tui.transcript_view import Transcript as Screen
+from mainspring.app.tui.safe_text import escape_all, sanitize, to_one_row
+from mainspring.app.tui.styled_text import to_text
+from mainspring.app.tui.theme import Theme
+from mainspring.app.tui.transcript_view import TranscriptView as Screen
 from mainspring.env import MemoryEnv
 from mainspring.permissions import Permissions
-from mainspring.permissions.plug import question, request_for
-from mainspring.sessions.transcript import Item, Transcript, TranscriptCall
+from mainspring.permissions.plug import build_request, permission_question
+from mainspring.sessions.transcript import Transcript, TranscriptCall, TranscriptItem
 from tests.unit.test_text import HIDDEN
 
 CODES = [code for code in HIDDEN if not 0xD800 <= code <= 0xDFFF]
@@ -51,15 +51,15 @@ def _row(text: str) -> str:
 
 def _approval(text: str) -> str:
     asked = told.ApprovalAsked("q", "t", "shell", "Shell", "run", text, reason=text, suggestions=(text,))
-    return text_of(ApprovalDialog(asked, lambda _: None).rows(200, 40))
+    return to_text(ApprovalDialog(asked, lambda _: None).rows(200, 40))
 
 
 def _picker(text: str) -> str:
-    return text_of(PickerDialog(Picker(text, (Choice(text, "/x", text),)), lambda _: None).rows(200, 20))
+    return to_text(PickerDialog(Picker(text, (Choice(text, "/x", text),)), lambda _: None).rows(200, 20))
 
 
 def _screen(text: str) -> str:
-    screen = Screen(Look(), 200, 40)
+    screen = Screen(Theme(), 200, 40)
     events = (
         told.UserText(text),
         told.ThinkingEnd(text),
@@ -68,13 +68,13 @@ def _screen(text: str) -> str:
         told.ToolFinished("t", "read_file", "Read", text, output=text),
         told.ToolFinished("u", "read_file", "Read", text, is_error=True, output=text),
     )
-    return text_of([row for event in events for row in screen.show(event, 1.0)])
+    return to_text([row for event in events for row in screen.show(event, 1.0)])
 
 
 def _transcript(text: str) -> Transcript:
     when = datetime(2025, 1, 1, tzinfo=UTC)
     call = TranscriptCall(id="c", name=text, input={"command": text}, output=text, details={"diff": text})
-    item = Item(id="i", parent=None, kind="assistant", when=when, text=text, thinking=text, calls=(call,), model=text,
+    item = TranscriptItem(id="i", parent=None, kind="assistant", when=when, text=text, thinking=text, calls=(call,), model=text,
                 error=text, label=text)  # fmt: skip
     return Transcript(id="s", title=text, cwd=f"/x/{text}", created=when, items=(item,), problems=(text,))
 
@@ -84,15 +84,15 @@ SURFACES: dict[str, Callable[[str], str]] = {
     "tool activity of print mode": _said,
     "row of a list in a pipe": _row,
     "one line": one_line,
-    "screen text": plain,
-    "screen, to the letter": spelled,
-    "screen row": lambda text: one_row(text, 200),
+    "screen text": sanitize,
+    "screen, to the letter": escape_all,
+    "screen row": lambda text: to_one_row(text, 200),
     "approval": _approval,
     "picker": _picker,
     "chat": _screen,
-    "Markdown export": lambda text: markdown(_transcript(text)),
-    "HTML export": lambda text: html_page(_transcript(text)),
-    "tree": lambda text: "\n".join(tree_lines(_transcript(text))),
+    "Markdown export": lambda text: render_markdown(_transcript(text)),
+    "HTML export": lambda text: render_html(_transcript(text)),
+    "tree": lambda text: "\n".join(format_tree(_transcript(text))),
 }
 
 
@@ -119,24 +119,24 @@ async def test_permission_questions_hide_nothing() -> None:
             decision = await permissions.decide(tool, arguments, env=env)
             if decision.outcome != "ask":
                 continue
-            assert chr(code) not in question(decision), (tool, hex(code))
-            request = request_for(decision, arguments)
+            assert chr(code) not in permission_question(decision), (tool, hex(code))
+            request = build_request(decision, arguments)
             assert chr(code) not in request.resource, (tool, hex(code))
             assert chr(code) not in request.reason, (tool, hex(code))
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\r\nb", "a\u2028b", "a`b", "a\x9bb"])
 def test_a_name_adds_no_line_to_an_export(name: str) -> None:
-    plain_lines = markdown(_transcript("name")).count("\n")
+    plain_lines = render_markdown(_transcript("name")).count("\n")
     transcript = _transcript("name")
     item = transcript.items[0]
     call = TranscriptCall(id="c", name=name, input={"command": "name"}, output="name", details={"diff": "name"})
     named = Transcript(
         id="s", title=name, cwd=f"/x/{name}", created=transcript.created, problems=(name,),
-        items=(Item(id="i", parent=None, kind="assistant", when=item.when, text="name", thinking="name", calls=(call,),
+        items=(TranscriptItem(id="i", parent=None, kind="assistant", when=item.when, text="name", thinking="name", calls=(call,),
                     model=name, error=name, label=name),),
     )  # fmt: skip
-    text = markdown(named)
+    text = render_markdown(named)
     assert text.count("\n") == plain_lines
     assert "\x1b" not in text
     assert all(line.count("`") % 2 == 0 for line in text.splitlines() if line.startswith("- Folder"))

@@ -9,9 +9,9 @@ from mainspring.callbacks import callbacks_to_events
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError
 from mainspring.events import AgentEnd, MessageUpdate, TextDelta, ToolExecutionEnd
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.messages import Usage
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 
 
@@ -47,8 +47,8 @@ def shape(events: list[Any]) -> list[str]:
 @pytest.mark.covers("HOK-43")
 async def test_events_come_back_as_they_were() -> None:
     own, back = await both(
-        Reply("let me see", calls=[Call("look", {"key": "a"})], usage=Usage(output_tokens=3), pieces=3),
-        [Call("look", {"key": "bad"}), Call("look", {"key": "b"})],
+        Reply("let me see", calls=[ScriptedCall("look", {"key": "a"})], usage=Usage(output_tokens=3), pieces=3),
+        [ScriptedCall("look", {"key": "bad"}), ScriptedCall("look", {"key": "b"})],
         Reply("it is a", pieces=2),
     )
     assert shape(back) == shape(own)
@@ -66,7 +66,7 @@ async def test_events_come_back_as_they_were() -> None:
 
 @pytest.mark.covers("HOK-43")
 async def test_a_failure_comes_back_too() -> None:
-    own, back = await both(Reply("half", error=NetworkError("cut"), cut_after=1), behavior=Behavior(retry=None))
+    own, back = await both(Reply("half", error=NetworkError("cut"), cut_after=1), behavior=RunOptions(retry=None))
     assert isinstance(back[-1].error, AgentProviderError | NetworkError)
     assert [e.type for e in back][-2:] == ["error", "agent_end"]
     assert (back[-1].status, own[-1].status) == ("error", "error")

@@ -14,19 +14,19 @@ from mainspring.callbacks import AgentCallbacks, CallbacksPlug, ErrorReport
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError, RateLimitedError
 from mainspring.events import SpanContext
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.loop.hooks import HOOKS, ModelErrorHook, ToolGate
 from mainspring.messages import Usage
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Attachment, ToolErrorCode, ToolResult, tool
 from mainspring.tools.builtin import write_file
 from mainspring.tools.response import ErrorResponse, SuccessResponse
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
-NO_RETRY = Behavior(retry=None)
+NO_RETRY = RunOptions(retry=None)
 SPANNED = [
     "on_agent_start", "on_agent_end", "on_llm_start", "on_llm_stream", "on_llm_end", "on_tool_start", "on_tool_end",
     "on_error", "on_debug", "on_trace",
@@ -75,7 +75,7 @@ def agent(told: Told | AgentCallbacks, *script: Any, **options: Any) -> Agent:
 @pytest.mark.covers("HOK-01", "HOK-02", "HOK-03", "HOK-04", "HOK-11")
 async def test_a_run_is_told_in_order() -> None:
     told = Told()
-    first = Reply("let me see", calls=[Call("look", {"key": "a"})], usage=Usage(output_tokens=3), pieces=2)
+    first = Reply("let me see", calls=[ScriptedCall("look", {"key": "a"})], usage=Usage(output_tokens=3), pieces=2)
     await agent(told, first, "it is a").run("what is a?")
     assert told.names == [
         "agent_start", "spinner_start", "llm_start", "llm_stream", "llm_stream", "llm_end", "tool_start", "tool_end",
@@ -93,7 +93,9 @@ async def test_a_run_is_told_in_order() -> None:
 @pytest.mark.covers("HOK-12", "TDF-11")
 async def test_the_end_of_a_tool_is_told_in_both_forms() -> None:
     told = Told("on_tool_end")
-    await agent(told, [Call("look", {"key": "a"}), Call("look", {"key": "bad"}), Call("nothing")], "end").run("go")
+    await agent(
+        told, [ScriptedCall("look", {"key": "a"}), ScriptedCall("look", {"key": "bad"}), ScriptedCall("nothing")], "end"
+    ).run("go")
     (_, name, response, result), (_, _, failure, failed), (_, _, unknown, _) = sorted(
         told.of("tool_end"), key=lambda t: (t[1], t[2].success is False)
     )
@@ -107,7 +109,7 @@ async def test_the_end_of_a_tool_is_told_in_both_forms() -> None:
 @pytest.mark.covers("HOK-03", "HOK-12")
 async def test_refused_and_substituted_calls_are_told_too() -> None:
     told = Told("on_tool_start", "on_tool_end")
-    one = agent(told, [Call("look", {"key": "a"}), Call("look", {"key": "b"})], "end")
+    one = agent(told, [ScriptedCall("look", {"key": "a"}), ScriptedCall("look", {"key": "b"})], "end")
 
     @one.on(ToolGate)
     def gate(hook: ToolGate) -> None:
@@ -130,7 +132,9 @@ async def test_everything_of_a_run_is_one_trace_and_each_operation_a_span_of_its
     told = Told(*SPANNED)
     numbers = iter(range(1, 1000))
     plug = CallbacksPlug(told.callbacks, random=lambda n: next(numbers).to_bytes(n, "big"))
-    one = Agent(ScriptedModel(Call("look", {"key": "a"}), "end"), execution=MemoryEnv({}), tools=[look], plugs=[plug])
+    one = Agent(
+        ScriptedModel(ScriptedCall("look", {"key": "a"}), "end"), execution=MemoryEnv({}), tools=[look], plugs=[plug]
+    )
     await one.run("go")
     root = told.of("agent_start")[0][0]
     assert root == SpanContext("0" * 31 + "1", "0" * 15 + "2", None)
@@ -186,7 +190,7 @@ async def test_a_failure_that_a_handler_mends_is_none() -> None:
 @pytest.mark.covers("HOK-43")
 async def test_an_abort_is_told_as_one() -> None:
     told = Told()
-    one = agent(told, Call("look", {"key": "a"}), "never")
+    one = agent(told, ScriptedCall("look", {"key": "a"}), "never")
     one.on("tool:before", lambda hook: one.abort("enough"))
     with pytest.raises(AgentAbortedError):
         await one.run("go")
@@ -211,7 +215,10 @@ async def test_an_answer_comes_as_a_generator_of_its_pieces() -> None:
 
     callbacks = AgentCallbacks(on_answer_stream=on_answer_stream)
     await agent(
-        callbacks, Reply("one two", calls=[Call("look", {"key": "a"})], pieces=2), Call("look", {"key": "b"}), "end"
+        callbacks,
+        Reply("one two", calls=[ScriptedCall("look", {"key": "a"})], pieces=2),
+        ScriptedCall("look", {"key": "b"}),
+        "end",
     ).run("go")
     await asyncio.gather(*tasks)
     assert answers == [["one ", "two"], ["end"]]
@@ -228,7 +235,11 @@ async def test_debug_and_trace() -> None:
     told = Told("on_debug", "on_trace")
     failing = NetworkError("cut")
     await agent(
-        told, failing, Call("look", {"key": "bad"}), "end", behavior=Behavior(retry=RetryConfig(base_delay_ms=1))
+        told,
+        failing,
+        ScriptedCall("look", {"key": "bad"}),
+        "end",
+        behavior=RunOptions(retry=RetryConfig(base_delay_ms=1)),
     ).run("go")
     lines = [message for _, message, _ in told.of("debug")]
     assert lines[0] == "turn 1 begins"
@@ -266,7 +277,7 @@ async def test_permission_requests_reach_the_callback_and_never_block_the_loop(i
         await asyncio.sleep(0)
         return answer(request)
 
-    calls = [Call("write_file", {"path": f"{name}.txt", "content": "x"}) for name in ("yes", "no")]
+    calls = [ScriptedCall("write_file", {"path": f"{name}.txt", "content": "x"}) for name in ("yes", "no")]
     one = agent(
         AgentCallbacks(on_permission_request=answer_later if is_async else answer),
         calls, "end", tools=[write_file], permissions=Permissions(),
@@ -291,7 +302,7 @@ async def test_permissions_that_have_somebody_to_ask_keep_him() -> None:
 async def test_each_callback_may_be_left_out_and_none_may_be_async() -> None:
     for name in [*SPANNED, "on_spinner_start", "on_spinner_stop", "on_answer_stream"]:
         told = Told(name)
-        one = agent(told, Call("look", {"key": "a"}), "end")
+        one = agent(told, ScriptedCall("look", {"key": "a"}), "end")
         assert (await one.run("go")).text == "end"
         assert bool(told.log) == (name != "on_error")
 

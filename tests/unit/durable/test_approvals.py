@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from mainspring.durable.approvals import Questions
+from mainspring.durable.approvals import PendingApprovals
 from mainspring.durable.feed import Asked, WaitingCall
 from mainspring.durable.records import decode
 from mainspring.messages import ToolUseBlock
@@ -34,7 +34,7 @@ def asked(agent: str) -> Asked:
 
 async def test_what_is_asked_last_is_what_stands_though_a_write_before_was_slow() -> None:
     log = Slow()
-    questions = Questions(cast("Any", log))
+    questions = PendingApprovals(cast("Any", log))
     first = asyncio.ensure_future(questions.ask(asked("one")))
     second = asyncio.ensure_future(questions.ask(asked("two")))
     for _ in range(5):

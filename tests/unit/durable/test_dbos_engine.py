@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from mainspring import Agent
-from mainspring.durable import DurableAgents, DurableRuns, DurableSteps
+from mainspring.durable import DurableClient, DurableSteps, DurableWorker
 from mainspring.durable.dbos.engine import DbosEngine
-from mainspring.durable.dbos.tables import Old
+from mainspring.durable.dbos.tables import FinishedRunFilter
 from mainspring.durable.feed import Attempt
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError, DurableError
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 
 pytestmark = pytest.mark.covers("BYD-31")
@@ -50,11 +50,11 @@ async def test_a_process_has_one_worker_and_any_number_of_clients(tmp_path: Path
     own = ThreadPoolExecutor(1, "own")
     loop.set_default_executor(own)
     many = {f"agent{n}": hello for n in range(3)}
-    async with DurableAgents(DbosEngine(url, poll=0.02), many):
+    async with DurableWorker(DbosEngine(url, poll=0.02), many):
         other = DbosEngine(url)
         with pytest.raises(DurableError, match="this process has a worker already"):
-            await DurableAgents(other, many).__aenter__()
-        client = DurableRuns(other)
+            await DurableWorker(other, many).__aenter__()
+        client = DurableClient(other)
         runs = [await client.start(name, "Hi.") for name in many]
         assert [(await run.result(timeout=15)).text for run in runs] == ["Hello."] * 3
         await other.aclose()
@@ -65,7 +65,7 @@ async def test_a_process_has_one_worker_and_any_number_of_clients(tmp_path: Path
 async def test_a_database_that_fails_for_a_while_ends_no_run(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     answering, held = asyncio.Event(), asyncio.Event()
-    model = ScriptedModel(Call("wait"), "Hello.")
+    model = ScriptedModel(ScriptedCall("wait"), "Hello.")
 
     @tool(idempotent=True)
     async def wait() -> str:
@@ -78,7 +78,7 @@ async def test_a_database_that_fails_for_a_while_ends_no_run(tmp_path: Path) -> 
         return Agent(model, tools=[wait], execution=MemoryEnv({}), steps=steps)
 
     engine = DbosEngine(f"sqlite:///{path}", poll=0.02, heartbeat=0.2, max_deaths=1)
-    async with DurableAgents(engine, {"a": slow}) as agents:
+    async with DurableWorker(engine, {"a": slow}) as agents:
         run = await agents.start("a", "Hi.")
         await asyncio.wait_for(held.wait(), 10)
         breaking = sqlite3.connect(path)
@@ -107,7 +107,7 @@ async def test_a_worker_that_leaves_has_not_died_of_its_runs(tmp_path: Path) -> 
         await free.wait()
         return "waited"
 
-    model = ScriptedModel(Call("wait"), "Hello.")
+    model = ScriptedModel(ScriptedCall("wait"), "Hello.")
 
     def slow(steps: DurableSteps) -> Agent:
         return Agent(model, tools=[wait], execution=MemoryEnv({}), steps=steps)
@@ -117,18 +117,18 @@ async def test_a_worker_that_leaves_has_not_died_of_its_runs(tmp_path: Path) -> 
 
     for _ in range(2):
         held.clear()
-        async with DurableAgents(worker(), {"a": slow}) as agents:
+        async with DurableWorker(worker(), {"a": slow}) as agents:
             run = await agents.start("a", "Hi.", run_id="r")
             await asyncio.wait_for(held.wait(), 10)
     client = worker()
     await client.open()
     client.tables.claim("r")  # what one leaves that dies
     free.set()
-    async with DurableAgents(worker(), {"a": slow}) as agents:
+    async with DurableWorker(worker(), {"a": slow}) as agents:
         assert (await agents.run("r").result(timeout=15)).text == "Hello."
     client.tables.claim("next")
     client.tables.claim("next")
-    async with DurableAgents(worker(), {"a": slow}) as agents:
+    async with DurableWorker(worker(), {"a": slow}) as agents:
         run = await agents.start("a", "Hi.", run_id="next")
         with pytest.raises(DurableError, match="2 workers died with this run.*none of its steps"):
             await run.result(timeout=15)
@@ -139,13 +139,13 @@ async def test_a_letter_that_comes_while_its_run_is_deleted_stays_not_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = DbosEngine(f"sqlite:///{tmp_path}/runs.db")
-    runs = DurableRuns(engine)
+    runs = DurableClient(engine)
     run = await runs.start("a", "Hi.", run_id="r")
     await run.cancel()
     send = engine.tables.send
 
     def late(run_id: str, topic: str, body: bytes, key: str) -> int:
-        assert engine.tables.old.delete("r", Old(["CANCELLED"]))
+        assert engine.tables.old.delete("r", FinishedRunFilter(["CANCELLED"]))
         return send(run_id, topic, body, key)
 
     monkeypatch.setattr(engine.tables, "send", late)
@@ -165,7 +165,7 @@ async def test_tables_of_an_earlier_version_are_widened(tmp_path: Path) -> None:
             "alter table mainspring_claims drop column held; drop table mainspring_children;"
             "insert into mainspring_claims (run_id, attempt) values ('r', 7);"
         )
-    async with DurableAgents(DbosEngine(url, poll=0.02), {"a": hello}) as agents:
+    async with DurableWorker(DbosEngine(url, poll=0.02), {"a": hello}) as agents:
         run = await agents.start("a", "Hi.", run_id="r")
         assert (await run.result(timeout=15)).text == "Hello."
         told = [item.event async for item in run.follow()]

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from mainspring.durable.dbos.polling import Watch
+from mainspring.durable.dbos.polling import Poller
 from mainspring.durable.feed import (
     Asked,
     Attempt,
@@ -21,7 +21,7 @@ from mainspring.durable.feed import (
     decode_event,
     encode_event,
 )
-from mainspring.durable.feed_writer import Telling
+from mainspring.durable.feed_writer import FeedWriter
 from mainspring.errors import DurableError
 from mainspring.messages import ToolResultBlock, ToolUseBlock
 
@@ -49,7 +49,7 @@ def done(key: str) -> CallDone:
 
 
 async def tell(log: Log, events: Sequence[FeedEvent], every: float = 5.0) -> None:
-    telling = Telling(cast("Any", log), every, lambda: False)
+    telling = FeedWriter(cast("Any", log), every, lambda: False)
     await telling.begin("a")
     writing = asyncio.ensure_future(telling.write())
     for event in events:
@@ -100,7 +100,7 @@ async def test_one_look_serves_all_who_wait() -> None:
             raise OSError("away")
         return {key: numbers.get(key, 0) for key in keys}
 
-    watch = Watch(look, 0.001)
+    watch = Poller(look, 0.001)
     await asyncio.wait_for(asyncio.gather(*(watch.wait("a", 0) for _ in range(50))), 5)
     assert looks == 2
     waiting = asyncio.ensure_future(watch.wait("b", 3))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from mainspring.durable import DurableRuns, MemoryEngine, RunState
-from mainspring.durable.engine import OVER, tidy
+from mainspring.durable import DurableClient, MemoryEngine, RunState
+from mainspring.durable.engine import FINAL_STATES, prune_periodically
 
 pytestmark = pytest.mark.covers("BYD-31")
 
@@ -20,7 +20,9 @@ class Failing(MemoryEngine):
         self.asked: list[float] = []
         self.thrice = asyncio.Event()
 
-    async def prune(self, older_than: float, states: Sequence[RunState] = OVER, *, dry_run: bool = False) -> int:
+    async def prune(
+        self, older_than: float, states: Sequence[RunState] = FINAL_STATES, *, dry_run: bool = False
+    ) -> int:
         self.asked.append(older_than)
         if len(self.asked) == 1:
             raise OSError("the database is away")
@@ -31,12 +33,12 @@ class Failing(MemoryEngine):
 
 async def test_old_runs_go_again_and_again_and_a_failure_is_no_end(caplog: pytest.LogCaptureFixture) -> None:
     engine = Failing()
-    runs = DurableRuns(engine)
+    runs = DurableClient(engine)
     for name in ("over", "going"):
         await runs.start("a", "Go.", run_id=name)
     await runs.run("over").cancel()
     with caplog.at_level(logging.INFO, "mainspring"):
-        tidying = asyncio.ensure_future(tidy(engine, 0.0, every=0.001))
+        tidying = asyncio.ensure_future(prune_periodically(engine, 0.0, every=0.001))
         async with asyncio.timeout(5):
             await engine.thrice.wait()
         tidying.cancel()

@@ -3,7 +3,7 @@
 import pytest
 
 from mainspring import Agent
-from mainspring.durable import DurableAgents, DurableRuns, MemoryEngine
+from mainspring.durable import DurableClient, DurableWorker, MemoryEngine
 from mainspring.durable.steps import DurableSteps
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AuthenticationError, DurableError
@@ -15,7 +15,7 @@ def make(steps: DurableSteps) -> Agent:
 
 
 async def test_agents_that_were_not_entered_say_so_where_somebody_waits() -> None:
-    agents = DurableAgents(MemoryEngine(), {"one": make})
+    agents = DurableWorker(MemoryEngine(), {"one": make})
     run = await agents.start("one", "go")
     with pytest.raises(
         TimeoutError, match=r"is not over after 0.01 s, it is waiting: no worker.*only inside `async with`"
@@ -24,7 +24,7 @@ async def test_agents_that_were_not_entered_say_so_where_somebody_waits() -> Non
 
 
 async def test_what_failed_in_a_run_that_is_done_is_told() -> None:
-    async with DurableAgents(MemoryEngine(), {"one": make}) as agents:
+    async with DurableWorker(MemoryEngine(), {"one": make}) as agents:
         run = await agents.start("one", "go")
         assert (await run.result()).status == "error"
         info = await run.info()
@@ -33,7 +33,7 @@ async def test_what_failed_in_a_run_that_is_done_is_told() -> None:
 
 @pytest.mark.parametrize("prompt", ["", "  ", []])
 async def test_a_run_with_nothing_to_do_is_refused(prompt: str) -> None:
-    runs = DurableRuns(MemoryEngine())
+    runs = DurableClient(MemoryEngine())
     with pytest.raises(DurableError, match="the prompt is empty|nothing to run"):
         await runs.start("one", prompt)
     assert await runs.list() == []

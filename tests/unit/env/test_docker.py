@@ -11,14 +11,14 @@ import pytest
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import OutputLimits
-from mainspring.env.container import DockerEnv, find_engine
+from mainspring.env.container import ContainerEnv, find_engine
 from mainspring.errors import ConfigError
 from tests.helpers.containers import ENGINES, IMAGE
 from tests.unit.env.test_process import content, until
 
 pytestmark = [pytest.mark.covers("EXE-02", "EXE-05"), pytest.mark.timeout(60)]
 
-Make = Callable[..., DockerEnv]
+Make = Callable[..., ContainerEnv]
 
 
 @pytest.fixture(params=ENGINES)
@@ -34,10 +34,10 @@ def project(tmp_path: Path) -> Path:
 
 
 async def making(engine: str, project: Path) -> AsyncIterator[Make]:
-    made: list[DockerEnv] = []
+    made: list[ContainerEnv] = []
 
-    def new(image: str = IMAGE, **options: Any) -> DockerEnv:
-        made.append(DockerEnv(image, project, engine=engine, **options))
+    def new(image: str = IMAGE, **options: Any) -> ContainerEnv:
+        made.append(ContainerEnv(image, project, engine=engine, **options))
         return made[-1]
 
     yield new
@@ -59,7 +59,7 @@ async def make_fake(request: pytest.FixtureRequest, project: Path) -> AsyncItera
         yield new
 
 
-async def output(place: DockerEnv, script: str, **options: Any) -> str:
+async def output(place: ContainerEnv, script: str, **options: Any) -> str:
     result = await place.run(script, timeout=15, **options)
     return result.stdout.text + result.stderr.text
 
@@ -70,7 +70,7 @@ def log(engine: str) -> str:
 
 
 async def test_it_is_made_at_the_first_use_and_goes_with_the_environment(fake_docker: str, project: Path) -> None:
-    env = DockerEnv("image:1", project, engine=fake_docker)
+    env = ContainerEnv("image:1", project, engine=fake_docker)
     await env.write_bytes("a", b"1")
     assert env.container is None, "files of the project need none"
     assert not Path(f"{fake_docker}.log").exists()
@@ -196,13 +196,13 @@ async def test_an_image_that_is_not_there(make: Make) -> None:
 
 
 async def test_how_docker_is_called(fake_docker: str, project: Path) -> None:
-    env = DockerEnv("image:1", project, engine=fake_docker, max_processes=50, arguments=("--memory", "2g"))
+    env = ContainerEnv("image:1", project, engine=fake_docker, max_processes=50, arguments=("--memory", "2g"))
     assert await output(env, "echo $MARK", env={"MARK": "1"}) == "1\n"
     await env.aclose()
     called = log(fake_docker)
     assert "--network none --pids-limit 50 --memory 2g --entrypoint sh image:1 -c" in called
     assert f'--mount type=bind,"source={project}","target={project}" -w {project}' in called
-    open_env = DockerEnv("image:1", project, engine=fake_docker, network=True)
+    open_env = ContainerEnv("image:1", project, engine=fake_docker, network=True)
     await open_env.run("true")
     await open_env.aclose()
     assert "--network" not in log(fake_docker).splitlines()[1]
@@ -210,7 +210,7 @@ async def test_how_docker_is_called(fake_docker: str, project: Path) -> None:
 
 async def test_nothing_is_fetched_without_network(fake_docker: str, project: Path) -> None:
     with pytest.raises(PermissionError, match="no network"):
-        await DockerEnv("image", project, engine=fake_docker).fetch("https://example.org", timeout=1, max_bytes=1)
+        await ContainerEnv("image", project, engine=fake_docker).fetch("https://example.org", timeout=1, max_bytes=1)
 
 
 def test_an_engine_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_docker: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.env.http_fetch import Web, WebError, is_public
+from mainspring.env.http_fetch import FetchError, HttpFetcher, is_public
 
 IPV4 = {
     '"This network"': "0.0.0.0/8",
@@ -139,8 +139,8 @@ async def test_every_spelling_of_a_private_host_is_refused(
         monkeypatch.delenv(name, raising=False)
     if proxy:
         monkeypatch.setenv("http_proxy", proxy)
-    with pytest.raises(WebError, match="private|no address"):
-        await Web().get(f"http://{host}/", timeout=10, max_bytes=100)
+    with pytest.raises(FetchError, match="private|no address"):
+        await HttpFetcher().get(f"http://{host}/", timeout=10, max_bytes=100)
 
 
 @pytest.mark.parametrize("host", ["0x7f.1", "127.1", "2130706433", "017700000001", "x.0x1"])
@@ -152,5 +152,5 @@ async def test_a_proxy_gets_no_number_that_this_system_cannot_read(host: str, mo
     def unknown(host: str, port: int) -> list[str]:
         raise OSError("unknown")
 
-    with pytest.raises(WebError, match="no address"):
-        await Web(resolve=unknown).get(f"http://{host}/", timeout=10, max_bytes=100)
+    with pytest.raises(FetchError, match="no address"):
+        await HttpFetcher(resolve=unknown).get(f"http://{host}/", timeout=10, max_bytes=100)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.env import MemoryEnv, Output, ProcessResult
+from mainspring.env import CapturedOutput, MemoryEnv, ProcessResult
 
 pytestmark = pytest.mark.covers("TST-04")
 
@@ -14,7 +14,7 @@ async def test_files_are_given_and_looked_at_by_path() -> None:
 
 
 async def test_commands_are_recorded_and_answered() -> None:
-    failed = ProcessResult(exit_code=1, stderr=Output(b"no", b"", 2))
+    failed = ProcessResult(exit_code=1, stderr=CapturedOutput(b"no", b"", 2))
     env = MemoryEnv(run={"git status": "clean", "make test": failed, "true": ""})
     assert (await env.run("git status")).stdout.text == "clean"
     assert (await env.run(["make", "test"])).exit_code == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.env.paths import is_inside, same_name, shown, spellings
+from mainspring.env.paths import display_path, is_inside, is_lookalike_name, path_variants
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,11 @@ def test_a_shared_prefix_is_not_inside(path: str, folder: str, expected: bool) -
     ("path", "expected"), [("/p/a/b", "a/b"), ("/p", "."), ("/pp/a", "/pp/a"), ("/p/a\udcffb\n", "a\\xffb\\x0a")]
 )
 def test_paths_are_shown_short_and_on_one_line(path: str, expected: str) -> None:
-    assert shown(path, "/p") == expected
+    assert display_path(path, "/p") == expected
 
 
 def test_spellings_of_a_plain_name_are_none() -> None:
-    assert spellings("src/app.py") == ()
+    assert path_variants("src/app.py") == ()
 
 
 @pytest.mark.parametrize(
@@ -40,17 +40,17 @@ def test_spellings_of_a_plain_name_are_none() -> None:
     ],
 )
 def test_spellings_hold_what_may_be_meant(path: str, meant: str) -> None:
-    assert meant in spellings(path)
+    assert meant in path_variants(path)
 
 
 def test_same_names_differ_in_spaces_quotes_and_composition() -> None:
-    assert same_name("Shot 1.02.03\u202fPM.png", "Shot 1.02.03 PM.png")
-    assert same_name("It\u2019s.md", "It's.md")
-    assert same_name("cafe\u0301", "caf\u00e9")
-    assert not same_name("a.py", "A.py")
+    assert is_lookalike_name("Shot 1.02.03\u202fPM.png", "Shot 1.02.03 PM.png")
+    assert is_lookalike_name("It\u2019s.md", "It's.md")
+    assert is_lookalike_name("cafe\u0301", "caf\u00e9")
+    assert not is_lookalike_name("a.py", "A.py")
 
 
 def test_what_looks_like_an_ascii_name_but_is_none_is_not_the_same() -> None:
-    assert not same_name("\u212aeys", "Keys")
-    assert not same_name("\uff0eenv", ".env")
-    assert spellings("\u212aeys") == ()
+    assert not is_lookalike_name("\u212aeys", "Keys")
+    assert not is_lookalike_name("\uff0eenv", ".env")
+    assert path_variants("\u212aeys") == ()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.env.container import DockerEnv
+from mainspring.env.container import ContainerEnv
 from tests.helpers.containers import IMAGE
 from tests.unit.env.test_docker import making, output
 from tests.unit.env.test_process import until
@@ -17,7 +17,7 @@ from tests.unit.env.test_sandbox import started
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(60)]
 
-Make = Callable[..., DockerEnv]
+Make = Callable[..., ContainerEnv]
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def containers(podman: str) -> str:
 async def test_it_ends_when_this_program_is_killed(podman: str, project: Path) -> None:
     code = f"""
         import asyncio
-        from mainspring.env.container import DockerEnv
+        from mainspring.env.container import ContainerEnv as DockerEnv
         env = DockerEnv({IMAGE!r}, {str(project)!r}, engine={podman!r})
         asyncio.run(env.run("hostname; echo > up; sleep 100"))
     """

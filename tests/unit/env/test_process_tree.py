@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.env import LocalEnv
-from mainspring.env.process_tree import Watcher
+from mainspring.env.process_tree import OrphanReaper
 from mainspring.tools import ToolContext
 from mainspring.tools.builtin import shell
 from tests.helpers.processes import alive, ended
@@ -86,14 +86,14 @@ async def test_it_is_there_only_where_something_runs_by_itself_and_ends_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watchers: list[int] = []
-    begin = Watcher.start
+    begin = OrphanReaper.start
 
-    def start(self: Watcher) -> None:
+    def start(self: OrphanReaper) -> None:
         begin(self)
         assert self._process is not None
         watchers.append(self._process.pid)
 
-    monkeypatch.setattr(Watcher, "start", start)
+    monkeypatch.setattr(OrphanReaper, "start", start)
     env = LocalEnv(tmp_path)
     ctx = ToolContext(env=env)
     await shell(ctx, command="true")

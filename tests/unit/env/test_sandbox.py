@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from mainspring.env import EditorEnv, ExecutionEnv, LocalEnv, OutputLimits
-from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxEnv, SandboxProvider, find_provider
+from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxBackend, SandboxEnv, find_backend
 from mainspring.env.sandbox.lockdown import landlock_version
 from mainspring.errors import ConfigError
 from mainspring.permissions import Permissions
 from mainspring.tools.builtin import builtin_tools
 from tests.helpers.sandboxes import LAYERS, layer
-from tests.requires import needs
+from tests.requires import requires
 from tests.unit.env.test_process import content, is_running, until
 
 pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
@@ -34,7 +34,7 @@ ALONE = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"
 
 
 @pytest.fixture(params=LAYERS)
-def provider(request: pytest.FixtureRequest) -> SandboxProvider:
+def provider(request: pytest.FixtureRequest) -> SandboxBackend:
     """Each layer that works on this machine."""
     return layer(request.param)
 
@@ -62,7 +62,7 @@ def home(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-async def make(provider: SandboxProvider, project: Path, home: Path) -> AsyncIterator[Make]:
+async def make(provider: SandboxBackend, project: Path, home: Path) -> AsyncIterator[Make]:
     """Makes sandboxes in the project, with a key in the home folder."""
     made: list[SandboxEnv] = []
     (home / ".ssh").mkdir()
@@ -175,7 +175,7 @@ async def test_nothing_is_read_outside_the_project_and_the_system(
     assert "KEY" in await output(LocalEnv(env.cwd), "cat ~/.ssh/id_rsa"), "it is there"
 
 
-@needs(os.geteuid() == 0, "root: others cannot read it anyway")
+@requires(os.geteuid() == 0, "root: others cannot read it anyway")
 async def test_root_in_a_sandbox_has_no_more_rights_than_its_files(make: Make) -> None:
     env = make()
     assert not await worked(env, "cat /etc/shadow")
@@ -365,7 +365,7 @@ async def test_what_a_command_leaves_behind(make: Make, project: Path) -> None:
     assert not any(is_running(pid) for pid in found.survivors)
 
 
-async def test_what_runs_when_this_program_is_killed(make: Make, project: Path, provider: SandboxProvider) -> None:
+async def test_what_runs_when_this_program_is_killed(make: Make, project: Path, provider: SandboxBackend) -> None:
     code = f"""
         import asyncio
         from mainspring.env.sandbox import *
@@ -471,7 +471,7 @@ async def test_a_new_name_is_refused_outside(make: Make) -> None:
         await env.rename("a", "/etc/a")
 
 
-@needs(landlock_version() >= 3, "Landlock")
+@requires(landlock_version() >= 3, "Landlock")
 async def test_a_link_that_is_swapped_after_the_check_leads_nowhere(make: Make, home: Path) -> None:
     env = make()
     await env.write_bytes("a", b"")
@@ -482,7 +482,7 @@ async def test_a_link_that_is_swapped_after_the_check_leads_nowhere(make: Make, 
     assert key.read_text() == "KEY", "only the threads of the sandbox are held"
 
 
-async def test_files_in_tmp_are_the_same_for_tools_and_programs(make: Make, provider: SandboxProvider) -> None:
+async def test_files_in_tmp_are_the_same_for_tools_and_programs(make: Make, provider: SandboxBackend) -> None:
     env = make()
     place = "/tmp/x" if provider.moves_tmp else (await output(env, "printf $TMPDIR/x"))
     await env.write_bytes(place, b"1")
@@ -504,7 +504,7 @@ class NoBuffers:
         return False
 
 
-async def test_rules_know_the_private_folder_by_a_name_that_lasts(make: Make, provider: SandboxProvider) -> None:
+async def test_rules_know_the_private_folder_by_a_name_that_lasts(make: Make, provider: SandboxBackend) -> None:
     tools = {t.name: t for t in builtin_tools()}
     permissions = Permissions(allow=["shell(touch *)", "scope:fs-write(/tmp/q1/**)", "write_file(/tmp/q1/**)"])
     calls = ("shell", {"command": "touch {}/q1/x"}), ("write_file", {"path": "{}/q1/x", "content": ""})
@@ -602,14 +602,14 @@ async def test_a_folder_of_a_repository(make: Make, place: Path, project: Path) 
 
 async def test_where_none_works_it_says_so(project: Path) -> None:
     with pytest.raises(ConfigError, match="there is no sandbox 'bubblewrp'"):
-        find_provider("bubblewrp")
+        find_backend("bubblewrp")
     with pytest.raises(ConfigError, match="nothing was started: Seatbelt is there on macOS only"):
-        find_provider("seatbelt")
+        find_backend("seatbelt")
     assert "apt install bubblewrap" in (Bubblewrap("").problem() or "apt install bubblewrap")
     assert "does not run here" in (Bubblewrap("/bin/false").problem() or "")
 
 
-def test_the_project_cannot_be_a_folder_of_keys(home: Path, provider: SandboxProvider) -> None:
+def test_the_project_cannot_be_a_folder_of_keys(home: Path, provider: SandboxBackend) -> None:
     (home / ".ssh" / "x").mkdir(parents=True)
     with pytest.raises(ConfigError, match="hold secrets"):
         SandboxEnv(home / ".ssh" / "x", provider=provider, home=str(home))
@@ -617,7 +617,7 @@ def test_the_project_cannot_be_a_folder_of_keys(home: Path, provider: SandboxPro
         SandboxEnv(home, provider=provider, home=str(home), writable=["none"])
 
 
-def test_what_it_holds_is_told_in_words(provider: SandboxProvider, project: Path) -> None:
+def test_what_it_holds_is_told_in_words(provider: SandboxBackend, project: Path) -> None:
     text = SandboxEnv(project, provider=provider).state().text
     assert text.startswith("sandbox: ")
     assert "writes outside the project" in text

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.env.sandbox import SandboxEnv, SandboxProvider
+from mainspring.env.sandbox import SandboxBackend, SandboxEnv
 from mainspring.env.sandbox import lockdown as kernel
 from mainspring.env.sandbox.guarded import GuardedTree, is_guarded, is_harmless, linked_worktree
 from tests.helpers.sandboxes import LAYERS, layer
-from tests.requires import missing
+from tests.requires import skip_missing
 
 pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
 
 
 @pytest.fixture(params=LAYERS)
-def provider(request: pytest.FixtureRequest) -> SandboxProvider:
+def provider(request: pytest.FixtureRequest) -> SandboxBackend:
     return layer(request.param)
 
 
@@ -60,7 +60,7 @@ def project(place: Path) -> Path:
 
 
 @pytest.fixture
-async def env(provider: SandboxProvider, project: Path) -> AsyncIterator[SandboxEnv]:
+async def env(provider: SandboxBackend, project: Path) -> AsyncIterator[SandboxEnv]:
     made = SandboxEnv(project, provider=provider)
     yield made
     await made.aclose()
@@ -186,7 +186,7 @@ async def test_ordinary_work_is_left_alone(env: SandboxEnv, script: str) -> None
     assert (result.exit_code, result.stderr.text) == (0, "")
 
 
-async def test_the_user_can_name_a_guarded_folder(provider: SandboxProvider, project: Path) -> None:
+async def test_the_user_can_name_a_guarded_folder(provider: SandboxBackend, project: Path) -> None:
     (project / ".agent" / "skills").mkdir(parents=True)
     env = SandboxEnv(project, provider=provider, writable=[".agent/skills"])
 
@@ -227,7 +227,7 @@ def worktree(project: Path) -> Path:
     return project.parent / "wt"
 
 
-async def test_a_linked_worktree_can_commit(provider: SandboxProvider, worktree: Path, project: Path) -> None:
+async def test_a_linked_worktree_can_commit(provider: SandboxBackend, worktree: Path, project: Path) -> None:
     env = SandboxEnv(worktree, provider=provider)
     done = await env.run(
         "echo x > new && git add new && git commit -qm second && git tag v1 && git branch b2", timeout=30
@@ -259,7 +259,7 @@ async def test_a_linked_worktree_can_commit(provider: SandboxProvider, worktree:
     ],
 )
 async def test_hooks_and_configuration_of_its_repository_stay(
-    provider: SandboxProvider, worktree: Path, project: Path, script: str
+    provider: SandboxBackend, worktree: Path, project: Path, script: str
 ) -> None:
     def contents() -> dict[str, str]:
         files = [p for p in (project / ".git").rglob("*") if p.is_file() and "objects/" not in str(p)]
@@ -356,7 +356,7 @@ def run_python(code: str) -> str:
 
 async def test_keys_of_the_caller_cannot_be_reached(env: SandboxEnv) -> None:
     if os.uname().machine not in _KEYS:
-        missing("a machine whose numbers of system calls are known")
+        skip_missing("a machine whose numbers of system calls are known")
     add, request, keyctl = _KEYS[os.uname().machine]
     script = textwrap.dedent(
         f"""
@@ -379,7 +379,7 @@ async def test_keys_of_the_caller_cannot_be_reached(env: SandboxEnv) -> None:
     )
     key = int(run_python(adder))
     if key < 0:
-        missing("keyrings of the kernel")
+        skip_missing("keyrings of the kernel")
     try:
         outside = run_python(script)
         inside = await env.run(program, timeout=30)
@@ -395,7 +395,7 @@ async def test_keys_of_the_caller_cannot_be_reached(env: SandboxEnv) -> None:
 
 def test_the_filter_is_the_same_with_an_open_network_for_keys() -> None:
     if os.uname().machine not in _KEYS:
-        missing("a machine whose numbers of system calls are known")
+        skip_missing("a machine whose numbers of system calls are known")
     closed, open_ = kernel.filter_of_calls((1, 16)), kernel.filter_of_calls(None)
     assert len(closed) % 8 == len(open_) % 8 == 0
     for number in _KEYS[os.uname().machine]:

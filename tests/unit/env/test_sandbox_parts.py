@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from mainspring.env.sandbox import Box, Seatbelt
-from mainspring.env.sandbox.landlock import rules_of
-from mainspring.env.sandbox.policy import make_box
-from mainspring.env.sandbox.seatbelt import profile
+from mainspring.env.sandbox import SandboxPolicy, Seatbelt
+from mainspring.env.sandbox.landlock import landlock_rules
+from mainspring.env.sandbox.policy import make_policy
+from mainspring.env.sandbox.seatbelt import build_profile
 
 pytestmark = [pytest.mark.covers("EXE-03", "BYD-17")]
 
 
-def box(folder: Path, home: Path, **options: Any) -> Box:
+def box(folder: Path, home: Path, **options: Any) -> SandboxPolicy:
     folder.mkdir(exist_ok=True)
-    return make_box(str(folder), home=str(home), tmp="/private", **options)
+    return make_policy(str(folder), home=str(home), tmp="/private", **options)
 
 
 def test_the_box_of_a_project(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,11 +31,11 @@ def test_the_box_of_a_project(tmp_path: Path, home: Path, monkeypatch: pytest.Mo
     assert found.writable == (str(tmp_path / "project"),)
     assert str(home / ".ssh") in found.hidden
     for path in ("/usr/bin/env", "/etc/hostname", str(home / ".tool/lib/x"), str(tmp_path / "project/x"), "/private/x"):
-        assert found.may_read(path), path
+        assert found.can_read(path), path
     for path in (str(home / ".ssh/id"), str(home / ".local/share/x"), str(home), "/", "/root2", f"{tmp_path}/project2"):
-        assert not found.may_read(path), path
-    assert found.may_change(str(tmp_path / "project/x"))
-    assert not found.may_change("/usr/bin/env")
+        assert not found.can_read(path), path
+    assert found.can_write(str(tmp_path / "project/x"))
+    assert not found.can_write("/usr/bin/env")
 
 
 def test_what_is_hidden_wins(tmp_path: Path, home: Path) -> None:
@@ -43,9 +43,9 @@ def test_what_is_hidden_wins(tmp_path: Path, home: Path) -> None:
     (tmp_path / "project" / "in").mkdir(parents=True)
     found = box(tmp_path / "project", home, readable=["~/.ssh", str(home)], hidden=["in"])
     for path in (home / ".ssh" / "x", tmp_path / "project" / "in" / "x"):
-        assert not found.may_read(str(path))
-        assert not found.may_change(str(path))
-    assert found.may_read(str(home / "x"))
+        assert not found.can_read(str(path))
+        assert not found.can_write(str(path))
+    assert found.can_read(str(home / "x"))
 
 
 def test_a_project_reached_by_a_link(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,14 +79,16 @@ def test_rules_of_landlock_leave_out_what_is_hidden(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "link").symlink_to("/etc")
     secret = str(tmp_path / "b" / "secret")
-    found = rules_of(Box(writable=(str(tmp_path),), readable=(), hidden=(secret,), tmp="/private", home="/home"))
+    found = landlock_rules(
+        SandboxPolicy(writable=(str(tmp_path),), readable=(), hidden=(secret,), tmp="/private", home="/home")
+    )
     below = {(kind, os.path.relpath(path, tmp_path)) for kind, path in found if path.startswith(str(tmp_path))}
     assert below == {("list", "."), ("write", "a"), ("list", "b"), ("write", "b/open")}
 
 
 def test_the_profile_for_macos() -> None:
-    found = profile(
-        Box(
+    found = build_profile(
+        SandboxPolicy(
             writable=('/Users/me/a "b\\c',),
             readable=("/usr", "/opt"),
             hidden=("/Users/me/.ssh",),
@@ -105,8 +107,8 @@ def test_the_profile_for_macos() -> None:
 
 
 def test_the_profile_with_network() -> None:
-    open_box = Box(writable=("/p",), readable=("/usr",), tmp="/private/x", home="/h", network=True)
-    assert "(allow network*)" in profile(open_box)
+    open_box = SandboxPolicy(writable=("/p",), readable=("/usr",), tmp="/private/x", home="/h", network=True)
+    assert "(allow network*)" in build_profile(open_box)
     state = Seatbelt().state(open_box)
     assert (state.tcp, state.udp, state.sockets, state.processes) == (False, False, False, False)
     assert Seatbelt().wrap(["make", "x"], "/p", open_box)[:2] == ["/usr/bin/sandbox-exec", "-p"]

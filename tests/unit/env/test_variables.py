@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.env.variables import program_variables
+from mainspring.env.variables import child_environment
 
 
 @pytest.mark.parametrize(
@@ -22,20 +22,20 @@ from mainspring.env.variables import program_variables
     ],
 )
 def test_what_belongs_to_this_program_is_left_out(name: str) -> None:
-    assert program_variables({name: "x", "PATH": "/bin"}) == {"PATH": "/bin"}
+    assert child_environment({name: "x", "PATH": "/bin"}) == {"PATH": "/bin"}
 
 
 @pytest.mark.parametrize(
     "name", ["GITHUB_TOKEN", "OPENAI_BASE_URL", "MY_API_KEY", "AWS_SECRET_ACCESS_KEY", "VIRTUAL_ENV"]
 )
 def test_what_belongs_to_the_user_stays(name: str) -> None:
-    assert program_variables({name: "x"}) == {name: "x"}
+    assert child_environment({name: "x"}) == {name: "x"}
 
 
 def test_a_bundlers_library_path_is_put_back() -> None:
-    found = program_variables({"LD_LIBRARY_PATH": "/bundle", "LD_LIBRARY_PATH_ORIG": "/users"})
+    found = child_environment({"LD_LIBRARY_PATH": "/bundle", "LD_LIBRARY_PATH_ORIG": "/users"})
     assert found == {"LD_LIBRARY_PATH": "/users"}
 
 
 def test_more_can_be_hidden() -> None:
-    assert program_variables({"A": "1", "B": "2"}, ["A"]) == {"B": "2"}
+    assert child_environment({"A": "1", "B": "2"}, ["A"]) == {"B": "2"}

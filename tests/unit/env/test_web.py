@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring.env import LocalEnv
-from mainspring.env.http_fetch import PrivateAddressError, Web, WebError
+from mainspring.env.http_fetch import FetchError, HttpFetcher, PrivateAddressError
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
 
@@ -51,11 +51,11 @@ async def server() -> AsyncIterator[Server]:
     listening.close()
 
 
-def web(server: Server, **options: Any) -> Web:
-    return Web([f"127.0.0.1:{server.port}"], **options)
+def web(server: Server, **options: Any) -> HttpFetcher:
+    return HttpFetcher([f"127.0.0.1:{server.port}"], **options)
 
 
-async def get(web: Web, url: str, **options: Any) -> Any:
+async def get(web: HttpFetcher, url: str, **options: Any) -> Any:
     return await web.get(url, **{"timeout": 10.0, "max_bytes": 1 << 20, **options})
 
 
@@ -78,8 +78,8 @@ async def test_a_page_comes_with_its_headers(server: Server) -> None:
     ],
 )  # fmt: skip
 async def test_private_addresses_are_refused_in_every_spelling(url: str) -> None:
-    with pytest.raises(WebError, match="private|no address"):
-        await get(Web(), url)
+    with pytest.raises(FetchError, match="private|no address"):
+        await get(HttpFetcher(), url)
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ async def test_private_addresses_are_refused_in_every_spelling(url: str) -> None
      "http://exa mple.com/", "http://example.com:99999/", "http://a\r\nb/", "data:text/plain,x", "http://[::1/", ""],
 )  # fmt: skip
 async def test_what_is_no_web_address_is_refused(url: str) -> None:
-    with pytest.raises(WebError, match="URL"):
-        await get(Web(resolve=lambda host, port: ["93.184.216.34"]), url)
+    with pytest.raises(FetchError, match="URL"):
+        await get(HttpFetcher(resolve=lambda host, port: ["93.184.216.34"]), url)
 
 
 @pytest.mark.parametrize("host", ["\u2028127.0.0.1", "a..\u00e9", "\u00e9" * 70])
 async def test_a_host_that_is_not_a_name_is_refused(host: str) -> None:
-    with pytest.raises(WebError, match="not a valid name"):
-        await get(Web(resolve=lambda host, port: ["93.184.216.34"]), f"http://{host}/")
+    with pytest.raises(FetchError, match="not a valid name"):
+        await get(HttpFetcher(resolve=lambda host, port: ["93.184.216.34"]), f"http://{host}/")
 
 
 async def test_a_name_is_looked_up_once_and_that_address_is_connected_to(server: Server) -> None:
@@ -107,12 +107,12 @@ async def test_a_name_is_looked_up_once_and_that_address_is_connected_to(server:
         looked_up.append(host)
         return answers.pop(0)
 
-    found = Web([f"rebinding.test:{server.port}"], resolve)
+    found = HttpFetcher([f"rebinding.test:{server.port}"], resolve)
     assert (await get(found, f"http://rebinding.test:{server.port}/")).body == b"hello"
     assert looked_up == ["rebinding.test"]
     assert f"Host: rebinding.test:{server.port}" in server.asked[0]
     with pytest.raises(PrivateAddressError):
-        await get(Web(resolve=lambda host, port: ["93.184.216.34", "10.0.0.1"]), "http://half-private.test/")
+        await get(HttpFetcher(resolve=lambda host, port: ["93.184.216.34", "10.0.0.1"]), "http://half-private.test/")
 
 
 async def test_a_server_that_hangs_does_not_hold_the_call(server: Server) -> None:
@@ -128,33 +128,33 @@ async def test_a_body_is_cut_at_the_limit_also_a_packed_one(server: Server) -> N
     answer = await get(web(server), f"http://127.0.0.1:{server.port}/", max_bytes=1000)
     assert (answer.body, answer.cut) == (b"x" * 1000, True)
     server.answer = head + b"no gzip" * 9000
-    with pytest.raises(WebError, match="damaged"):
+    with pytest.raises(FetchError, match="damaged"):
         await get(web(server), f"http://127.0.0.1:{server.port}/")
 
 
 @pytest.mark.parametrize("answer", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n"])
 async def test_an_answer_that_is_none_is_told(server: Server, answer: bytes) -> None:
     server.answer = answer
-    with pytest.raises(WebError, match="did not answer as it should"):
+    with pytest.raises(FetchError, match="did not answer as it should"):
         await get(web(server), f"http://127.0.0.1:{server.port}/")
 
 
 async def test_a_proxy_gets_no_private_host(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", f"http://me:pw@127.0.0.1:{server.port}")
-    found = Web(resolve=lambda host, port: ["93.184.216.34"])
+    found = HttpFetcher(resolve=lambda host, port: ["93.184.216.34"])
     assert (await get(found, "http://public.test/page")).body == b"hello"
     assert server.asked[0].startswith("GET http://public.test/page HTTP/1.1\r\n")
     assert server.asked[0].count("Host: public.test\r\n") == 1
     assert "Proxy-Authorization: Basic bWU6cHc=" in server.asked[0]
     with pytest.raises(PrivateAddressError):
-        await get(Web(resolve=lambda host, port: ["10.0.0.1"]), "http://private.test/")
+        await get(HttpFetcher(resolve=lambda host, port: ["10.0.0.1"]), "http://private.test/")
 
     def unknown(host: str, port: int) -> list[str]:
         raise OSError("unknown here")
 
-    assert (await get(Web(resolve=unknown), "http://only-the-proxy-knows.test/")).body == b"hello"
-    with pytest.raises(WebError):
-        await get(Web(resolve=unknown), "http://printer.local/")
+    assert (await get(HttpFetcher(resolve=unknown), "http://only-the-proxy-knows.test/")).body == b"hello"
+    with pytest.raises(FetchError):
+        await get(HttpFetcher(resolve=unknown), "http://printer.local/")
 
 
 async def test_an_environment_reaches_what_it_is_told_to(server: Server, tmp_path: Any) -> None:

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring import Agent, Behavior
+from mainspring import Agent, RunOptions
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, ConfigError
 from mainspring.extensions import (
     ExtensionAPI,
     ExtensionContext,
     Extensions,
-    HeadlessUI,
     InputEvent,
+    NonInteractiveUI,
     ToolCallEvent,
     ToolResultEvent,
     UserInterface,
@@ -25,11 +25,11 @@ from mainspring.extensions import (
     guardrails,
     help_command,
 )
-from mainspring.extensions.builtin import substituted
-from mainspring.loop.hooks import InputHook, TurnBefore
+from mainspring.extensions.builtin import substitute_arguments
+from mainspring.loop.hooks import PromptSubmitted, TurnBefore
 from mainspring.messages import Message, Usage
 from mainspring.subagents import Subagents
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, define_tool, tool
 
 
@@ -100,7 +100,7 @@ def runner(agent: Agent) -> Any:
 
 def calls(*arguments: str, name: str = "look") -> Reply:
     key = "key" if name == "look" else "command"
-    return Reply("", calls=[Call(name, {key: a}) for a in arguments])
+    return Reply("", calls=[ScriptedCall(name, {key: a}) for a in arguments])
 
 
 # --- what it registers ----------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ async def test_it_sees_and_sets_active_tools_and_thinking() -> None:
 
         api.on("agent_start", start)
 
-    agent = made("ok", extensions=[extension], behavior=Behavior(thinking="low"))
+    agent = made("ok", extensions=[extension], behavior=RunOptions(thinking="low"))
     await agent.run("go")
 
     [request] = [r.request for r in cast("Any", agent.model).requests]
@@ -283,7 +283,7 @@ async def test_it_asks_and_tells_a_person() -> None:
 
 @pytest.mark.covers("EXT-13", "SEC-08")
 async def test_with_nobody_there_every_question_is_answered_with_no_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    ui = HeadlessUI()
+    ui = NonInteractiveUI()
     assert not ui.attended
     assert await ui.confirm("Sure?") is False
     assert await ui.select("Which?", ["a"]) is None
@@ -299,7 +299,7 @@ async def test_with_nobody_there_every_question_is_answered_with_no_at_once(capl
     with pytest.raises(ValueError, match="no level 'loud'"):
         ui.notify("x", cast("Any", "loud"))
     told: list[Any] = []
-    HeadlessUI(lambda *given: told.append(given)).notify("hello")
+    NonInteractiveUI(lambda *given: told.append(given)).notify("hello")
     assert told == [("hello", "info")]
 
     async def judge(event: ToolCallEvent, ctx: ExtensionContext) -> Any:
@@ -322,9 +322,9 @@ async def test_the_runner_emits_to_extensions_only_and_knows_who_listens() -> No
         api.on("turn:before", lambda hook: None)
 
     agent = made(extensions=[extension])
-    agent.on(InputHook, others.append)
+    agent.on(PromptSubmitted, others.append)
     found = runner(agent)
-    hook = await found.emit(InputHook("hey"))
+    hook = await found.emit(PromptSubmitted("hey"))
 
     assert (hook.text, others) == ("hey!", [])
     assert found.has_handlers("input")
@@ -372,11 +372,11 @@ async def test_aliases_and_help_go_through_input() -> None:
 def test_what_was_typed_is_put_in_once_and_not_looked_through(text: str, typed: str) -> None:
     pieces = text.split("$ARGUMENTS")
     if "$1" not in text and len(pieces) > 1:
-        assert substituted(text, typed) == typed.join(pieces)
+        assert substitute_arguments(text, typed) == typed.join(pieces)
 
 
 def test_other_dollars_stay() -> None:
-    assert substituted("awk '{print $0}' $10 $HOME $2.", "a b") == "awk '{print $0}' a0 $HOME b."
+    assert substitute_arguments("awk '{print $0}' $10 $HOME $2.", "a b") == "awk '{print $0}' a0 $HOME b."
 
 
 @pytest.mark.covers("EXT-16")
@@ -421,7 +421,9 @@ async def test_approvals_transformers_and_rate_limits_are_extensions() -> None:
             times.append(now)
             return None
 
-    script = Reply("", calls=[Call("shell", {"command": "x"}), *[Call("look", {"key": k}) for k in "abc"]])
+    script = Reply(
+        "", calls=[ScriptedCall("shell", {"command": "x"}), *[ScriptedCall("look", {"key": k}) for k in "abc"]]
+    )
     agent = made(script, "done", extensions=[approvals, transformer, rate_limit])
     await agent.run("go")
 
@@ -441,7 +443,7 @@ async def test_a_sub_agents_calls_are_judged_by_the_same_handlers() -> None:
         api.on("agent_start", lambda e: heard.append("start"))
 
     agent = made(
-        Reply("", calls=[Call("spawn", {"task": "find the secret"})]),
+        Reply("", calls=[ScriptedCall("spawn", {"task": "find the secret"})]),
         calls("secret"),
         "it is hidden",
         "done",
@@ -463,7 +465,7 @@ async def test_a_sub_agents_calls_are_judged_by_the_same_handlers() -> None:
 async def test_without_extensions_nothing_is_registered() -> None:
     agent = Agent(ScriptedModel("ok"), execution=MemoryEnv())
     assert agent.extensions is None
-    assert not agent._entrance.needed
+    assert not agent._lifecycle.needed
 
 
 def test_a_handler_of_input_may_be_a_decorated_function() -> None:

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, Behavior
+from mainspring import Agent, RunOptions
 from mainspring.env import LocalEnv, MemoryEnv
-from mainspring.extensions import HeadlessUI
+from mainspring.extensions import NonInteractiveUI
 from mainspring.extensions.command_hooks import EVENTS, GATES, CommandEvent, CommandHook, CommandHooks
-from mainspring.extensions.command_hooks.config import DEEPEST
-from mainspring.extensions.command_hooks.plug import MOST_STOPS
+from mainspring.extensions.command_hooks.config import MAX_HOOK_DEPTH
+from mainspring.extensions.command_hooks.plug import MAX_STOP_CONTINUATIONS
 from mainspring.extensions.command_hooks.runner import CommandRunner
 from mainspring.loop.hooks import ContextCompacted, ToolBefore
 from mainspring.messages import Message
 from mainspring.permissions import Permissions
 from mainspring.subagents import Subagents
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.helpers.processes import ended
 
@@ -55,7 +55,7 @@ def specific(event: str, **answer: Any) -> str:
 
 
 def made(env: Any, hooks: list[CommandHook], *script: Any, told: list[str] | None = None, **options: Any) -> Agent:
-    ui = HeadlessUI(lambda text, level: told.append(text) if told is not None else None)
+    ui = NonInteractiveUI(lambda text, level: told.append(text) if told is not None else None)
     plug = CommandHooks(hooks, ui=options.pop("ui", ui), depth=options.pop("depth", 0))
     return Agent(ScriptedModel(*script), execution=env, tools=[look], plugs=[plug], **options)
 
@@ -69,7 +69,7 @@ def texts(agent: Agent) -> list[str]:
 
 
 def look_up(*keys: str) -> Reply:
-    return Reply("", calls=[Call("look", {"key": k}) for k in keys])
+    return Reply("", calls=[ScriptedCall("look", {"key": k}) for k in keys])
 
 
 # --- before a call --------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ async def test_ask_asks_a_person_and_without_one_refuses(env: LocalEnv) -> None:
 
     asked: list[str] = []
 
-    class Yes(HeadlessUI):
+    class Yes(NonInteractiveUI):
         async def confirm(self, title: str, message: str = "") -> bool:
             asked.append(title)
             return True
@@ -331,7 +331,7 @@ async def test_stop_has_the_run_go_on_but_not_for_ever(env: LocalEnv, tmp_path: 
 
     told: list[str] = []
     agent = made(env, [hook("Stop", "exit 2")], *["more"] * 20, told=told)
-    assert (await agent.run("go")).turns == MOST_STOPS + 1
+    assert (await agent.run("go")).turns == MAX_STOP_CONTINUATIONS + 1
     assert "it ends now" in told[0]
 
 
@@ -342,7 +342,7 @@ async def test_the_other_events_tell_what_happened(env: LocalEnv, tmp_path: Path
     agent = made(
         env,
         hooks,
-        *(Reply("", calls=[Call("spawn", {"task": "find it"})]), "found", "done"),
+        *(Reply("", calls=[ScriptedCall("spawn", {"task": "find it"})]), "found", "done"),
         look_up("a"),
         subagents=Subagents(),
     )
@@ -366,13 +366,13 @@ async def test_the_other_events_tell_what_happened(env: LocalEnv, tmp_path: Path
 @pytest.mark.covers("BYD-01")
 async def test_hooks_within_hooks_end(env: LocalEnv, tmp_path: Path) -> None:
     hooks = [hook("PreToolUse", "echo $MAINSPRING_HOOK_DEPTH >depth"), hook("PostToolUse", "echo x >after")]
-    agent = made(env, hooks, look_up("a"), "done", depth=DEEPEST - 1)
+    agent = made(env, hooks, look_up("a"), "done", depth=MAX_HOOK_DEPTH - 1)
     await agent.run("go")
     assert results(agent) == ["value of a"]
     assert (tmp_path / "depth").read_bytes() == b"3\n"
     (tmp_path / "after").unlink()
 
-    agent = made(env, hooks, look_up("a"), "done", depth=DEEPEST)
+    agent = made(env, hooks, look_up("a"), "done", depth=MAX_HOOK_DEPTH)
     await agent.run("go")
     assert "hooks run within each other 3 deep" in results(agent)[0]
     assert not (tmp_path / "after").exists()
@@ -409,7 +409,7 @@ async def test_an_abort_ends_a_command(env: LocalEnv, tmp_path: Path) -> None:
     started = tmp_path / "started"
     os.mkfifo(started)
     command = hook("PreToolUse", "echo $$ >started; sleep 60")
-    agent = made(env, [command], look_up("a"), "never", behavior=Behavior(abort_grace=0.05))
+    agent = made(env, [command], look_up("a"), "never", behavior=RunOptions(abort_grace=0.05))
     running = asyncio.ensure_future(agent.run("go", raise_errors=False))
     pid = int(await asyncio.to_thread(started.read_bytes))
     agent.abort("enough")
@@ -422,13 +422,13 @@ async def test_a_sub_agents_calls_are_shown_too(env: LocalEnv) -> None:
     agent = made(
         env,
         [hook("PreToolUse", "exit 2", matcher="look"), hook("Stop", "exit 2")],
-        Reply("", calls=[Call("spawn", {"task": "look"})]),
+        Reply("", calls=[ScriptedCall("spawn", {"task": "look"})]),
         look_up("a"),
         "refused",
         "done",
         *["on"] * 20,
         subagents=Subagents(),
-        behavior=Behavior(max_turns=3),
+        behavior=RunOptions(max_turns=3),
     )
     seen: list[str] = []
 

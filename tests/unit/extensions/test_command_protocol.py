@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from mainspring.errors import ConfigError
 from mainspring.extensions.command_hooks import EVENTS, GATES, CommandEvent, CommandHook, Verdict
 from mainspring.extensions.command_hooks.config import tool_names
-from mainspring.extensions.command_hooks.protocol import CONTEXT_EVENTS, Decision, PreToolUseInput, encoded, verdict_of
+from mainspring.extensions.command_hooks.protocol import (
+    CONTEXT_EVENTS,
+    Decision,
+    PreToolUseInput,
+    encode_payload,
+    verdict_of,
+)
 
 
 def said(event: CommandEvent, out: Any = "", code: int = 0, err: str = "") -> Verdict:
@@ -148,7 +154,7 @@ def test_no_decision_is_taken_for_text(out: str) -> None:
 
 
 def test_text_that_is_no_unicode_is_sent_all_the_same() -> None:
-    sent = encoded(PreToolUseInput(tool_name="read_file", tool_input={"path": "caf\udce9"}))
+    sent = encode_payload(PreToolUseInput(tool_name="read_file", tool_input={"path": "caf\udce9"}))
     assert json.loads(sent)["tool_input"]["path"] == "caf\udce9"
 
 

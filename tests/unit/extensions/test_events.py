@@ -9,17 +9,10 @@ from mainspring import Agent, Approve
 from mainspring.cancellation import CancelToken
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError
-from mainspring.extensions import (
-    BeforeAgentStartEvent,
-    ContextEvent,
-    ExtensionAPI,
-    InputEvent,
-    ToolCallEvent,
-    ToolResultEvent,
-)
-from mainspring.loop.hooks import InputHook, ToolBefore
+from mainspring.extensions import BeforeRunEvent, ContextEvent, ExtensionAPI, InputEvent, ToolCallEvent, ToolResultEvent
+from mainspring.loop.hooks import PromptSubmitted, ToolBefore
 from mainspring.messages import ImageBlock, Message, TextBlock
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 
 
@@ -68,7 +61,9 @@ async def test_an_extension_hears_every_event_in_order(is_async: bool) -> None:
         await asyncio.sleep(0)
         register(api)
 
-    agent = made(Reply("", calls=[Call("look", {"key": "a"})]), "done", extensions=[later if is_async else register])
+    agent = made(
+        Reply("", calls=[ScriptedCall("look", {"key": "a"})]), "done", extensions=[later if is_async else register]
+    )
     await agent.run("go")
     await agent.shutdown()
 
@@ -88,7 +83,7 @@ async def test_events_have_what_their_names_promise() -> None:
         for name in ("agent_start", "agent_end", "turn_start", "turn_end", "session_start"):
             api.on(name, lambda event, name=name: heard.setdefault(name, []).append(event))
 
-    agent = made(Reply("", calls=[Call("look", {"key": "a"})]), "done", extensions=[extension])
+    agent = made(Reply("", calls=[ScriptedCall("look", {"key": "a"})]), "done", extensions=[extension])
     await agent.run("go")
 
     assert [(e.turn, len(e.tool_results)) for e in heard["turn_end"]] == [(1, 1), (2, 0)]
@@ -116,10 +111,10 @@ async def test_context_may_replace_messages_and_leaves_the_history() -> None:
 
 @pytest.mark.covers("EXT-04")
 async def test_before_agent_start_changes_the_system_prompt_and_adds_a_message() -> None:
-    def first(event: BeforeAgentStartEvent) -> dict[str, Any]:
+    def first(event: BeforeRunEvent) -> dict[str, Any]:
         return {"system": f"{event.system} Be brief.", "message": f"about {event.prompt!r}"}
 
-    def second(event: BeforeAgentStartEvent) -> None:
+    def second(event: BeforeRunEvent) -> None:
         event.system += " Really."
         event.messages.append(Message.user("and more"))
 
@@ -206,7 +201,7 @@ async def test_a_handler_of_input_that_fails_or_blocks_lets_no_run_begin() -> No
     assert "KeyError" in result.text
 
     agent = made("never")
-    agent.on(InputHook, lambda hook: {"block": "not today"})
+    agent.on(PromptSubmitted, lambda hook: {"block": "not today"})
     result = await agent.run("go")
     assert (result.status, result.text) == ("denied", "Blocked: not today")
     assert requests(agent) == []
@@ -235,7 +230,11 @@ async def test_tool_call_blocks_with_a_reason_on_the_final_arguments() -> None:
             lambda hook: {"input": {**hook.input, "key": "secret"} if hook.input["key"] == "s" else hook.input},
         )
 
-    calls = [Call("look", {"key": "secret"}), Call("look", {"key": "s"}), Call("look", {"key": "open", "times": "2"})]
+    calls = [
+        ScriptedCall("look", {"key": "secret"}),
+        ScriptedCall("look", {"key": "s"}),
+        ScriptedCall("look", {"key": "open", "times": "2"}),
+    ]
     agent = made(Reply("", calls=calls), "done", extensions=[extension])
     await agent.run("go")
 
@@ -258,7 +257,9 @@ async def test_tool_call_fails_closed(answer: Any) -> None:
         return answer
 
     agent = made(
-        Reply("", calls=[Call("look", {"key": "a"})]), "done", extensions=[lambda api: api.on("tool_call", judge)]
+        Reply("", calls=[ScriptedCall("look", {"key": "a"})]),
+        "done",
+        extensions=[lambda api: api.on("tool_call", judge)],
     )
     await agent.run("go")
 
@@ -277,7 +278,7 @@ async def test_tool_result_replaces_content_details_and_error() -> None:
             "is_error": False,
         }
 
-    calls = [Call("look", {"key": "a"}), Call("look", {"key": "broken"})]
+    calls = [ScriptedCall("look", {"key": "a"}), ScriptedCall("look", {"key": "broken"})]
     agent = made(Reply("", calls=calls), "done", extensions=[lambda api: api.on("tool_result", mask)])
     await agent.run("go")
 
@@ -300,7 +301,7 @@ async def test_every_hook_of_the_bus_can_be_named_and_handlers_may_want_the_cont
         api.on("turn_start", lambda event, *rest: seen.append(len(rest)))
         api.on("session:end", lambda hook, ctx=None: seen.append(ctx))
 
-    agent = made(Reply("", calls=[Call("look", {"key": "a"})]), "done", extensions=[extension])
+    agent = made(Reply("", calls=[ScriptedCall("look", {"key": "a"})]), "done", extensions=[extension])
     await agent.run("go")
 
     assert seen == [1, ("tool:before", agent.env.cwd), 1, None]
@@ -360,7 +361,7 @@ async def test_messages_for_a_paused_run_come_behind_the_results() -> None:
             hook.pause = "may it?"
             paused.append(1)
 
-    agent = made(Reply("", calls=[Call("look", {"key": "a"})]), "done", "done", extensions=[extension])
+    agent = made(Reply("", calls=[ScriptedCall("look", {"key": "a"})]), "done", "done", extensions=[extension])
     assert (await agent.run("go")).status == "paused"
     agent.answer(Approve())
     assert (await agent.run()).status == "completed"

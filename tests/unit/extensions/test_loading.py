@@ -17,7 +17,7 @@ from mainspring.errors import ConfigError
 from mainspring.extensions import EVENTS, ExtensionAPI, Extensions, ExtensionSource, find_extensions
 from mainspring.loop.hooks import HOOKS
 from mainspring.messages import Message
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 
 
 def agent_of(*script: Any, extensions: Any = (), **options: Any) -> Agent:
@@ -59,7 +59,9 @@ async def test_a_file_and_a_package_in_a_folder_are_extensions(tmp_path: Path) -
     write(tmp_path, "notes.txt", "not an extension")
 
     found = find_extensions(user=[tmp_path])
-    agent = agent_of(Reply("", calls=[Call("greet", {"name": "Ann"})]), "done", extensions=Extensions(found=found))
+    agent = agent_of(
+        Reply("", calls=[ScriptedCall("greet", {"name": "Ann"})]), "done", extensions=Extensions(found=found)
+    )
     await agent.run("go")
 
     assert [(s.name, s.origin) for s in found.extensions] == [("greeter", "user"), ("pack", "user")]
@@ -259,7 +261,9 @@ async def test_reload_tells_the_new_ones_while_a_conversation_is_open() -> None:
 @pytest.mark.covers("EXT-17")
 async def test_an_extension_comes_and_goes_while_the_agent_lives() -> None:
     extensions = Extensions()
-    agent = agent_of("one", "two", Reply("", calls=[Call("greet", {"name": "Ann"})]), "three", extensions=extensions)
+    agent = agent_of(
+        "one", "two", Reply("", calls=[ScriptedCall("greet", {"name": "Ann"})]), "three", extensions=extensions
+    )
     await agent.run("go")
     before = bus_of(agent)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from mainspring.env import MemoryEnv
 from mainspring.events import StreamEvent
-from mainspring.loop import Behavior, CoreAgent, LoopConfig
+from mainspring.loop import CoreAgent, LoopConfig, RunOptions
 from mainspring.messages import AgentMessage, Message, StopReason, ToolUseBlock, Usage
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
-from mainspring.models.message_builder import Draft
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.models.message_builder import MessageBuilder
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 
 _ids = itertools.count()
 
@@ -54,7 +54,7 @@ class Script:
 
 async def _as_is(blocks: list[ToolUseBlock]) -> AsyncIterator[StreamEvent]:
     """An answer of calls with ids that no proper provider gives."""
-    draft = Draft("scripted", "scripted-1")
+    draft = MessageBuilder("scripted", "scripted-1")
     yield draft.start()
     for block in blocks:
         index = draft.open_call(block.id, block.name).index
@@ -66,7 +66,7 @@ def tokens_of(count: int) -> Usage | None:
     return Usage(output_tokens=count) if count else None
 
 
-def say(
+def text_reply(
     text: str,
     *,
     thinking: str = "",
@@ -82,9 +82,9 @@ def say(
     return Reply(text, thinking=thinking, usage=tokens_of(tokens), pieces=pieces)
 
 
-def call(name: str, /, *, tokens: int = 0, stop: StopReason | None = None, **arguments: Any) -> Reply:
+def tool_call_reply(name: str, /, *, tokens: int = 0, stop: StopReason | None = None, **arguments: Any) -> Reply:
     """An answer that is one call."""
-    return Reply(calls=(Call(name, arguments, f"call{next(_ids)}"),), usage=tokens_of(tokens), stop_reason=stop)
+    return Reply(calls=(ScriptedCall(name, arguments, f"call{next(_ids)}"),), usage=tokens_of(tokens), stop_reason=stop)
 
 
 def calls(*answers: Reply | ToolUseBlock) -> Any:
@@ -104,9 +104,9 @@ def fail(error: Exception) -> Exception:
     return error
 
 
-def config(model: Script, *, behavior: Behavior | None = None, vision: bool = True, **fields: Any) -> LoopConfig:
+def config(model: Script, *, behavior: RunOptions | None = None, vision: bool = True, **fields: Any) -> LoopConfig:
     """A configuration around a scripted model."""
-    settled = (behavior or Behavior()).resolved()
+    settled = (behavior or RunOptions()).resolved()
     if not vision:
         model.info = ModelInfo("scripted-1", "scripted", vision=False)
     return LoopConfig(model=model, env=MemoryEnv({}), behavior=settled, **fields)
@@ -117,12 +117,12 @@ def agent(model: Script, **options: Any) -> CoreAgent:
     return CoreAgent(model, env=MemoryEnv({}), **options)
 
 
-def kinds(messages: Iterable[AgentMessage]) -> list[str]:
+def block_types(messages: Iterable[AgentMessage]) -> list[str]:
     """What a history is made of."""
     return [m.role if isinstance(m, Message) else f"custom:{m.custom_type}" for m in messages]
 
 
-def paired(messages: Iterable[AgentMessage]) -> None:
+def assert_results_follow_calls(messages: Iterable[AgentMessage]) -> None:
     """Assert that every call has exactly one result, right behind its message and in the order of the calls."""
     history = list(messages)
     for i, message in enumerate(history):

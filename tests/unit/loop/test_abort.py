@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AgentAbortedError, AgentError, ModelError, NetworkError
-from mainspring.loop import Behavior, CoreAgent
+from mainspring.loop import CoreAgent, RunOptions
 from mainspring.loop.hooks import (
     ContextTransform,
+    MessagesAdded,
     ModelErrorHook,
+    PermissionCheck,
     SessionEnd,
-    SessionTurns,
-    ToolAfter,
+    ToolCallsReceived,
+    ToolFinished,
     ToolGate,
-    ToolIntent,
-    ToolPermit,
     ToolResultsAfter,
     ToolTransform,
     TurnBefore,
@@ -27,9 +27,18 @@ from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig
 from mainspring.testing.scripted_model import Reply, ScriptedModel
 from mainspring.tools import tool
-from tests.unit.loop.harness import Script, agent, call, calls, fail, paired, said, say
+from tests.unit.loop.harness import (
+    Script,
+    agent,
+    assert_results_follow_calls,
+    calls,
+    fail,
+    said,
+    text_reply,
+    tool_call_reply,
+)
 
-QUICK = Behavior(abort_grace=0.01)
+QUICK = RunOptions(abort_grace=0.01)
 
 
 @tool
@@ -78,32 +87,32 @@ async def stopped(one: CoreAgent, when: asyncio.Event, *, by: str = "abort") -> 
 
 
 @pytest.mark.covers("AGT-25")
-@pytest.mark.parametrize("hook", [ToolGate, ToolPermit, ContextTransform, TurnBefore, ToolTransform, ToolAfter, SessionTurns, ToolResultsAfter, UsageUpdate])  # fmt: skip
+@pytest.mark.parametrize("hook", [ToolGate, PermissionCheck, ContextTransform, TurnBefore, ToolTransform, ToolFinished, MessagesAdded, ToolResultsAfter, UsageUpdate])  # fmt: skip
 @pytest.mark.parametrize("by", ["abort", "cancel"])
 async def test_a_run_ends_in_time_even_where_a_handler_waits_for_ever(hook: Any, by: str) -> None:
     told = asyncio.Event()
-    one = agent(Script(call("look", key="a"), say("never")), tools=[look], behavior=QUICK)
+    one = agent(Script(tool_call_reply("look", key="a"), text_reply("never")), tools=[look], behavior=QUICK)
     one.on(hook, waiting(told))
     ended: list[str] = []
     one.on(SessionEnd, lambda ctx: ended.append(ctx.status))
     assert await stopped(one, told, by=by) < 1
     assert ended == ["aborted"]
-    paired(one.messages)
+    assert_results_follow_calls(one.messages)
 
 
 @pytest.mark.covers("AGT-25", "TEX-31")
 async def test_a_tool_that_ignores_the_abort_is_abandoned() -> None:
     started = asyncio.Event()
-    one = agent(Script(call("stubborn"), say("never")), tools=[stubborn], behavior=QUICK)
+    one = agent(Script(tool_call_reply("stubborn"), text_reply("never")), tools=[stubborn], behavior=QUICK)
     one.subscribe(lambda e: started.set() if e.type == "tool_execution_start" else None)
     assert await stopped(one, started) < 0.25
-    paired(one.messages)
+    assert_results_follow_calls(one.messages)
     assert "Aborted" in said(one.messages[-1]).tool_results[0].text
 
 
-@pytest.mark.parametrize("hook", [ToolIntent, ToolAfter, ToolResultsAfter, SessionTurns, UsageUpdate])
+@pytest.mark.parametrize("hook", [ToolCallsReceived, ToolFinished, ToolResultsAfter, MessagesAdded, UsageUpdate])
 async def test_a_cancellation_in_a_hook_loses_no_pair_and_the_rest_are_told(hook: Any) -> None:
-    one = agent(Script(call("look", key="a"), say("never")), tools=[look])
+    one = agent(Script(tool_call_reply("look", key="a"), text_reply("never")), tools=[look])
     told: list[Any] = []
 
     async def cut(ctx: Any) -> None:
@@ -117,15 +126,15 @@ async def test_a_cancellation_in_a_hook_loses_no_pair_and_the_rest_are_told(hook
     with pytest.raises(asyncio.CancelledError):
         await task
     assert told, "who stores things hears of it all the same"
-    paired(one.messages)
-    if hook is not SessionTurns:
+    assert_results_follow_calls(one.messages)
+    if hook is not MessagesAdded:
         assert len(one.messages) == 3, "the answer that was received stays"
 
 
 async def test_an_abort_and_a_cancellation_at_once_are_a_cancellation() -> None:
     started = asyncio.Event()
-    one = agent(Script(call("stubborn"), say("never")), tools=[stubborn], behavior=QUICK)
-    one.on(ToolIntent, lambda ctx: started.set())
+    one = agent(Script(tool_call_reply("stubborn"), text_reply("never")), tools=[stubborn], behavior=QUICK)
+    one.on(ToolCallsReceived, lambda ctx: started.set())
     run = asyncio.ensure_future(one.run("go"))
     await started.wait()
     one.abort()
@@ -134,11 +143,11 @@ async def test_an_abort_and_a_cancellation_at_once_are_a_cancellation() -> None:
     with pytest.raises(asyncio.CancelledError):
         await run
     assert not one.running
-    paired(one.messages)
+    assert_results_follow_calls(one.messages)
 
 
 async def test_a_timeout_around_a_run_is_a_timeout() -> None:
-    one = agent(Script(say("slow", hang_after=2)), behavior=QUICK)
+    one = agent(Script(text_reply("slow", hang_after=2)), behavior=QUICK)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await one.run("go")
@@ -146,10 +155,10 @@ async def test_a_timeout_around_a_run_is_a_timeout() -> None:
 
 
 async def test_what_was_taken_to_steer_is_not_lost_by_an_abort() -> None:
-    one = agent(Script(call("look", key="a"), say("never")), tools=[look], behavior=QUICK)
+    one = agent(Script(tool_call_reply("look", key="a"), text_reply("never")), tools=[look], behavior=QUICK)
     told = asyncio.Event()
     one.on("steer:inject", waiting(told))
-    one.on(ToolAfter, lambda ctx: one.steer("look elsewhere"))
+    one.on(ToolFinished, lambda ctx: one.steer("look elsewhere"))
     await stopped(one, told)
     assert said(one.messages[-1]).text == "look elsewhere"
 
@@ -161,9 +170,9 @@ async def test_what_was_taken_to_steer_is_not_lost_by_an_abort() -> None:
 @pytest.mark.parametrize("where", ["model", "tool", "gate", "retry"])
 async def test_the_limit_of_seconds_holds_whatever_the_run_waits_for(where: str) -> None:
     script: dict[str, Any] = {
-        "model": [say("so slow", hang_after=3)],
-        "tool": [call("stubborn")],
-        "gate": [call("look", key="a")],
+        "model": [text_reply("so slow", hang_after=3)],
+        "tool": [tool_call_reply("stubborn")],
+        "gate": [tool_call_reply("look", key="a")],
         "retry": [fail(NetworkError("down"))],
     }
     one = agent(Script(*script[where]), tools=[look, stubborn])
@@ -172,18 +181,18 @@ async def test_the_limit_of_seconds_holds_whatever_the_run_waits_for(where: str)
     ended: list[Any] = []
     one.on(SessionEnd, lambda ctx: ended.append((ctx.status, ctx.error)))
     started = time.monotonic()
-    behavior = Behavior(max_seconds=0.05, abort_grace=0.01, retry=RetryConfig(base_delay_ms=9000, jitter=0))
+    behavior = RunOptions(max_seconds=0.05, abort_grace=0.01, retry=RetryConfig(base_delay_ms=9000, jitter=0))
     result = await one.run("go", behavior=behavior)
     assert time.monotonic() - started < 0.25
     assert (result.status, result.error, ended) == ("max_seconds", None, [("max_seconds", None)])
-    paired(one.messages)
+    assert_results_follow_calls(one.messages)
     if where == "model":
         assert result.text == "so "
 
 
 async def test_the_clock_of_a_run_that_ended_stops() -> None:
-    one = agent(Script(say("a"), call("look", key="a"), say("b")), tools=[look])
-    await one.run("go", behavior=Behavior(max_seconds=0.02))
+    one = agent(Script(text_reply("a"), tool_call_reply("look", key="a"), text_reply("b")), tools=[look])
+    await one.run("go", behavior=RunOptions(max_seconds=0.02))
     one.on(ToolGate, lambda ctx: asyncio.sleep(0.04))
     assert (await one.run("go")).status == "completed"
 
@@ -225,7 +234,7 @@ async def test_a_side_call_reaches_the_model_of_the_run_from_a_tool_through_the_
         """Have a server sample."""
         return (await one.side_call("sampling", ask("sample"))).text
 
-    one = agent(Script(call("sample"), priced("sampled"), priced("done")), tools=[sample])
+    one = agent(Script(tool_call_reply("sample"), priced("sampled"), priced("done")), tools=[sample])
     result = await one.run("go")
     assert said(result.messages[2]).tool_results[0].text == "sampled"
     assert result.stats.side_usage["sampling"].total_tokens == 10
@@ -244,9 +253,10 @@ async def test_a_side_call_obeys_the_limits_of_the_run() -> None:
                 refused.append(str(error))
 
     one = agent(
-        Script(priced("a", dollars=0.5), priced("b", dollars=0.6), say("never")), hooks={ContextTransform: select}
+        Script(priced("a", dollars=0.5), priced("b", dollars=0.6), text_reply("never")),
+        hooks={ContextTransform: select},
     )
-    result = await one.run("go", behavior=Behavior(max_cost=1.0))
+    result = await one.run("go", behavior=RunOptions(max_cost=1.0))
     assert refused == ["no model can be asked for 'select': the run has reached its limit (max_cost)"]
     assert result.stats.side_usage["select"].total_tokens == 20
 
@@ -263,8 +273,8 @@ async def test_a_side_call_ends_with_the_run_and_its_failure_is_the_callers() ->
         begun.set()
         await ctx.side_call("select", ask("which"))
 
-    model = Script(say("slow", hang_after=1))
-    one = agent(model, hooks={ContextTransform: select}, behavior=Behavior(retry=None))
+    model = Script(text_reply("slow", hang_after=1))
+    one = agent(model, hooks={ContextTransform: select}, behavior=RunOptions(retry=None))
     await stopped(one, begun)
     assert failures == [NetworkError]
 
@@ -274,7 +284,7 @@ async def test_what_failed_answers_cost_is_counted() -> None:
         ctx.retry()
 
     broken = Reply("half an ans", pieces=5, cut_after=2, usage=Usage(output_tokens=7))
-    one = agent(Script(broken, priced("whole")), hooks={ModelErrorHook: retry}, behavior=Behavior(retry=None))
+    one = agent(Script(broken, priced("whole")), hooks={ModelErrorHook: retry}, behavior=RunOptions(retry=None))
     result = await one.run("go")
     assert result.text == "whole"
     assert result.usage.total_tokens >= 10
@@ -287,6 +297,6 @@ async def test_calls_spend_for_others() -> None:
         one.spend(Usage(input_tokens=40, cost=Cost(input=2.0)), "child")
         return "done"
 
-    one = agent(Script(calls(call("spawn")), say("never")), tools=[spawn])
-    result = await one.run("go", behavior=Behavior(max_cost=1.0))
+    one = agent(Script(calls(tool_call_reply("spawn")), text_reply("never")), tools=[spawn])
+    result = await one.run("go", behavior=RunOptions(max_cost=1.0))
     assert (result.status, result.stats.side_usage["child"].total_tokens) == ("max_cost", 40)

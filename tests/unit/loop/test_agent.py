@@ -18,11 +18,21 @@ from mainspring.errors import (
     NetworkError,
 )
 from mainspring.events import MessageUpdate, TextDelta
-from mainspring.loop import Behavior, CoreAgent, RunResult
+from mainspring.loop import CoreAgent, RunOptions, RunResult
 from mainspring.loop.hooks import ToolGate, TurnAfter
 from mainspring.messages import CustomMessage, Message, TextBlock
 from mainspring.tools import define_tool, tool
-from tests.unit.loop.harness import Script, agent, call, calls, fail, kinds, paired, said, say
+from tests.unit.loop.harness import (
+    Script,
+    agent,
+    assert_results_follow_calls,
+    block_types,
+    calls,
+    fail,
+    said,
+    text_reply,
+    tool_call_reply,
+)
 
 
 @tool
@@ -33,14 +43,16 @@ async def look(key: str) -> str:
 
 @pytest.mark.covers("AGT-01", "AGT-07", "AGT-35")
 async def test_runs_go_on_with_the_conversation_until_it_is_reset() -> None:
-    model = Script(call("look", key="a"), say("one", tokens=3), say("two"), say("three"))
+    model = Script(
+        tool_call_reply("look", key="a"), text_reply("one", tokens=3), text_reply("two"), text_reply("three")
+    )
     one = agent(model, tools=[look])
     result = await one.run("first")
     assert (result.text, result.output, result.status, result.stop_reason) == ("one", "one", "completed", "end_turn")
     assert (result.turns, result.usage.total_tokens, result.stats.tool_counts) == (2, 3, {"look": 1})
     await one.prompt("second")
     assert [len(r.messages) for r in model.requests] == [1, 3, 5]
-    assert kinds(one.messages) == ["user", "assistant", "user", "assistant", "user", "assistant"]
+    assert block_types(one.messages) == ["user", "assistant", "user", "assistant", "user", "assistant"]
     one.reset()
     await one.run("third")
     assert [len(r.messages) for r in model.requests][-1] == 1
@@ -49,7 +61,7 @@ async def test_runs_go_on_with_the_conversation_until_it_is_reset() -> None:
 
 @pytest.mark.covers("AGT-03", "AGT-04", "AGT-05", "AGT-06", "STR-04", "STR-08", "TST-09")
 async def test_the_stream_of_a_run_tells_everything_in_order() -> None:
-    model = Script(call("look", key="a"), say("hi", size=1))
+    model = Script(tool_call_reply("look", key="a"), text_reply("hi", size=1))
     async with agent(model, tools=[look]).stream("go") as run:
         events: list[Any] = [e async for e in run]
         result = await run.result()
@@ -69,7 +81,7 @@ async def test_the_stream_of_a_run_tells_everything_in_order() -> None:
 @pytest.mark.covers("AGT-07", "AGT-05")
 async def test_subscribers_get_message_updates() -> None:
     heard: list[Any] = []
-    one = agent(Script(say("hi"), say("again")))
+    one = agent(Script(text_reply("hi"), text_reply("again")))
     remove = one.subscribe(heard.append)
     await one.run("go")
     assert {"agent_start", "turn_start", "message_update", "agent_end"} <= {e.type for e in heard}
@@ -85,7 +97,7 @@ async def test_subscribers_get_message_updates() -> None:
 async def test_hooks_of_the_agent_of_a_run_and_by_hand() -> None:
     heard: list[str] = []
     one = agent(
-        Script(*[say("x") for _ in range(4)]),
+        Script(*[text_reply("x") for _ in range(4)]),
         hooks={"turn:before": [lambda c: heard.append("life"), lambda c: heard.append("time")]},
     )
     await one.run("go", hooks={"turn:before": lambda c: heard.append("run")})
@@ -103,7 +115,7 @@ async def test_hooks_of_the_agent_of_a_run_and_by_hand() -> None:
 
 
 async def test_on_works_as_call_and_as_decorator_by_class_and_by_name() -> None:
-    one = agent(Script(call("look", key="a"), say("ok")), tools=[look])
+    one = agent(Script(tool_call_reply("look", key="a"), text_reply("ok")), tools=[look])
     seen: list[str] = []
 
     @one.on(ToolGate)
@@ -121,7 +133,7 @@ async def test_on_works_as_call_and_as_decorator_by_class_and_by_name() -> None:
 @pytest.mark.covers("AGT-45")
 async def test_a_second_run_is_refused_while_one_goes_on() -> None:
     started = asyncio.Event()
-    one = agent(Script(say("slow", hang_after=1, started=started)))
+    one = agent(Script(text_reply("slow", hang_after=1, started=started)))
     async with one.stream("go") as run:
         await started.wait()
         with pytest.raises(AgentBusyError, match="steer"):
@@ -139,7 +151,7 @@ async def test_a_second_run_is_refused_while_one_goes_on() -> None:
 async def test_abort_from_another_thread_a_signal_and_leaving_the_block() -> None:
     for way in ("thread", "signal", "leave"):
         started, signal = asyncio.Event(), CancelToken()
-        one = agent(Script(say("slow", hang_after=1, started=started)))
+        one = agent(Script(text_reply("slow", hang_after=1, started=started)))
         async with one.stream("go", signal=signal) as run:
             await started.wait()
             if way == "thread":
@@ -152,13 +164,13 @@ async def test_abort_from_another_thread_a_signal_and_leaving_the_block() -> Non
         assert not one.running
         with pytest.raises(AgentAbortedError):
             await run.result()
-        assert kinds(one.messages) == ["user", "assistant"]
+        assert block_types(one.messages) == ["user", "assistant"]
     agent(Script()).abort()
 
 
 async def test_an_error_in_the_block_comes_out_as_it_is() -> None:
     started = asyncio.Event()
-    one = agent(Script(say("slow", hang_after=1, started=started)))
+    one = agent(Script(text_reply("slow", hang_after=1, started=started)))
 
     async def leave() -> None:
         async with one.stream("go"):
@@ -172,7 +184,16 @@ async def test_an_error_in_the_block_comes_out_as_it_is() -> None:
 
 @pytest.mark.covers("AGT-20", "AGT-22")
 async def test_steer_and_follow_up_reach_the_run_and_wait_where_there_is_none() -> None:
-    one = agent(Script(call("look", key="a"), say("done"), say("more"), say("next"), say("last")), tools=[look])
+    one = agent(
+        Script(
+            tool_call_reply("look", key="a"),
+            text_reply("done"),
+            text_reply("more"),
+            text_reply("next"),
+            text_reply("last"),
+        ),
+        tools=[look],
+    )
 
     def steer(ctx: Any) -> None:
         if ctx.turn == 1:
@@ -184,15 +205,15 @@ async def test_steer_and_follow_up_reach_the_run_and_wait_where_there_is_none() 
     assert texts == ["Oslo", "", "use Celsius", "now Bergen"]
     one.steer("later")
     await one.run("hello")
-    assert kinds(one.messages)[-1] == "assistant"
-    paired(one.messages)
+    assert block_types(one.messages)[-1] == "assistant"
+    assert_results_follow_calls(one.messages)
 
 
 async def test_steering_one_at_a_time_or_all_at_once() -> None:
     modes: list[tuple[Any, int]] = [("one", 3), ("all", 2)]
     for mode, expected in modes:
-        model = Script(*[say("x") for _ in range(4)])
-        one = agent(model, behavior=Behavior(steering=mode))
+        model = Script(*[text_reply("x") for _ in range(4)])
+        one = agent(model, behavior=RunOptions(steering=mode))
         one.steer("a")
         one.steer("b")
         result = await one.run("go")
@@ -201,19 +222,19 @@ async def test_steering_one_at_a_time_or_all_at_once() -> None:
 
 @pytest.mark.covers("AGT-27", "AGT-28")
 async def test_behavior_is_merged_field_by_field() -> None:
-    merged = Behavior(max_turns=3).over(Behavior(max_turns=9, temperature=0.5)).resolved()
+    merged = RunOptions(max_turns=3).over(RunOptions(max_turns=9, temperature=0.5)).resolved()
     assert (merged.max_turns, merged.temperature, merged.max_output_tokens) == (3, 0.5, 16384)
-    assert Behavior(max_turns=None).over(Behavior(max_turns=9)).resolved().max_turns is None
-    assert Behavior().resolved().max_turns is None
-    model = Script(say("a"), say("b"))
-    one = agent(model, behavior=Behavior(temperature=0.5, max_output_tokens=10))
-    await one.run("go", behavior=Behavior(max_output_tokens=20))
+    assert RunOptions(max_turns=None).over(RunOptions(max_turns=9)).resolved().max_turns is None
+    assert RunOptions().resolved().max_turns is None
+    model = Script(text_reply("a"), text_reply("b"))
+    one = agent(model, behavior=RunOptions(temperature=0.5, max_output_tokens=10))
+    await one.run("go", behavior=RunOptions(max_output_tokens=20))
     await one.run("go")
     assert [(r.temperature, r.max_output_tokens) for r in model.requests] == [(0.5, 20), (0.5, 10)]
 
 
 async def test_options_of_one_run_do_not_stay() -> None:
-    first, second = Script(say("a"), say("c")), Script(say("b"))
+    first, second = Script(text_reply("a"), text_reply("c")), Script(text_reply("b"))
     one = agent(first, system="S", tools=[look])
     await one.run("1")
     await one.run("2", model=second, system="T", tools=[])
@@ -228,13 +249,13 @@ async def test_a_prompt_is_needed_unless_there_is_a_history() -> None:
         await agent(Script()).run()
     with pytest.raises(AgentError, match="empty"):
         await agent(Script()).run([Message.user([])])
-    one = agent(Script(say("ok")), messages=[Message.user("from before")])
+    one = agent(Script(text_reply("ok")), messages=[Message.user("from before")])
     assert (await one.run()).text == "ok"
 
 
 @pytest.mark.covers("MSG-25")
 async def test_prompts_may_be_text_blocks_or_messages() -> None:
-    model = Script(say("a"), say("b"), say("c"))
+    model = Script(text_reply("a"), text_reply("b"), text_reply("c"))
     one = agent(model)
     await one.run([TextBlock("see this")])
     await one.run(Message.user("and this"))
@@ -244,7 +265,9 @@ async def test_prompts_may_be_text_blocks_or_messages() -> None:
 
 async def test_failures_raise_or_come_as_a_result() -> None:
     one = agent(
-        Script(fail(NetworkError("down", retryable=False)), fail(NetworkError("down", retryable=False)), say("ok"))
+        Script(
+            fail(NetworkError("down", retryable=False)), fail(NetworkError("down", retryable=False)), text_reply("ok")
+        )
     )
     with pytest.raises(AgentProviderError, match="down"):
         await one.run("go")
@@ -281,7 +304,10 @@ async def test_tools_may_be_defined_when_they_are_first_needed() -> None:
             "execute": execute,
         }
 
-    one = agent(Script(call("search", q="x"), say("a"), say("b")), tools=[define_tool("search", definition)])
+    one = agent(
+        Script(tool_call_reply("search", q="x"), text_reply("a"), text_reply("b")),
+        tools=[define_tool("search", definition)],
+    )
     await one.run("go")
     await one.run("go")
     assert made == [1]
@@ -307,7 +333,7 @@ class Counting:
 @pytest.mark.covers("PKG-10")
 async def test_a_plug_needs_nothing_but_the_bus() -> None:
     plug = Counting()
-    one = agent(Script(say("a"), say("b")), plugs=[plug])
+    one = agent(Script(text_reply("a"), text_reply("b")), plugs=[plug])
     await one.run("go")
     await one.run("go")
     assert plug.runs == 2
@@ -315,7 +341,9 @@ async def test_a_plug_needs_nothing_but_the_bus() -> None:
 
 async def test_fifty_agents_at_once_share_nothing() -> None:
     async def one(n: int) -> RunResult:
-        return await agent(Script(calls(call("look", key=str(n))), say(f"answer {n}")), tools=[look]).run(f"go {n}")
+        return await agent(
+            Script(calls(tool_call_reply("look", key=str(n))), text_reply(f"answer {n}")), tools=[look]
+        ).run(f"go {n}")
 
     async with asyncio.TaskGroup() as tasks:
         runs = [tasks.create_task(one(n)) for n in range(50)]
@@ -335,7 +363,7 @@ def alive() -> dict[str, int]:
 async def test_a_thousand_runs_leave_nothing_behind() -> None:
     signal, before = CancelToken(), alive()
     for _ in range(1000):
-        one = agent(Script(call("look", key="a"), say("ok")), tools=[look])
+        one = agent(Script(tool_call_reply("look", key="a"), text_reply("ok")), tools=[look])
         async with one.stream("go", signal=signal, hooks={"turn:after": lambda ctx: None}) as run:
             async for _event in run:
                 pass

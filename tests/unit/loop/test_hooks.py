@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError
-from mainspring.loop import Behavior, HookBus, LoopContext, agent_loop
+from mainspring.loop import HookBus, LoopContext, RunOptions, agent_loop
 from mainspring.loop.hooks import (
     HOOKS,
-    CallHook,
+    BeforeInject,
     ContextTransform,
     Hook,
+    MessagesAdded,
+    PermissionCheck,
     SessionEnd,
-    SessionTurns,
-    SteerInject,
     SystemBefore,
     SystemTransform,
-    ToolAfter,
     ToolBefore,
-    ToolErrorHook,
+    ToolCallHook,
+    ToolFailed,
+    ToolFinished,
     ToolGate,
-    ToolPermit,
     ToolResultsAfter,
     ToolTransform,
     ToolUnknown,
@@ -34,7 +34,7 @@ from mainspring.loop.hooks import (
 from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.models import RetryConfig
 from mainspring.tools import ToolOutput, ToolRegistry, output_bytes, tool
-from tests.unit.loop.harness import Script, agent, call, calls, config, fail, said, say
+from tests.unit.loop.harness import Script, agent, calls, config, fail, said, text_reply, tool_call_reply
 
 
 @tool(label="Look up")
@@ -63,7 +63,7 @@ async def heard(*script: Any, **options: Any) -> list[tuple[str, Hook]]:
 
 @pytest.mark.covers("HOK-19", "HOK-20", "HOK-21", "HOK-33", "AGT-16", "AGT-14", "AGT-34", "HOK-39")
 async def test_the_hooks_of_a_run_come_in_the_order_of_the_docs() -> None:
-    seen = await heard(call("look", key="a"), say("done", thinking="hm"))
+    seen = await heard(tool_call_reply("look", key="a"), text_reply("done", thinking="hm"))
     assert [name for name, _ in seen] == [
         "session:start", "session:turns",
         "context:transform", "system:transform", "turn:before", "usage", "turn:after",
@@ -74,7 +74,7 @@ async def test_the_hooks_of_a_run_come_in_the_order_of_the_docs() -> None:
         "session:end", "agent:done",
     ]  # fmt: skip
     first = seen[1][1]
-    assert isinstance(first, SessionTurns)
+    assert isinstance(first, MessagesAdded)
     assert (first.source, said(first.messages[0]).text) == ("prompt", "go")
     end = next(ctx for _, ctx in seen if isinstance(ctx, SessionEnd))
     assert (end.status, end.turns, end.error) == ("completed", 2, None)
@@ -83,10 +83,15 @@ async def test_the_hooks_of_a_run_come_in_the_order_of_the_docs() -> None:
 @pytest.mark.covers("HOK-24", "HOK-23", "HOK-26")
 async def test_calls_that_do_not_go_through_have_hooks_of_their_own() -> None:
     script = (
-        calls(call("look", key=7, deep="yes"), call("look"), call("nope"), call("look", key="broken")),
-        say("done"),
+        calls(
+            tool_call_reply("look", key=7, deep="yes"),
+            tool_call_reply("look"),
+            tool_call_reply("nope"),
+            tool_call_reply("look", key="broken"),
+        ),
+        text_reply("done"),
     )
-    seen = [(name, ctx) for name, ctx in await heard(*script) if isinstance(ctx, CallHook)]
+    seen = [(name, ctx) for name, ctx in await heard(*script) if isinstance(ctx, ToolCallHook)]
     coerced = next(ctx for _, ctx in seen if isinstance(ctx, ValidationCoerce))
     assert {c.path: c.after for c in coerced.coercions} == {"$.key": "7", "$.deep": True}
     by_call: dict[str, list[str]] = {}
@@ -114,7 +119,7 @@ async def test_handlers_word_what_the_model_is_told_of_a_call_that_failed() -> N
         ctx.result = "there is no such tool, use look"
         ctx.suppress_error = True
 
-    def fails(ctx: ToolErrorHook) -> None:
+    def fails(ctx: ToolFailed) -> None:
         assert ctx.name == "look", "the error of the unknown tool was suppressed"
         assert str(ctx.error) == "no such key"
         ctx.result = "nothing there"
@@ -127,9 +132,14 @@ async def test_handlers_word_what_the_model_is_told_of_a_call_that_failed() -> N
         ctx.result.output = ctx.result.text.upper()
         ctx.result.is_error = True
 
-    hooks: Any = {ToolUnknown: unknown, ToolErrorHook: fails, ValidationReject: reject, ToolTransform: transform}
+    hooks: Any = {ToolUnknown: unknown, ToolFailed: fails, ValidationReject: reject, ToolTransform: transform}
     one = agent(
-        Script(calls(call("nope"), call("look", key="broken"), call("look")), say("ok")), tools=[look], hooks=hooks
+        Script(
+            calls(tool_call_reply("nope"), tool_call_reply("look", key="broken"), tool_call_reply("look")),
+            text_reply("ok"),
+        ),
+        tools=[look],
+        hooks=hooks,
     )
     results = said((await one.run("go")).messages[2]).tool_results
     assert [(r.text, r.is_error) for r in results] == [
@@ -141,8 +151,16 @@ async def test_handlers_word_what_the_model_is_told_of_a_call_that_failed() -> N
 
 @pytest.mark.covers("HOK-29", "TDF-17")
 async def test_every_hook_of_a_call_says_which_call_it_is() -> None:
-    script = (calls(call("look", key=7), call("nope"), call("look"), call("look", key="broken")), say("done"))
-    seen = [ctx for _, ctx in await heard(*script, tool_aliases={"look": "search"}) if isinstance(ctx, CallHook)]
+    script = (
+        calls(
+            tool_call_reply("look", key=7),
+            tool_call_reply("nope"),
+            tool_call_reply("look"),
+            tool_call_reply("look", key="broken"),
+        ),
+        text_reply("done"),
+    )
+    seen = [ctx for _, ctx in await heard(*script, tool_aliases={"look": "search"}) if isinstance(ctx, ToolCallHook)]
     assert {type(ctx).event for ctx in seen} >= {
         "tool:gate", "tool:before", "tool:permit", "tool:start", "tool:error", "tool:transform", "tool:after", "tool:unknown",
         "validation:reject", "validation:coerce",
@@ -164,10 +182,12 @@ async def test_sizes_are_told_as_they_came_and_as_they_stay() -> None:
     sizes: list[int] = []
     hooks: Any = {
         ToolTransform: lambda c: sizes.append(c.output_bytes),
-        ToolAfter: lambda c: sizes.append(c.output_bytes),
+        ToolFinished: lambda c: sizes.append(c.output_bytes),
     }
     context = LoopContext(tools=ToolRegistry([picture]))
-    await agent_loop("go", context, config(Script(call("picture"), say("ok")), vision=False, bus=HookBus(hooks)))
+    await agent_loop(
+        "go", context, config(Script(tool_call_reply("picture"), text_reply("ok")), vision=False, bus=HookBus(hooks))
+    )
     [result] = said(context.messages[2]).tool_results
     assert sizes == [409, output_bytes(result.content)]
     assert "image left out" in result.text
@@ -189,11 +209,14 @@ async def test_counts_are_of_the_run_frozen_and_from_before_what_runs_together(m
 
     one = agent(
         Script(
-            calls(call("look", key="a"), call("look", key="b")), call("look", key="c"), say("ok"), call("look", key="d")
+            calls(tool_call_reply("look", key="a"), tool_call_reply("look", key="b")),
+            tool_call_reply("look", key="c"),
+            text_reply("ok"),
+            tool_call_reply("look", key="d"),
         ),
         tools=[look],
-        behavior=Behavior(tool_execution=mode),
-        hooks={ToolGate: [gate, frozen], ToolBefore: frozen, ToolAfter: frozen},
+        behavior=RunOptions(tool_execution=mode),
+        hooks={ToolGate: [gate, frozen], ToolBefore: frozen, ToolFinished: frozen},
     )
     turns: list[Any] = []
     one.on(TurnBefore, lambda c: turns.append(dict(c.tool_counts)))
@@ -201,7 +224,7 @@ async def test_counts_are_of_the_run_frozen_and_from_before_what_runs_together(m
     assert gates == at_gates
     assert kinds == {MappingProxyType}
     assert turns == [{}, {"look": 2}, {"look": 3}]
-    await one.run("again", behavior=Behavior(max_turns=1))
+    await one.run("again", behavior=RunOptions(max_turns=1))
     assert gates[-1] == 0, "a new run counts anew"
 
 
@@ -213,7 +236,7 @@ async def test_transforms_are_for_one_request_and_leave_the_history_alone() -> N
     def signed(ctx: SystemTransform) -> Any:
         return {"system": f"{ctx.system} (turn {ctx.turn})"}
 
-    model = Script(call("look", key="a"), say("ok"))
+    model = Script(tool_call_reply("look", key="a"), text_reply("ok"))
     one = agent(model, tools=[look], system="Be kind.", hooks={ContextTransform: shorten, SystemTransform: signed})
     await one.run("go")
     assert [r.system for r in model.requests] == ["Be kind. (turn 1)", "Be kind. (turn 2)"]
@@ -224,7 +247,7 @@ async def test_transforms_are_for_one_request_and_leave_the_history_alone() -> N
 @pytest.mark.covers("AGT-40")
 async def test_a_system_prompt_of_one_run_is_told() -> None:
     told: list[str] = []
-    model = Script(say("a"), say("b"))
+    model = Script(text_reply("a"), text_reply("b"))
     one = agent(
         model, system="Be kind.", hooks={SystemBefore: lambda ctx: told.append(ctx.system) or {"system": "changed"}}
     )
@@ -240,7 +263,7 @@ async def test_where_the_choice_of_context_fails_the_request_goes_on_without(cap
     def choose(messages: Any, signal: Any) -> Any:
         raise KeyError("no index")
 
-    model = Script(say("ok"))
+    model = Script(text_reply("ok"))
     one = agent(model, transform=choose, hooks={ContextTransform: choose})
     assert (await one.run("go")).text == "ok"
     assert [m.text for m in model.requests[0].messages] == ["go"]
@@ -252,16 +275,16 @@ async def test_the_last_hooks_come_on_every_way_out() -> None:
     def blow(ctx: Any) -> None:
         one.abort("enough")
 
-    quick = Behavior(retry=RetryConfig(max_retries=0))
+    quick = RunOptions(retry=RetryConfig(max_retries=0))
     for script, hooks, status in (
-        ((say("ok"),), {}, "completed"),
-        ((call("look", key="a"), call("look", key="a")), {}, "max_turns"),
+        ((text_reply("ok"),), {}, "completed"),
+        ((tool_call_reply("look", key="a"), tool_call_reply("look", key="a")), {}, "max_turns"),
         ((fail(NetworkError("down")),), {}, "error"),
-        ((say("ok"),), {TurnBefore: blow}, "aborted"),
-        ((call("look", key="a"),), {ToolPermit: lambda c: c.deny("no", stop=True)}, "denied"),
-        ((call("look", key="a"),), {ToolPermit: lambda c: c.pause("may it?")}, "paused"),
+        ((text_reply("ok"),), {TurnBefore: blow}, "aborted"),
+        ((tool_call_reply("look", key="a"),), {PermissionCheck: lambda c: c.deny("no", stop=True)}, "denied"),
+        ((tool_call_reply("look", key="a"),), {PermissionCheck: lambda c: c.pause("may it?")}, "paused"),
     ):
-        limits = Behavior(max_turns=1) if status == "max_turns" else quick
+        limits = RunOptions(max_turns=1) if status == "max_turns" else quick
         one = agent(Script(*script), tools=[look], hooks=hooks, behavior=limits)
         seen = recorder(one.bus)
         result = await one.run("go", raise_errors=False)
@@ -282,7 +305,7 @@ async def test_a_policy_stops_a_run_before_the_request_is_sent() -> None:
         if ctx.turn == 2:
             ctx.stop = "max_cost"
 
-    model = Script(call("look", key="a"), say("never"))
+    model = Script(tool_call_reply("look", key="a"), text_reply("never"))
     one = agent(model, tools=[look], hooks={TurnBefore: stop})
     events: list[str] = []
     one.subscribe(lambda e: events.append(e.type))
@@ -296,12 +319,12 @@ async def test_what_a_policy_has_to_say_follows_the_results() -> None:
         if len(ctx.results.tool_results) == 1:
             ctx.follow.append(Message.user("that is enough"))
 
-    model = Script(call("look", key="a"), say("ok"))
+    model = Script(tool_call_reply("look", key="a"), text_reply("ok"))
     one = agent(model, tools=[look], hooks={ToolResultsAfter: remark})
     seen = recorder(one.bus)
     await one.run("go")
     assert [said(m).text for m in one.messages] == ["go", "", "", "that is enough", "ok"]
-    assert [c.source for _, c in seen if isinstance(c, SessionTurns)] == ["prompt", "synthetic", "assistant"]
+    assert [c.source for _, c in seen if isinstance(c, MessagesAdded)] == ["prompt", "synthetic", "assistant"]
 
 
 @pytest.mark.covers("TEX-26")
@@ -323,7 +346,7 @@ async def test_a_tool_is_wrapped_by_a_gate_before_and_a_transform_behind() -> No
         ctx.result.metadata = {"seen": True}
 
     one = agent(
-        Script(calls(call("act", what="bad"), call("act", what="good")), say("ok")),
+        Script(calls(tool_call_reply("act", what="bad"), tool_call_reply("act", what="good")), text_reply("ok")),
         tools=[act],
         hooks={ToolGate: before, ToolTransform: behind},
     )
@@ -352,9 +375,9 @@ async def test_a_handler_that_was_cut_short_by_itself_is_a_failed_handler() -> N
         raise asyncio.CancelledError("of a task of its own")
 
     one = agent(
-        Script(call("look", key="a"), say("ok")),
+        Script(tool_call_reply("look", key="a"), text_reply("ok")),
         tools=[look],
-        hooks={TurnBefore: broken, SessionTurns: broken, ToolGate: broken},
+        hooks={TurnBefore: broken, MessagesAdded: broken, ToolGate: broken},
     )
     result = await one.run("go")
     assert result.text == "ok"
@@ -367,12 +390,12 @@ async def test_a_handler_that_was_cut_short_by_itself_is_a_failed_handler() -> N
 @pytest.mark.covers("AGT-24")
 @pytest.mark.parametrize("kind", ["steer", "follow_up"])
 async def test_what_waits_may_be_replaced_or_dropped_before_it_joins(kind: str) -> None:
-    def change(ctx: SteerInject) -> None:
+    def change(ctx: BeforeInject) -> None:
         assert ctx.kind == kind
         told = said(ctx.messages[0]).text
         ctx.messages = [] if told == "never mind" else [Message.user(f"<{told}>")]
 
-    one = agent(Script(say("a"), say("b"), say("c")), hooks={SteerInject: change})
+    one = agent(Script(text_reply("a"), text_reply("b"), text_reply("c")), hooks={BeforeInject: change})
     for text in ("also this", "never mind"):
         (one.steer if kind == "steer" else one.follow_up)(text)
     await one.run("go")
@@ -381,7 +404,11 @@ async def test_what_waits_may_be_replaced_or_dropped_before_it_joins(kind: str) 
 
 @pytest.mark.covers("AGT-16")
 async def test_each_turn_has_an_id_of_its_own_and_all_its_hooks_know_it() -> None:
-    seen = await heard(calls(call("look", key="a"), call("look", key="b")), call("look", key="c"), say("done"))
+    seen = await heard(
+        calls(tool_call_reply("look", key="a"), tool_call_reply("look", key="b")),
+        tool_call_reply("look", key="c"),
+        text_reply("done"),
+    )
     turns: list[set[str]] = []
     for name, ctx in seen:
         if name == "context:transform":

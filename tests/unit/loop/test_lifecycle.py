@@ -9,10 +9,10 @@ import pytest
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
-from mainspring.loop import Approve, Behavior, CoreAgent, Deny, RunResult
-from mainspring.loop.hooks import ToolAfter, ToolGate, ToolPermit, ToolStart, TurnAfter
+from mainspring.loop import Approve, CoreAgent, Deny, RunOptions, RunResult
+from mainspring.loop.hooks import BeforeToolRun, PermissionCheck, ToolFinished, ToolGate, TurnAfter
 from mainspring.tools import define_tool, tool
-from tests.unit.loop.harness import Script, agent, call, calls, paired, said, say
+from tests.unit.loop.harness import Script, agent, assert_results_follow_calls, calls, said, text_reply, tool_call_reply
 
 
 @tool
@@ -59,7 +59,7 @@ class Starting(MemoryEnv):
 @pytest.mark.covers("AGT-10")
 async def test_plugs_get_ready_side_by_side_once_for_all_who_wait() -> None:
     one_plug, other = Slow(), Slow()
-    one = agent(Script(say("a"), say("b")), plugs=[one_plug, other])
+    one = agent(Script(text_reply("a"), text_reply("b")), plugs=[one_plug, other])
     run = asyncio.ensure_future(one.run("go"))
     warm = [asyncio.ensure_future(one.warmup()) for _ in range(3)]
     for _ in range(5):
@@ -76,7 +76,7 @@ async def test_plugs_get_ready_side_by_side_once_for_all_who_wait() -> None:
 @pytest.mark.covers("AGT-10")
 async def test_what_failed_is_tried_again_and_a_waiter_that_leaves_takes_nobody_with_it() -> None:
     plug = Slow(failures=1)
-    one = agent(Script(say("a")), plugs=[plug])
+    one = agent(Script(text_reply("a")), plugs=[plug])
     leaving, staying = asyncio.ensure_future(one.warmup()), asyncio.ensure_future(one.warmup())
     await asyncio.sleep(0)
     leaving.cancel()
@@ -90,7 +90,7 @@ async def test_what_failed_is_tried_again_and_a_waiter_that_leaves_takes_nobody_
 @pytest.mark.covers("AGT-12")
 async def test_the_environment_is_started_by_the_first_run() -> None:
     env = Starting({})
-    one = CoreAgent(Script(say("a"), say("b")), env=env)
+    one = CoreAgent(Script(text_reply("a"), text_reply("b")), env=env)
     assert env.started == 0
     await one.run("go")
     await one.run("go")
@@ -106,7 +106,9 @@ async def test_an_eager_agent_gets_ready_in_the_background() -> None:
         return {"description": "Late.", "parameters": {"type": "object"}, "execute": lambda args, ctx: "late"}
 
     lazy = agent(Script(), tools=[define_tool("late", definition)])
-    eager = agent(Script(call("late"), say("ok")), tools=[define_tool("late", definition)], eager=True)
+    eager = agent(
+        Script(tool_call_reply("late"), text_reply("ok")), tools=[define_tool("late", definition)], eager=True
+    )
     for _ in range(4):
         await asyncio.sleep(0)
     assert made == ["made"], "by the eager one"
@@ -118,13 +120,13 @@ async def test_an_eager_agent_gets_ready_in_the_background() -> None:
 def test_an_eager_agent_that_is_made_without_a_loop_gets_ready_at_its_first_run() -> None:
     plug = Slow()
     plug.go_on.set()
-    one = agent(Script(say("a")), plugs=[plug], eager=True)
+    one = agent(Script(text_reply("a")), plugs=[plug], eager=True)
     assert asyncio.run(one.run("go")).text == "a"
     assert plug.ready == 1
 
 
 async def test_an_abort_ends_the_wait_for_a_warm_up() -> None:
-    one = agent(Script(say("a")), plugs=[Slow()])
+    one = agent(Script(text_reply("a")), plugs=[Slow()])
     run = asyncio.ensure_future(one.run("go"))
     await asyncio.sleep(0)
     one.abort()
@@ -136,7 +138,7 @@ async def test_an_abort_ends_the_wait_for_a_warm_up() -> None:
 async def test_a_reset_reaches_the_plugs() -> None:
     plug = Slow()
     plug.go_on.set()
-    one = agent(Script(say("a"), say("b")), plugs=[plug])
+    one = agent(Script(text_reply("a"), text_reply("b")), plugs=[plug])
     await one.run("go")
     one.steer("left over")
     one.reset()
@@ -157,8 +159,10 @@ async def test_thinking_and_active_tools_are_set_while_a_run_goes_on() -> None:
             one.thinking = "high"
             one.active_tools = ["other"]
 
-    model = Script(call("look", key="a"), call("look", key="b"), say("ok"), say("again"))
-    one = agent(model, tools=[look, other], behavior=Behavior(thinking="low"), hooks={TurnAfter: change})
+    model = Script(
+        tool_call_reply("look", key="a"), tool_call_reply("look", key="b"), text_reply("ok"), text_reply("again")
+    )
+    one = agent(model, tools=[look, other], behavior=RunOptions(thinking="low"), hooks={TurnAfter: change})
     assert (one.thinking, one.active_tools) == ("low", ("look", "other"))
     result = await one.run("go")
     assert [r.thinking for r in model.requests] == ["low", "high", "high"]
@@ -174,7 +178,7 @@ async def test_thinking_and_active_tools_are_set_while_a_run_goes_on() -> None:
 
 
 async def test_tools_and_system_of_one_run_keep_what_was_encoded() -> None:
-    model = Script(say("a"), say("b"))
+    model = Script(text_reply("a"), text_reply("b"))
     one = agent(model, tools=[look])
     await one.run("go")
     await one.run("go", tools=[], system="Other.")
@@ -187,11 +191,11 @@ async def test_tools_and_system_of_one_run_keep_what_was_encoded() -> None:
 def asking(*names: str) -> dict[Any, Any]:
     """Handlers that have somebody answer for some keys."""
 
-    def permit(ctx: ToolPermit) -> None:
+    def permit(ctx: PermissionCheck) -> None:
         if ctx.input["key"] in names:
             ctx.pause(f"may {ctx.input['key']} be looked up?")
 
-    return {ToolPermit: permit}
+    return {PermissionCheck: permit}
 
 
 def keyed(one: CoreAgent) -> dict[str, str]:
@@ -204,9 +208,11 @@ def keyed(one: CoreAgent) -> dict[str, str]:
 @pytest.mark.parametrize("mode", ["parallel", "sequential"])
 async def test_each_waiting_call_is_answered_and_none_runs_twice(mode: Any) -> None:
     ran: list[str] = []
-    script = calls(*(call("look", key=k) for k in "abcd"))
-    one = agent(Script(script, say("done")), tools=[look], behavior=Behavior(tool_execution=mode), hooks=asking(*"bcd"))
-    one.on(ToolAfter, lambda ctx: ran.append(ctx.result.text))
+    script = calls(*(tool_call_reply("look", key=k) for k in "abcd"))
+    one = agent(
+        Script(script, text_reply("done")), tools=[look], behavior=RunOptions(tool_execution=mode), hooks=asking(*"bcd")
+    )
+    one.on(ToolFinished, lambda ctx: ran.append(ctx.result.text))
     result = await one.run("go")
     assert result.status == "paused"
     assert one.pending is not None
@@ -225,7 +231,7 @@ async def test_each_waiting_call_is_answered_and_none_runs_twice(mode: Any) -> N
         "Permission denied: not that",
         "value of D",
     ]
-    paired(one.messages)
+    assert_results_follow_calls(one.messages)
 
 
 @pytest.mark.covers("BYD-29")
@@ -234,34 +240,34 @@ async def test_an_approval_passes_a_pause_over_and_no_refusal() -> None:
         ctx.pause = "sure?"
         assert ctx.approved == answered
 
-    def refuse(ctx: ToolPermit) -> None:
+    def refuse(ctx: PermissionCheck) -> None:
         assert ctx.approved
         ctx.deny("the rules have changed")
 
     answered = False
-    model = Script(call("look", key="a"), say("done"))
+    model = Script(tool_call_reply("look", key="a"), text_reply("done"))
     one = agent(model, tools=[look], hooks={ToolGate: gate})
     await one.run("go")
     assert len(model.requests) == 1
     answered = True
-    one.on(ToolPermit, refuse)
+    one.on(PermissionCheck, refuse)
     one.answer(Approve())
     await one.run()
     assert said(one.messages[2]).tool_results[0].text == "Permission denied: the rules have changed"
 
 
 async def test_a_denial_may_end_the_run_and_nothing_is_asked_again() -> None:
-    model = Script(call("look", key="a"), say("never"))
+    model = Script(tool_call_reply("look", key="a"), text_reply("never"))
     one = agent(model, tools=[look], hooks=asking("a"))
     await one.run("go")
     one.answer(Deny("stop", stop=True))
     assert (await one.run()).status == "denied"
     assert len(model.requests) == 1
-    paired(one.messages)
+    assert_results_follow_calls(one.messages)
 
 
 async def test_edited_arguments_are_checked_like_any() -> None:
-    one = agent(Script(call("look", key="a"), say("done")), tools=[look], hooks=asking("a"))
+    one = agent(Script(tool_call_reply("look", key="a"), text_reply("done")), tools=[look], hooks=asking("a"))
     await one.run("go")
     one.answer(Approve({"key": ["no", "text"]}))
     await one.run()
@@ -269,7 +275,7 @@ async def test_edited_arguments_are_checked_like_any() -> None:
 
 
 async def test_an_answer_needs_a_call_that_waits() -> None:
-    one = agent(Script(call("look", key="a"), say("done")), tools=[look], hooks=asking("a"))
+    one = agent(Script(tool_call_reply("look", key="a"), text_reply("done")), tools=[look], hooks=asking("a"))
     with pytest.raises(AgentError, match="no call waits"):
         one.answer(Approve())
     await one.run("go")
@@ -282,7 +288,7 @@ async def test_an_answer_needs_a_call_that_waits() -> None:
 
 @pytest.mark.covers("BYD-16")
 def test_one_agent_works_in_one_event_loop_after_another(capsys: pytest.CaptureFixture[str]) -> None:
-    one = agent(Script(*[say("ok")] * 3), tools=[look])
+    one = agent(Script(*[text_reply("ok")] * 3), tools=[look])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(3):
@@ -315,15 +321,15 @@ async def test_calls_that_allow_it_run_together_up_to_the_cap_and_others_alone(c
         """Runs alone."""
         return await work("alone")
 
-    script = calls(*(call(n) for n in ("safe", "safe", "safe", "safe", "alone", "alone", "safe")))
-    one = agent(Script(script, say("ok")), tools=[safe, alone], behavior=Behavior(tool_concurrency=cap))
+    script = calls(*(tool_call_reply(n) for n in ("safe", "safe", "safe", "safe", "alone", "alone", "safe")))
+    one = agent(Script(script, text_reply("ok")), tools=[safe, alone], behavior=RunOptions(tool_concurrency=cap))
     await one.run("go")
     assert most == {"safe": cap, "alone": 1}
 
 
 @pytest.mark.covers("AGT-42")
 async def test_the_figures_of_a_run() -> None:
-    one = agent(Script(call("look", key="a", tokens=3), say("ok", tokens=4)), tools=[look])
+    one = agent(Script(tool_call_reply("look", key="a", tokens=3), text_reply("ok", tokens=4)), tools=[look])
     result: RunResult = await one.run("go")
     stats = result.stats
     assert (stats.turns, stats.usage.total_tokens, stats.tool_counts) == (2, 7, {"look": 1})
@@ -336,12 +342,15 @@ async def test_the_figures_of_a_run() -> None:
 async def test_a_tool_start_that_waits_does_not_hold_up_an_abort() -> None:
     told = asyncio.Event()
 
-    async def wait(ctx: ToolStart) -> None:
+    async def wait(ctx: BeforeToolRun) -> None:
         told.set()
         await asyncio.Event().wait()
 
-    one = agent(Script(calls(call("look", key="a"), call("look", key="b")), say("never")), tools=[look])
-    one.on(ToolStart, wait)
+    one = agent(
+        Script(calls(tool_call_reply("look", key="a"), tool_call_reply("look", key="b")), text_reply("never")),
+        tools=[look],
+    )
+    one.on(BeforeToolRun, wait)
     run = asyncio.ensure_future(one.run("go"))
     await told.wait()
     one.abort()

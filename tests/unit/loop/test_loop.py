@@ -13,12 +13,23 @@ from mainspring.errors import (
     ContextExceededError,
     NetworkError,
 )
-from mainspring.loop import Behavior, HookBus, LoopContext, agent_loop
-from mainspring.loop.hooks import ModelErrorHook, SessionTurns, TurnAfter, TurnBefore, UsageUpdate
+from mainspring.loop import HookBus, LoopContext, RunOptions, agent_loop
+from mainspring.loop.hooks import MessagesAdded, ModelErrorHook, TurnAfter, TurnBefore, UsageUpdate
 from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, convert_to_llm
 from mainspring.tools import ToolContext, ToolRegistry, tool
-from mainspring.tools.execute import ABORTED
-from tests.unit.loop.harness import Script, call, calls, config, cut, fail, kinds, paired, said, say
+from mainspring.tools.execute import NOT_RUN_ABORTED
+from tests.unit.loop.harness import (
+    Script,
+    assert_results_follow_calls,
+    block_types,
+    calls,
+    config,
+    cut,
+    fail,
+    said,
+    text_reply,
+    tool_call_reply,
+)
 
 
 @tool
@@ -33,7 +44,7 @@ def context(*tools: Any, system: str = "") -> LoopContext:
 
 @pytest.mark.covers("AGT-01", "AGT-08", "AGT-35", "PKG-11", "TST-02", "TST-03")
 async def test_asks_runs_tools_asks_again_and_answers() -> None:
-    model = Script(call("look", key="a"), say("It is a."))
+    model = Script(tool_call_reply("look", key="a"), text_reply("It is a."))
     ctx = context(system="Be brief.")
     result = await agent_loop("What is it?", ctx, config(model))
     assert result.status == "completed"
@@ -45,7 +56,7 @@ async def test_asks_runs_tools_asks_again_and_answers() -> None:
     assert [t.name for t in model.requests[0].tools] == ["look"]
     assert (result.turns, result.stats.tool_counts) == (2, {"look": 1})
     assert all(m.id for m in ctx.messages)
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
 
 
 @pytest.mark.covers("AGT-02", "AGT-22", "AGT-23", "AGT-24")
@@ -57,7 +68,7 @@ async def test_follow_ups_re_enter_the_loop_when_it_would_stop() -> None:
         return [Message.user(waiting.pop(0))] if waiting else []
 
     bus = HookBus({"steer:inject": lambda ctx: injected.append((ctx.kind, said(ctx.messages[0]).text))})
-    model = Script(say("a"), call("look", key="b"), say("b"), say("c"))
+    model = Script(text_reply("a"), tool_call_reply("look", key="b"), text_reply("b"), text_reply("c"))
     ctx = context()
     result = await agent_loop("a?", ctx, config(model, bus=bus, get_follow_up=follow_up))
     texts = [m.text for m in ctx.messages if isinstance(m, Message)]
@@ -84,10 +95,10 @@ async def test_steering_skips_the_calls_not_made_yet_in_sequence() -> None:
 
     kinds_seen: list[str] = []
     bus = HookBus({"steer:inject": lambda ctx: kinds_seen.append(ctx.kind)})
-    model = Script(calls(*(call("step", n=str(n)) for n in (1, 2, 3, 4))), say("ok"))
+    model = Script(calls(*(tool_call_reply("step", n=str(n)) for n in (1, 2, 3, 4))), text_reply("ok"))
     ctx = context(step)
     await agent_loop(
-        "go", ctx, config(model, bus=bus, get_steering=steering, behavior=Behavior(tool_execution="sequential"))
+        "go", ctx, config(model, bus=bus, get_steering=steering, behavior=RunOptions(tool_execution="sequential"))
     )
     assert ran == ["1", "2"]
     results = said(ctx.messages[2]).tool_results
@@ -95,7 +106,7 @@ async def test_steering_skips_the_calls_not_made_yet_in_sequence() -> None:
     assert all(r.text.startswith("Skipped: a new message from the user") for r in results[2:])
     assert said(ctx.messages[3]).text == "use Celsius"
     assert kinds_seen == ["steer"]
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
 
 
 @pytest.mark.covers("TEX-22", "TEX-27", "TEX-31", "AGT-18")
@@ -112,22 +123,22 @@ async def test_an_abort_is_seen_by_the_tool_and_before_each_further_call() -> No
             assert ctx.signal.cancelled
         return n
 
-    model = Script(calls(*(call("step", n=str(n)) for n in (1, 2, 3, 4))), say("never"))
+    model = Script(calls(*(tool_call_reply("step", n=str(n)) for n in (1, 2, 3, 4))), text_reply("never"))
     ctx = context(step)
     with pytest.raises(AgentAbortedError, match="by hand"):
-        await agent_loop("go", ctx, config(model, behavior=Behavior(tool_execution="sequential")), signal)
+        await agent_loop("go", ctx, config(model, behavior=RunOptions(tool_execution="sequential")), signal)
 
     results = said(ctx.messages[2]).tool_results
     assert ran == ["1", "2"]
     assert [r.is_error for r in results] == [False, False, True, True]
-    assert {r.text for r in results[2:]} == {ABORTED}, "and not that they were interrupted"
+    assert {r.text for r in results[2:]} == {NOT_RUN_ABORTED}, "and not that they were interrupted"
     assert len(model.requests) == 1
 
 
 @pytest.mark.covers("AGT-20")
 async def test_steering_between_turns_is_seen_before_the_run_would_stop() -> None:
     waiting = [Message.user("also Bergen")]
-    model = Script(say("Oslo"), say("Bergen"))
+    model = Script(text_reply("Oslo"), text_reply("Bergen"))
     ctx = context()
     await agent_loop("Oslo?", ctx, config(model, get_steering=lambda: [waiting.pop()] if waiting else []))
     assert [m.text for m in ctx.messages if isinstance(m, Message)] == ["Oslo?", "Oslo", "also Bergen", "Bergen"]
@@ -142,18 +153,18 @@ async def test_a_turn_limit_ends_the_run_with_its_status_and_loses_no_steering()
         taken.extend(inbox)
         return [inbox.pop()] if inbox else []
 
-    model = Script(*[call("look", key="x") for _ in range(9)])
+    model = Script(*[tool_call_reply("look", key="x") for _ in range(9)])
     ctx = context()
-    result = await agent_loop("go", ctx, config(model, get_steering=steering, behavior=Behavior(max_turns=1)))
+    result = await agent_loop("go", ctx, config(model, get_steering=steering, behavior=RunOptions(max_turns=1)))
     assert (result.status, result.turns, len(model.requests)) == ("max_turns", 1, 1)
     assert inbox, "what no request could see still waits"
     assert not taken
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
 
 
 @pytest.mark.covers("AGT-28")
 async def test_by_default_turns_are_not_limited() -> None:
-    model = Script(*[call("look", key="x") for _ in range(60)], say("done"))
+    model = Script(*[tool_call_reply("look", key="x") for _ in range(60)], text_reply("done"))
     result = await agent_loop("go", context(), config(model))
     assert (result.status, result.turns) == ("completed", 61)
 
@@ -161,11 +172,11 @@ async def test_by_default_turns_are_not_limited() -> None:
 @pytest.mark.covers("BYD-20")
 async def test_token_time_and_cost_limits_stop_before_the_next_request() -> None:
     for limit, status in (
-        (Behavior(max_total_tokens=10), "max_tokens"),
-        (Behavior(max_seconds=0), "max_seconds"),
-        (Behavior(max_cost=0.0), "max_cost"),
+        (RunOptions(max_total_tokens=10), "max_tokens"),
+        (RunOptions(max_seconds=0), "max_seconds"),
+        (RunOptions(max_cost=0.0), "max_cost"),
     ):
-        model = Script(call("look", key="x", tokens=10), say("never"))
+        model = Script(tool_call_reply("look", key="x", tokens=10), text_reply("never"))
         result = await agent_loop("go", context(), config(model, behavior=limit))
         assert result.status == status
         assert len(model.requests) <= 1
@@ -173,9 +184,9 @@ async def test_token_time_and_cost_limits_stop_before_the_next_request() -> None
 
 @pytest.mark.covers("AGT-29")
 async def test_one_reply_may_have_16384_tokens_by_default() -> None:
-    model = Script(say("a"), say("b"))
+    model = Script(text_reply("a"), text_reply("b"))
     await agent_loop("go", context(), config(model))
-    await agent_loop("go", context(), config(model, behavior=Behavior(max_output_tokens=7)))
+    await agent_loop("go", context(), config(model, behavior=RunOptions(max_output_tokens=7)))
     assert [r.max_output_tokens for r in model.requests] == [16384, 7]
 
 
@@ -191,7 +202,7 @@ async def test_usage_adds_up_and_turn_hooks_know_it() -> None:
         turns.append((ctx.turn, ctx.usage.total_tokens, dict(ctx.tool_counts)))
 
     bus = HookBus({UsageUpdate: usage, TurnAfter: after})
-    model = Script(call("look", key="x", tokens=5), say("done", tokens=7))
+    model = Script(tool_call_reply("look", key="x", tokens=5), text_reply("done", tokens=7))
     result = await agent_loop("go", context(), config(model, bus=bus))
     assert totals == [5, 12]
     assert turns == [(1, 5, {}), (2, 7, {"look": 1})]
@@ -210,7 +221,7 @@ async def test_turn_before_may_change_the_whole_request_and_turn_after_keeps_it_
         if ctx.turn == 1:
             ctx.continue_with = [Message.user("go on")]
 
-    model = Script(say("one"), say("two"))
+    model = Script(text_reply("one"), text_reply("two"))
     ctx = context()
     await agent_loop("go", ctx, config(model, bus=HookBus({TurnBefore: before, TurnAfter: after})))
     request = model.requests[0]
@@ -234,16 +245,16 @@ async def test_a_request_is_history_then_transformed_then_converted() -> None:
         return [Message.user(f"<{m.custom_type}>") if isinstance(m, CustomMessage) else m for m in messages]
 
     bus = HookBus({"context:transform": lambda ctx: order.append("hook")})
-    model = Script(say("ok"))
+    model = Script(text_reply("ok"))
     ctx = LoopContext(messages=[CustomMessage("note", 1)])
     await agent_loop("go", ctx, config(model, bus=bus, convert_to_llm=convert, transform_context=transform), signal)
     assert order == ["hook", "transform", "convert"]
     assert [m.text for m in model.requests[0].messages] == ["<note>", "go", "<hint>"]
-    assert kinds(ctx.messages) == ["custom:note", "user", "assistant"], "the history itself is as it was"
+    assert block_types(ctx.messages) == ["custom:note", "user", "assistant"], "the history itself is as it was"
 
 
 async def test_by_default_application_messages_stay_out_of_requests() -> None:
-    model = Script(call("look", key="a"), say("ok"))
+    model = Script(tool_call_reply("look", key="a"), text_reply("ok"))
     ctx = LoopContext(messages=[CustomMessage("note", 1)], tools=ToolRegistry([look]))
     await agent_loop([Message.user("go"), CustomMessage("more")], ctx, config(model))
     assert [len(r.messages) for r in model.requests] == [1, 3]
@@ -256,7 +267,7 @@ async def test_a_broken_stream_keeps_what_arrived_and_raises_after_one_error_eve
     after: list[TurnAfter] = []
     bus = HookBus({TurnAfter: after.append})
     bus.observe(events.append)
-    model = Script(cut("half an ans", call("look", key="a")))
+    model = Script(cut("half an ans", tool_call_reply("look", key="a")))
     ctx = context()
     with pytest.raises(AgentProviderError) as caught:
         await agent_loop("go", ctx, config(model, bus=bus))
@@ -268,7 +279,7 @@ async def test_a_broken_stream_keeps_what_arrived_and_raises_after_one_error_eve
     assert isinstance(partial, Message)
     assert (partial.stop_reason, partial.text) == ("error", "half an ans")
     assert "broke off" in said(ctx.messages[2]).tool_results[0].text
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
     assert (after[0].usage.total_tokens, type(after[0].error)) == (0, AgentProviderError)
     assert (events[-1].type, events[-1].status) == ("agent_end", "error")
 
@@ -292,7 +303,7 @@ async def test_model_error_may_answer_with_a_shorter_history() -> None:
     bus = HookBus(
         {ModelErrorHook: shorten, "context:compacted": lambda c: compacted.append((len(c.before), len(c.after)))}
     )
-    model = Script(fail(ContextExceededError("too long")), say("ok"))
+    model = Script(fail(ContextExceededError("too long")), text_reply("ok"))
     ctx = LoopContext(messages=[Message.user("old"), Message.assistant("older")])
     result = await agent_loop("new", ctx, config(model, bus=bus))
     assert result.status == "completed"
@@ -322,9 +333,9 @@ async def test_an_abort_ends_in_one_error_whenever_it_comes(when: str) -> None:
             signal.cancel("by hand")
 
     model = Script(
-        say("a long answer", hang_after=1, started=started)
+        text_reply("a long answer", hang_after=1, started=started)
         if when == "in the stream"
-        else calls(call("wait"), call("wait"))
+        else calls(tool_call_reply("wait"), tool_call_reply("wait"))
     )
     ctx = context(wait)
     if when == "before":
@@ -343,7 +354,7 @@ async def test_an_abort_ends_in_one_error_whenever_it_comes(when: str) -> None:
             tasks.create_task(stop())
         with pytest.raises(AgentAbortedError, match="by hand"):
             await agent_loop("go", ctx, config(model, bus=bus), signal)
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
     assert (events[-1].type, events[-1].status) == ("agent_end", "aborted")
     assert len(model.requests) == (when != "before")
     assert ("turn_start" in [e.type for e in events]) == (when != "before"), "no turn begins"
@@ -371,10 +382,12 @@ async def test_a_tool_that_ignores_the_abort_is_abandoned_and_still_has_a_result
 
     ctx = context(stubborn)
     with pytest.raises(AgentAbortedError):
-        await agent_loop("go", ctx, config(Script(call("stubborn")), behavior=Behavior(abort_grace=0.01)), signal)
+        await agent_loop(
+            "go", ctx, config(Script(tool_call_reply("stubborn")), behavior=RunOptions(abort_grace=0.01)), signal
+        )
     release.set()
     assert "unknown" in said(ctx.messages[-1]).tool_results[0].text
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
 
 
 async def test_cancelling_the_task_from_outside_completes_the_pair_and_passes_through() -> None:
@@ -391,12 +404,14 @@ async def test_cancelling_the_task_from_outside_completes_the_pair_and_passes_th
     joined: list[Any] = []
     bus = HookBus({"tool-results:after": lambda c: joined.append(c.results)})
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(agent_loop("go", ctx, config(Script(calls(call("wait"), call("wait"))), bus=bus)))
+        running = tasks.create_task(
+            agent_loop("go", ctx, config(Script(calls(tool_call_reply("wait"), tool_call_reply("wait"))), bus=bus))
+        )
         await started.wait()
         running.cancel()
     assert running.cancelled()
     assert len(joined) == 1
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
 
 
 @pytest.mark.covers("ERR-10")
@@ -409,22 +424,22 @@ async def test_a_cut_off_answer_runs_nothing_and_is_not_asked_for_ever() -> None
         ran.append(text)
         return "ok"
 
-    model = Script(*[call("write", text="pre", stop="max_tokens") for _ in range(9)])
+    model = Script(*[tool_call_reply("write", text="pre", stop="max_tokens") for _ in range(9)])
     ctx = context(write)
     with pytest.raises(AgentProviderError, match="cut off at the output limit of 16384 tokens"):
         await agent_loop("go", ctx, config(model))
     assert not ran
     assert len(model.requests) == 4
     assert "output limit of 16384 tokens" in said(ctx.messages[2]).tool_results[0].text
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
 
 
 async def test_an_answer_of_nothing_is_asked_for_again_but_not_for_ever() -> None:
-    model = Script(say("", thinking="hm"), say("", thinking="hm"), say("there"))
+    model = Script(text_reply("", thinking="hm"), text_reply("", thinking="hm"), text_reply("there"))
     result = await agent_loop("go", context(), config(model))
     assert (result.status, result.turns) == ("completed", 3)
     with pytest.raises(AgentProviderError, match="neither an answer nor a tool call"):
-        await agent_loop("go", context(), config(Script(*[say("") for _ in range(9)])))
+        await agent_loop("go", context(), config(Script(*[text_reply("") for _ in range(9)])))
 
 
 @pytest.mark.covers("TEX-23")
@@ -435,12 +450,12 @@ async def test_calls_without_or_with_the_same_id_get_ids_of_their_own() -> None:
             ToolUseBlock("x", "look", {"key": "b"}),
             ToolUseBlock("x", "look", {"key": "c"}),
         ),
-        say("ok"),
+        text_reply("ok"),
     )
     ctx = context()
     await agent_loop("go", ctx, config(model))
     assert [r.content for r in said(ctx.messages[2]).tool_results] == ["value of a", "value of b", "value of c"]
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
 
 
 @pytest.mark.covers("STR-11")
@@ -453,20 +468,20 @@ async def test_stream_hooks_hear_each_piece() -> None:
             "stream:end": lambda c: heard.append(f"[{c.text}]"),
         }
     )
-    await agent_loop("go", context(), config(Script(say("ab", thinking="t", size=1)), bus=bus))
+    await agent_loop("go", context(), config(Script(text_reply("ab", thinking="t", size=1)), bus=bus))
     assert heard == ["(t)", "a", "b", "[ab]"]
 
 
 async def test_stores_hear_messages_before_the_model_does() -> None:
     order: list[str] = []
 
-    def turns(ctx: SessionTurns) -> None:
+    def turns(ctx: MessagesAdded) -> None:
         order.append(f"{ctx.source}:{len(ctx.messages)}")
 
-    bus = HookBus({SessionTurns: turns, "turn:before": lambda c: order.append("request"), "tool:intent": lambda c: order.append("intent"),
+    bus = HookBus({MessagesAdded: turns, "turn:before": lambda c: order.append("request"), "tool:intent": lambda c: order.append("intent"),
                    "tool:start": lambda c: order.append("start"), "tool:after": lambda c: order.append("result"),
                    "tool-results:after": lambda c: order.append("pair")})  # fmt: skip
-    await agent_loop("go", context(), config(Script(call("look", key="x"), say("ok")), bus=bus))
+    await agent_loop("go", context(), config(Script(tool_call_reply("look", key="x"), text_reply("ok")), bus=bus))
     assert order == ["prompt:1", "request", "intent", "start", "result", "pair", "request", "assistant:1"]
 
 
@@ -489,31 +504,31 @@ async def test_a_paused_run_is_taken_up_and_nothing_runs_twice() -> None:
     paused: list[Any] = []
     bus = HookBus({"tool:permit": permit, "run:pause": paused.append})
     ctx = context(act)
-    setup = config(Script(calls(call("act", n="1"), call("act", n="2"), call("act", n="3")), say("done")), bus=bus,
-                   behavior=Behavior(tool_execution="sequential"))  # fmt: skip
+    setup = config(Script(calls(tool_call_reply("act", n="1"), tool_call_reply("act", n="2"), tool_call_reply("act", n="3")), text_reply("done")), bus=bus,
+                   behavior=RunOptions(tool_execution="sequential"))  # fmt: skip
     first = await agent_loop("go", ctx, setup)
     assert (first.status, ran) == ("paused", ["1"])
     assert ctx.pending is not None
     assert list(paused[0].reasons.values()) == ["may it?"]
-    assert kinds(ctx.messages) == ["user"], "calls and results join together or not at all"
+    assert block_types(ctx.messages) == ["user"], "calls and results join together or not at all"
     answers[next(iter(paused[0].reasons))] = "yes"
     second = await agent_loop((), ctx, setup)
     assert (second.status, ran, ctx.pending) == ("completed", ["1", "2", "3"], None)
     assert [r.content for r in said(ctx.messages[2]).tool_results] == ["did 1", "did 2", "did 3"]
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
 
 
 async def test_a_new_prompt_settles_the_calls_that_a_pause_left() -> None:
     bus = HookBus({"tool:permit": lambda ctx: ctx.pause("?")})
     ctx = context()
-    await agent_loop("go", ctx, config(Script(call("look", key="a")), bus=bus))
-    await agent_loop("never mind", ctx, config(Script(say("fine"))))
-    assert kinds(ctx.messages) == ["user", "assistant", "user", "user", "assistant"]
+    await agent_loop("go", ctx, config(Script(tool_call_reply("look", key="a")), bus=bus))
+    await agent_loop("never mind", ctx, config(Script(text_reply("fine"))))
+    assert block_types(ctx.messages) == ["user", "assistant", "user", "user", "assistant"]
     assert "new message" in said(ctx.messages[2]).tool_results[0].text
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
 
 
 async def test_a_text_answer_with_blocks_is_kept_as_it_came() -> None:
     ctx = context()
-    await agent_loop("go", ctx, config(Script(say("a"))))
+    await agent_loop("go", ctx, config(Script(text_reply("a"))))
     assert said(ctx.messages[1]).content == (TextBlock("a"),)

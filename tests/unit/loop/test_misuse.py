@@ -6,20 +6,20 @@ from typing import Any, cast
 import pytest
 
 from mainspring.errors import AgentError, ConfigError
-from mainspring.loop import Approve, Behavior, Deny
+from mainspring.loop import Approve, Deny, RunOptions
 from mainspring.loop.hooks import (
+    BeforeInject,
     ContextTransform,
-    SteerInject,
+    PermissionCheck,
     SystemTransform,
     ToolGate,
-    ToolPermit,
     ToolResultsAfter,
     TurnAfter,
     TurnBefore,
 )
 from mainspring.messages import TextBlock, ToolUseBlock
 from mainspring.tools import tool
-from tests.unit.loop.harness import Script, agent, call, calls, paired, said, say
+from tests.unit.loop.harness import Script, agent, assert_results_follow_calls, calls, said, text_reply, tool_call_reply
 
 ran: list[str] = []
 
@@ -36,7 +36,7 @@ def nothing_ran() -> None:
     ran.clear()
 
 
-def asking(ctx: ToolPermit) -> None:
+def asking(ctx: PermissionCheck) -> None:
     ctx.pause("may it?")
 
 
@@ -46,7 +46,9 @@ def asking(ctx: ToolPermit) -> None:
 )
 async def test_nothing_but_an_approval_is_one(answer: Any) -> None:
     one = agent(
-        Script(calls(ToolUseBlock("a", "act", {"what": "it"})), say("ok")), tools=[act], hooks={ToolPermit: asking}
+        Script(calls(ToolUseBlock("a", "act", {"what": "it"})), text_reply("ok")),
+        tools=[act],
+        hooks={PermissionCheck: asking},
     )
     assert (await one.run("go")).status == "paused"
     with pytest.raises(TypeError, match=r"Approve\(\) or Deny\(\)"):
@@ -62,7 +64,9 @@ async def test_nothing_but_an_approval_is_one(answer: Any) -> None:
 
 async def test_the_last_answer_counts_and_one_for_a_call_that_is_gone_is_refused() -> None:
     one = agent(
-        Script(calls(ToolUseBlock("a", "act", {"what": "it"})), say("ok")), tools=[act], hooks={ToolPermit: asking}
+        Script(calls(ToolUseBlock("a", "act", {"what": "it"})), text_reply("ok")),
+        tools=[act],
+        hooks={PermissionCheck: asking},
     )
     await one.run("go")
     one.answer(Approve())
@@ -75,7 +79,7 @@ async def test_the_last_answer_counts_and_one_for_a_call_that_is_gone_is_refused
 
 @pytest.mark.parametrize("use", ["iterate", "result"])
 async def test_a_stream_that_was_not_entered_says_so(use: str) -> None:
-    run = agent(Script(say("ok"))).stream("go")
+    run = agent(Script(text_reply("ok"))).stream("go")
     with pytest.raises(RuntimeError, match="async with agent.stream"):
         await (anext(aiter(run)) if use == "iterate" else run.result())
     async with run:
@@ -99,7 +103,7 @@ JUNK = [5, 1.5, object(), {"nope": 1}, b"x", [1], ["x"], True]
         (TurnBefore, "stop"),
         (TurnAfter, "continue_with"),
         (ToolResultsAfter, "follow"),
-        (SteerInject, "messages"),
+        (BeforeInject, "messages"),
     ],
 )
 async def test_what_a_field_cannot_hold_is_a_failure_of_the_handler(
@@ -113,17 +117,26 @@ async def test_what_a_field_cannot_hold_is_a_failure_of_the_handler(
             setattr(ctx, field, junk)
             return None
 
-        one = agent(Script(calls(call("act")), say("ok"), say("ok")), tools=[act], system="S", hooks={hook: handler})
+        one = agent(
+            Script(calls(tool_call_reply("act")), text_reply("ok"), text_reply("ok")),
+            tools=[act],
+            system="S",
+            hooks={hook: handler},
+        )
         one.steer("and this")
         result = await one.run("go")
         assert (result.status, result.text) == ("completed", "ok"), junk
-        paired(result.messages)
+        assert_results_follow_calls(result.messages)
     assert "handler" in caplog.text
 
 
 @pytest.mark.covers("HOK-44")
 async def test_a_gate_that_sets_what_cannot_be_used_blocks() -> None:
-    one = agent(Script(calls(call("act")), say("ok")), tools=[act], hooks={ToolGate: lambda ctx: {"pause": True}})
+    one = agent(
+        Script(calls(tool_call_reply("act")), text_reply("ok")),
+        tools=[act],
+        hooks={ToolGate: lambda ctx: {"pause": True}},
+    )
     await one.run("go")
     assert ran == []
     assert "takes text, not bool" in said(one.messages[2]).tool_results[0].text
@@ -143,13 +156,17 @@ async def test_a_prompt_that_is_none_is_told_what_one_is() -> None:
     for junk in (3, None, object(), {"a": 1}, ["a"], [[]]):
         with pytest.raises(TypeError, match="a prompt is text"):
             await agent(Script()).run(cast("Any", junk))
-    one = agent(Script(say("ok")))
+    one = agent(Script(text_reply("ok")))
     await one.run(cast("Any", (TextBlock(text) for text in ("a", "b"))))
     assert said(one.messages[0]).text == "ab"
 
 
 async def test_a_cap_below_one_is_one() -> None:
-    one = agent(Script(calls(call("act"), call("act")), say("ok")), tools=[act], behavior=Behavior(tool_concurrency=0))
+    one = agent(
+        Script(calls(tool_call_reply("act"), tool_call_reply("act")), text_reply("ok")),
+        tools=[act],
+        behavior=RunOptions(tool_concurrency=0),
+    )
     async with asyncio.timeout(5):
         assert (await one.run("go")).status == "completed"
     assert len(ran) == 2

@@ -8,12 +8,12 @@ import pytest
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentProviderError, RateLimitedError
-from mainspring.loop import Behavior, LoopContext, agent_loop
+from mainspring.loop import LoopContext, RunOptions, agent_loop
 from mainspring.messages import Message, encode_message
 from mainspring.models import RetryConfig
-from mainspring.testing import RecordedSteps, RecordingSteps, ReplayError
+from mainspring.testing import RecordingSteps, ReplayError, ReplaySteps
 from mainspring.tools import ToolRegistry, tool
-from tests.unit.loop.harness import Script, call, calls, config, fail, said, say
+from tests.unit.loop.harness import Script, calls, config, fail, said, text_reply, tool_call_reply
 
 
 def conversation(ran: list[str]) -> LoopContext:
@@ -40,12 +40,12 @@ async def test_a_recorded_run_is_replayed_without_model_tools_or_clock() -> None
     retry = RetryConfig(base_delay_ms=1, max_delay_ms=1, jitter=0)
     model = Script(
         fail(RateLimitedError("slow down")),
-        calls(call("act", n="1"), call("act", n="bad"), call("nope")),
-        say("a"),
-        say("b"),
+        calls(tool_call_reply("act", n="1"), tool_call_reply("act", n="bad"), tool_call_reply("nope")),
+        text_reply("a"),
+        text_reply("b"),
     )
     live = conversation(ran)
-    options: Any = {"behavior": Behavior(retry=retry)}
+    options: Any = {"behavior": RunOptions(retry=retry)}
     first = await agent_loop(
         "go",
         live,
@@ -60,7 +60,7 @@ async def test_a_recorded_run_is_replayed_without_model_tools_or_clock() -> None
     second = await agent_loop(
         [Message.user("go", timestamp=said(live.messages[0]).timestamp)],
         again,
-        config(untouched, steps=RecordedSteps(recorder.record), get_steering=empty, get_follow_up=empty, **options),
+        config(untouched, steps=ReplaySteps(recorder.record), get_steering=empty, get_follow_up=empty, **options),
     )
     assert ran == ["1", "bad"], "no tool ran again"
     assert untouched.requests == []
@@ -75,18 +75,18 @@ async def test_a_recorded_run_is_replayed_without_model_tools_or_clock() -> None
 @pytest.mark.covers("TST-10")
 async def test_a_run_that_leaves_its_record_is_told() -> None:
     recorder = RecordingSteps()
-    await agent_loop("go", LoopContext(), config(Script(say("a")), steps=recorder))
+    await agent_loop("go", LoopContext(), config(Script(text_reply("a")), steps=recorder))
     with pytest.raises(ReplayError, match="'steer'"):
         await agent_loop(
-            "go", LoopContext(), config(Script(), steps=RecordedSteps(recorder.record), get_steering=lambda: [])
+            "go", LoopContext(), config(Script(), steps=ReplaySteps(recorder.record), get_steering=lambda: [])
         )
 
 
 async def test_a_failed_call_is_replayed_as_it_failed() -> None:
     recorder = RecordingSteps()
-    options: Any = {"behavior": Behavior(retry=None)}
+    options: Any = {"behavior": RunOptions(retry=None)}
     for steps in (recorder, None):
-        given = steps or RecordedSteps(recorder.record)
+        given = steps or ReplaySteps(recorder.record)
         with pytest.raises(AgentProviderError, match="slow down") as caught:
             await agent_loop(
                 "go", LoopContext(), config(Script(fail(RateLimitedError("slow down"))), steps=given, **options)

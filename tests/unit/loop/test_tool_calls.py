@@ -9,14 +9,22 @@ from hypothesis import strategies as st
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import ToolError
-from mainspring.loop import Behavior, CoreAgent, HookBus, LoopContext, agent_loop
+from mainspring.loop import CoreAgent, HookBus, LoopContext, RunOptions, agent_loop
 from mainspring.loop.hooks import HOOKS, ToolBefore
 from mainspring.messages import ImageBlock, TextBlock, ToolUseBlock
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, ToolErrorCode, ToolRegistry, ToolResult, tool
 from mainspring.tools.builtin import builtin_tools
 from mainspring.tools.execute import output_bytes
-from tests.unit.loop.harness import Script, call, calls, config, paired, said, say
+from tests.unit.loop.harness import (
+    Script,
+    assert_results_follow_calls,
+    calls,
+    config,
+    said,
+    text_reply,
+    tool_call_reply,
+)
 
 
 @tool
@@ -31,8 +39,8 @@ async def dispatch(*turn: Any, tools: Any = (add,), hooks: Any = None, **options
     events: list[Any] = []
     bus.observe(events.append)
     ctx = LoopContext(tools=ToolRegistry(tools))
-    await agent_loop("go", ctx, config(Script(calls(*turn), say("ok")), bus=bus, **options))
-    paired(ctx.messages)
+    await agent_loop("go", ctx, config(Script(calls(*turn), text_reply("ok")), bus=bus, **options))
+    assert_results_follow_calls(ctx.messages)
     return list(said(ctx.messages[2]).tool_results), events
 
 
@@ -48,7 +56,7 @@ async def test_the_steps_of_a_call_come_in_order() -> None:
 
     names = [n for n in HOOKS if n.startswith(("tool", "validation"))]
     hooks = {n: (lambda ctx: order.append(type(ctx).event)) for n in names}
-    await dispatch(call("run", n="3"), tools=[run], hooks=hooks)
+    await dispatch(tool_call_reply("run", n="3"), tools=[run], hooks=hooks)
     assert order == [
         "tool:intent", "tool:gate", "validation:coerce", "tool:before", "tool:permit", "tool:start", "execute 3",
         "tool:transform", "tool:after", "tool-results:after",
@@ -59,7 +67,7 @@ async def test_who_is_told_of_the_start_cannot_change_what_was_permitted() -> No
     def change(ctx: Any) -> None:
         ctx.input["a"] = 9
 
-    (result,), _ = await dispatch(call("add", a=1), hooks={"tool:start": change})
+    (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks={"tool:start": change})
 
     assert result.content == "2"
 
@@ -78,10 +86,10 @@ async def test_a_block_beats_a_result_and_does_not_count() -> None:
         "tool:after": lambda c: seen.append("after"),
         "turn:after": lambda c: seen.append(str(c.tool_counts)),
     }
-    (result,), _ = await dispatch(call("add", a=1), hooks=hooks)
+    (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks=hooks)
     assert (result.text, result.is_error) == ("Blocked: not today", True)
     assert seen == ["{}", "{}"]
-    (result,), _ = await dispatch(call("add", a=1), hooks={"tool:gate": lambda ctx: {"block": "a reason"}})
+    (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks={"tool:gate": lambda ctx: {"block": "a reason"}})
     assert result.text == "Blocked: a reason"
 
 
@@ -94,7 +102,7 @@ async def test_a_substitute_counts_and_goes_through_transform_and_after() -> Non
         "tool:transform": lambda ctx: seen.append("transform"),
         "tool:after": lambda ctx: seen.append(f"after {dict(ctx.tool_counts)}"),
     }
-    (result,), _ = await dispatch(call("add", a=1), hooks=hooks)
+    (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks=hooks)
     assert (result.text, result.is_error) == ("from the cache", False)
     assert seen == ["transform", "after {'add': 1}"]
 
@@ -104,7 +112,7 @@ async def test_an_unknown_tool_is_an_error_the_model_can_mend() -> None:
     seen: list[str] = []
     hooks = {"tool:unknown": lambda c: seen.append("unknown"), "tool:error": lambda c: seen.append("error"),
              "turn:after": lambda c: seen.append(str(c.tool_counts))}  # fmt: skip
-    (result,), _ = await dispatch(call("ad", a=1), hooks=hooks)
+    (result,), _ = await dispatch(tool_call_reply("ad", a=1), hooks=hooks)
     assert result.text == "Unknown tool: ad. Did you mean add?"
     assert result.is_error
     assert seen == ["{}", "unknown", "error", "{'ad': 1}"]
@@ -113,7 +121,7 @@ async def test_an_unknown_tool_is_an_error_the_model_can_mend() -> None:
         "tool:unknown": lambda c: {"result": "try add", "suppress_error": True},
         "tool:error": lambda c: seen.append("error"),
     }
-    (result,), _ = await dispatch(call("__class__"), hooks=hooks)
+    (result,), _ = await dispatch(tool_call_reply("__class__"), hooks=hooks)
     assert (result.text, seen) == ("try add", [])
 
 
@@ -124,7 +132,7 @@ async def test_arguments_that_do_not_fit_are_told_and_nothing_fires_after() -> N
         n: (lambda ctx: seen.append(type(ctx).event))
         for n in ("validation:reject", "tool:before", "tool:transform", "tool:after")
     }
-    (result,), _ = await dispatch(call("add", b="many"), hooks=hooks)
+    (result,), _ = await dispatch(tool_call_reply("add", b="many"), hooks=hooks)
     assert result.text.startswith("Validation error: ")
     assert "a" in result.text
     assert "b" in result.text
@@ -158,11 +166,11 @@ async def test_before_knows_what_was_coerced_and_what_the_files_hold() -> None:
 
     files = {"a.txt": "old", "b.txt": "b" * 2000}
     writes = [
-        Call("write_file", {"path": "a.txt", "content": 5}),
-        Call("write_file", {"path": "a.txt", "content": "newer"}),
-        Call("edit", {"path": "b.txt", "old_string": "x", "new_string": "y"}),
-        Call("write_file", {"path": "new.txt", "content": "x"}),
-        Call("read_file", {"path": "a.txt"}),
+        ScriptedCall("write_file", {"path": "a.txt", "content": 5}),
+        ScriptedCall("write_file", {"path": "a.txt", "content": "newer"}),
+        ScriptedCall("edit", {"path": "b.txt", "old_string": "x", "new_string": "y"}),
+        ScriptedCall("write_file", {"path": "new.txt", "content": "x"}),
+        ScriptedCall("read_file", {"path": "a.txt"}),
     ]
     one = CoreAgent(
         ScriptedModel(*writes, "ok"), env=MemoryEnv(files), tools=builtin_tools(), hooks={ToolBefore: before}
@@ -184,7 +192,7 @@ async def test_what_cannot_be_read_is_not_there_and_what_is_large_stays_unread()
     async def before(ctx: ToolBefore) -> None:
         seen.append(await ctx.prior_content(limit=3))
 
-    writes = [Call("write_file", {"path": p, "content": "x"}) for p in ("abc", "abcd", "folder", "a\0b")]
+    writes = [ScriptedCall("write_file", {"path": p, "content": "x"}) for p in ("abc", "abcd", "folder", "a\0b")]
     one = CoreAgent(
         ScriptedModel(writes, "ok"),
         env=MemoryEnv({"abc": "abc", "abcd": "abcd", "folder/x": "x"}),
@@ -197,9 +205,13 @@ async def test_what_cannot_be_read_is_not_there_and_what_is_large_stays_unread()
 
 @pytest.mark.covers("TEX-10")
 async def test_before_may_replace_the_input_and_it_is_validated_again() -> None:
-    (result,), _ = await dispatch(call("add", a=1), hooks={"tool:before": lambda ctx: {"input": {"a": "40", "b": 2}}})
+    (result,), _ = await dispatch(
+        tool_call_reply("add", a=1), hooks={"tool:before": lambda ctx: {"input": {"a": "40", "b": 2}}}
+    )
     assert result.text == "42"
-    (result,), _ = await dispatch(call("add", a=1), hooks={"tool:before": lambda ctx: {"input": {"a": "no"}}})
+    (result,), _ = await dispatch(
+        tool_call_reply("add", a=1), hooks={"tool:before": lambda ctx: {"input": {"a": "no"}}}
+    )
     assert result.text.startswith("Validation error: ")
 
 
@@ -212,7 +224,7 @@ async def test_permit_judges_the_final_arguments_and_cannot_change_them() -> Non
         ctx.input["a"] = 1000
 
     hooks = {"tool:before": lambda ctx: {"input": {"a": 2}}, "tool:permit": permit}
-    (result,), _ = await dispatch(call("add", a="1"), hooks=hooks)
+    (result,), _ = await dispatch(tool_call_reply("add", a="1"), hooks=hooks)
     assert judged == [({"a": 1000}, {"a": "1"})]
     assert result.text == "3"
 
@@ -220,7 +232,9 @@ async def test_permit_judges_the_final_arguments_and_cannot_change_them() -> Non
         ctx.deny("no writing")
 
     later: list[str] = []
-    (result,), _ = await dispatch(call("add", a=1), hooks={"tool:permit": [refuse, lambda c: later.append("asked")]})
+    (result,), _ = await dispatch(
+        tool_call_reply("add", a=1), hooks={"tool:permit": [refuse, lambda c: later.append("asked")]}
+    )
     assert (result.text, result.is_error) == ("Permission denied: no writing", True)
     assert result.details == {"code": ToolErrorCode.PERMISSION_DENIED}
     assert not later, "a refusal cannot be taken back"
@@ -229,9 +243,9 @@ async def test_permit_judges_the_final_arguments_and_cannot_change_them() -> Non
 async def test_a_refusal_may_end_the_run() -> None:
     bus = HookBus({"tool:permit": lambda ctx: ctx.deny("never", stop=True)})
     ctx = LoopContext(tools=ToolRegistry([add]))
-    result = await agent_loop("go", ctx, config(Script(call("add", a=1), say("no")), bus=bus))
+    result = await agent_loop("go", ctx, config(Script(tool_call_reply("add", a=1), text_reply("no")), bus=bus))
     assert (result.status, result.turns) == ("denied", 1)
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
 
 
 @pytest.mark.covers("HOK-44")
@@ -242,12 +256,12 @@ async def test_a_gate_that_fails_blocks_and_an_observer_that_fails_is_only_logge
         raise RuntimeError("bug")
 
     for gate, text in (("tool:gate", "Blocked: "), ("tool:permit", "Permission denied: "), ("tool:start", "Not run: ")):
-        (result,), _ = await dispatch(call("add", a=1), hooks={gate: broken})
+        (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks={gate: broken})
         assert result.text.startswith(text)
         assert "RuntimeError: bug" in result.text
         assert result.is_error
     for observer in ("tool:before", "tool:transform", "tool:after", "turn:after", "session:turns", "usage"):
-        (result,), _ = await dispatch(call("add", a=1), hooks={observer: broken})
+        (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks={observer: broken})
         assert result.text == "2"
     assert "handler" in caplog.text
 
@@ -271,10 +285,12 @@ async def test_what_a_tool_raises_becomes_its_result(error: Exception, text: str
 
     seen: list[str] = []
     hooks = {n: (lambda ctx: seen.append(type(ctx).event)) for n in ("tool:error", "tool:transform", "tool:after")}
-    (result,), _ = await dispatch(call("fail"), tools=[fail], hooks=hooks)
+    (result,), _ = await dispatch(tool_call_reply("fail"), tools=[fail], hooks=hooks)
     assert (result.text, result.is_error, result.details) == (text, True, {"code": code})
     assert seen == ["tool:error", "tool:transform", "tool:after"]
-    (result,), _ = await dispatch(call("fail"), tools=[fail], hooks={"tool:error": lambda ctx: {"result": "stand-in"}})
+    (result,), _ = await dispatch(
+        tool_call_reply("fail"), tools=[fail], hooks={"tool:error": lambda ctx: {"result": "stand-in"}}
+    )
     assert (result.text, result.is_error) == ("stand-in", False)
 
 
@@ -284,7 +300,7 @@ async def test_an_error_value_is_a_failure_too() -> None:
         """Fail."""
         return ToolResult(output="nothing there", is_error=True, code=ToolErrorCode.NOT_FOUND)
 
-    (result,), _ = await dispatch(call("fail"), tools=[fail])
+    (result,), _ = await dispatch(tool_call_reply("fail"), tools=[fail])
     assert (result.text, result.is_error) == ("nothing there", True)
 
 
@@ -293,7 +309,7 @@ async def test_transform_may_change_what_the_model_sees() -> None:
     def shout(ctx: Any) -> None:
         ctx.result = ToolResult(output=f"{ctx.result.output}!", is_error=True)
 
-    (result,), _ = await dispatch(call("add", a=1), hooks={"tool:transform": shout})
+    (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks={"tool:transform": shout})
     assert (result.text, result.is_error) == ("2!", True)
 
 
@@ -313,7 +329,7 @@ async def test_parallel_calls_run_together_fail_alone_and_answer_in_order() -> N
             raise ValueError("b fails")
         return n
 
-    results, events = await dispatch(*(call("meet", n=n) for n in "abc"), tools=[meet])
+    results, events = await dispatch(*(tool_call_reply("meet", n=n) for n in "abc"), tools=[meet])
     assert [r.text for r in results] == ["a", "Error: ValueError: b fails", "c"]
     assert len(running) == 3
     starts = [e.call.id for e in events if e.type == "tool_execution_start"]
@@ -337,10 +353,10 @@ async def test_calls_that_must_be_alone_are_alone_and_in_order() -> None:
         return run
 
     await dispatch(
-        call("r1"),
-        call("r2"),
-        call("w"),
-        call("r3"),
+        tool_call_reply("r1"),
+        tool_call_reply("r2"),
+        tool_call_reply("w"),
+        tool_call_reply("r3"),
         tools=[make("r1", True), make("r2", True), make("w", False), make("r3", True)],
     )
     assert log == ["+r1", "+r2", "-r1", "-r2", "+w", "-w", "+r3", "-r3"]
@@ -360,7 +376,7 @@ async def test_no_more_calls_run_together_than_allowed() -> None:
         now -= 1
         return "x"
 
-    await dispatch(*(call("run") for _ in range(9)), tools=[run], behavior=Behavior(tool_concurrency=2))
+    await dispatch(*(tool_call_reply("run") for _ in range(9)), tools=[run], behavior=RunOptions(tool_concurrency=2))
     assert most == 2
 
 
@@ -371,11 +387,11 @@ async def test_blocks_come_back_as_blocks_and_images_only_where_they_can_be_seen
         """Shoot."""
         return [TextBlock("see"), ImageBlock("image/png", "AAAA")]
 
-    (result,), _ = await dispatch(call("shoot"), tools=[shoot])
+    (result,), _ = await dispatch(tool_call_reply("shoot"), tools=[shoot])
     assert result.content == (TextBlock("see"), ImageBlock("image/png", "AAAA"))
     seen: list[Any] = []
     (result,), _ = await dispatch(
-        call("shoot"), tools=[shoot], vision=False, hooks={"tool:after": lambda c: seen.append(c.result)}
+        tool_call_reply("shoot"), tools=[shoot], vision=False, hooks={"tool:after": lambda c: seen.append(c.result)}
     )
     assert result.content[1] == TextBlock("[image left out: this model cannot see images]")
     assert seen == [result]
@@ -393,7 +409,7 @@ async def test_a_tool_knows_its_call_and_reports_on_the_way() -> None:
         ctx.update("partial output")
         return ToolResult(output="x", title="all done", metadata={"rows": 3})
 
-    block = call("work")
+    block = tool_call_reply("work")
     (result,), events = await dispatch(block, tools=[work], agent="tester", session_id="s1", extra={"db": 1})
     (ctx,) = got
     assert (ctx.call_id, ctx.session_id, ctx.agent, ctx.extra, ctx.aborted) == (
@@ -428,7 +444,7 @@ async def test_sync_tools_run_in_a_thread_and_do_not_block() -> None:
         where.append(threading.get_ident())
         return {"n": n}
 
-    (result,), _ = await dispatch(call("plain", n=1), tools=[plain])
+    (result,), _ = await dispatch(tool_call_reply("plain", n=1), tools=[plain])
     assert result.text == '{"n":1}'
     assert where != [threading.get_ident()]
 
@@ -469,18 +485,20 @@ async def test_every_call_has_one_result_whatever_happens(plan: list[str], mode:
             ctx.deny("no")
 
     turn = [
-        call("nothing") if what == "unknown" else call("act", what=what, n="x" if what == "invalid" else i)
+        tool_call_reply("nothing")
+        if what == "unknown"
+        else tool_call_reply("act", what=what, n="x" if what == "invalid" else i)
         for i, what in enumerate(plan)
     ]
     ctx = LoopContext(tools=ToolRegistry([act]))
     bus = HookBus({"tool:gate": gate, "tool:permit": permit})
-    setup = config(Script(calls(*turn), say("ok")), bus=bus, behavior=Behavior(tool_execution=mode),
+    setup = config(Script(calls(*turn), text_reply("ok")), bus=bus, behavior=RunOptions(tool_execution=mode),
                    get_steering=lambda: [waiting.pop()] if waiting else [])  # fmt: skip
     try:
         await agent_loop("go", ctx, setup, signal)
     except (AgentAbortedError, AgentProviderError):
         pass
-    paired(ctx.messages)
+    assert_results_follow_calls(ctx.messages)
     assert [r.tool_use_id for r in said(ctx.messages[2]).tool_results] == [
         c.id for c in said(ctx.messages[1]).tool_uses
     ]

@@ -9,7 +9,7 @@ import pytest
 from mainspring.errors import AgentAbortedError
 from mainspring.messages import TextBlock
 from mainspring.tools import ToolResult, define_tool, tool
-from tests.unit.loop.harness import Script, agent, call, calls, paired, said, say
+from tests.unit.loop.harness import Script, agent, assert_results_follow_calls, calls, said, text_reply, tool_call_reply
 
 
 class Unspeakable(Exception):
@@ -46,12 +46,16 @@ async def fine() -> str:
 @pytest.mark.parametrize("error", STOPS, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize("among", [False, True])
 async def test_whatever_a_tool_raises_is_its_result(error: BaseException, kind: str, among: bool) -> None:
-    asked = [call("fine"), call("stop"), call("fine")] if among else [call("stop")]
-    a = agent(Script(calls(*asked), say("done")), tools=[stopping(error, kind), fine])
+    asked = (
+        [tool_call_reply("fine"), tool_call_reply("stop"), tool_call_reply("fine")]
+        if among
+        else [tool_call_reply("stop")]
+    )
+    a = agent(Script(calls(*asked), text_reply("done")), tools=[stopping(error, kind), fine])
     async with asyncio.timeout(5):
         result = await a.run("go")
     assert result.text == "done"
-    paired(a.messages)
+    assert_results_follow_calls(a.messages)
     results = {r.name: r for r in said(a.messages[2]).tool_results}
     assert results["stop"].is_error
     assert type(error).__name__ in results["stop"].text or isinstance(error, StopIteration | StopAsyncIteration)
@@ -68,13 +72,13 @@ async def test_cancelling_the_run_is_no_failure_of_the_tool() -> None:
         await asyncio.Event().wait()
         return ""
 
-    a = agent(Script(calls(call("wait"), call("fine")), say("done")), tools=[wait, fine])
+    a = agent(Script(calls(tool_call_reply("wait"), tool_call_reply("fine")), text_reply("done")), tools=[wait, fine])
     run = asyncio.ensure_future(a.run("go"))
     await started.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    paired(a.messages)
+    assert_results_follow_calls(a.messages)
 
 
 async def test_calls_that_wait_for_room_are_given_up_quietly(recwarn: pytest.WarningsRecorder) -> None:
@@ -87,13 +91,13 @@ async def test_calls_that_wait_for_room_are_given_up_quietly(recwarn: pytest.War
         await asyncio.Event().wait()
         return ""
 
-    a = agent(Script(calls(*[call("wait") for _ in range(60)]), say("done")), tools=[wait])
+    a = agent(Script(calls(*[tool_call_reply("wait") for _ in range(60)]), text_reply("done")), tools=[wait])
     run = asyncio.ensure_future(a.run("go"))
     await started.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    paired(a.messages)
+    assert_results_follow_calls(a.messages)
     assert not [w for w in recwarn if "never awaited" in str(w.message)]
 
 
@@ -104,13 +108,13 @@ async def test_an_output_that_is_none_becomes_one(output: Any) -> None:
         """Give something else."""
         return ToolResult(output=output, title="t")
 
-    a = agent(Script(call("odd"), say("done")), tools=[odd])
+    a = agent(Script(tool_call_reply("odd"), text_reply("done")), tools=[odd])
     await a.run("go")
     assert isinstance(said(a.messages[2]).tool_results[0].content, str)
 
 
 async def test_a_transform_may_give_plain_text() -> None:
-    a = agent(Script(calls(call("fine"), call("fine")), say("done")), tools=[fine])
+    a = agent(Script(calls(tool_call_reply("fine"), tool_call_reply("fine")), text_reply("done")), tools=[fine])
     a.on("tool:transform", lambda ctx: {"result": "shorter"})
     await a.run("go")
     assert [r.text for r in said(a.messages[2]).tool_results] == ["shorter", "shorter"]
@@ -127,13 +131,13 @@ def test_a_thread_that_never_ends_holds_neither_the_loop_nor_the_next_call() -> 
         return ""
 
     async def main() -> None:
-        a = agent(Script(calls(*[call("block") for _ in range(40)]), say("done")), tools=[block])
+        a = agent(Script(calls(*[tool_call_reply("block") for _ in range(40)]), text_reply("done")), tools=[block])
         run = asyncio.ensure_future(a.run("go"))
         await asyncio.to_thread(inside.acquire)
         a.abort()
         with pytest.raises(AgentAbortedError):
             await run
-        paired(a.messages)
+        assert_results_follow_calls(a.messages)
         assert await asyncio.to_thread(lambda: "free") == "free"
 
     try:

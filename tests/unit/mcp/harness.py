@@ -9,7 +9,7 @@ from typing import Any
 
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
-from mainspring.mcp import Mcp, McpServerConfig, TwinConnector, TwinServer
+from mainspring.mcp import InMemoryConnector, InMemoryServer, McpPlug, McpServerConfig
 from mainspring.mcp.types import ToolInfo
 from mainspring.messages import Message, ToolResultBlock
 from mainspring.testing.scripted_model import ScriptedModel
@@ -28,23 +28,23 @@ def info(name: str, **fields: Any) -> ToolInfo:
     return ToolInfo(name=name, description=f"It does {name}.", input_schema=schema, **fields)
 
 
-def twin(*names: str, **fields: Any) -> TwinServer:
+def twin(*names: str, **fields: Any) -> InMemoryServer:
     """A server in memory whose tools give back what they got."""
-    return TwinServer([(info(name), lambda text="", n=name: f"{n}: {text}") for name in names], **fields)
+    return InMemoryServer([(info(name), lambda text="", n=name: f"{n}: {text}") for name in names], **fields)
 
 
 def agent_with(
-    servers: Mapping[str, TwinServer], *script: Any, mcp: Mapping[str, Any] | None = None, **fields: Any
+    servers: Mapping[str, InMemoryServer], *script: Any, mcp: Mapping[str, Any] | None = None, **fields: Any
 ) -> Agent:
     """An agent that follows a script and has these servers."""
     configs = [McpServerConfig(name=name, command="-", **(fields.pop("config", {}))) for name in servers]
-    plug = Mcp(configs, connector=TwinConnector(servers), **(mcp or {}))
+    plug = McpPlug(configs, connector=InMemoryConnector(servers), **(mcp or {}))
     return Agent(ScriptedModel(*script), execution=MemoryEnv(), mcp_servers=plug, **fields)
 
 
-def plug_of(agent: Agent) -> Mcp:
+def plug_of(agent: Agent) -> McpPlug:
     """The plug of an agent."""
-    return next(p for p in agent.plugs if isinstance(p, Mcp))
+    return next(p for p in agent.plugs if isinstance(p, McpPlug))
 
 
 def results(agent: Agent) -> list[ToolResultBlock]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mainspring.errors import ConfigError
 from mainspring.mcp import McpConfig, McpServerConfig, merge_configs, parse_mcp_config
-from mainspring.mcp.config import expand, expanded
+from mainspring.mcp.config import expand_config, expand_variables
 
 ENTRY = {"command": "npx", "args": ["-y", "server", 7], "env": {"PORT": 80, "ON": True}, "cwd": "/tmp"}
 
@@ -148,21 +148,21 @@ def test_variables_are_put_in_and_what_is_missing_is_named() -> None:
             "cwd": "${HOME}/x",
         }
     )
-    made = expanded(server, {"KEY": "k${HOME}", "EMPTY": "", "A": "a", "HOME": "/h"})
+    made = expand_config(server, {"KEY": "k${HOME}", "EMPTY": "", "A": "a", "HOME": "/h"})
     assert made.command == "node"
     assert made.args == ("--key=k${HOME}", "fallback", "$KEY", "aa")
     assert made.env == {"TOKEN": "k${HOME}"}
     assert made.cwd == "/h/x"
     with pytest.raises(ConfigError, match="'docs' needs the variables A, HOME, KEY, which are not set"):
-        expanded(server, {})
+        expand_config(server, {})
     web = one({"url": "https://${HOST}/mcp", "headers": {"Authorization": "Bearer ${T}"}})
-    assert expanded(web, {"HOST": "x.test", "T": "t"}).headers == {"Authorization": "Bearer t"}
+    assert expand_config(web, {"HOST": "x.test", "T": "t"}).headers == {"Authorization": "Bearer t"}
 
 
 @given(st.text(alphabet="ab${}:-_AB ", max_size=30))
 def test_no_text_breaks_the_expansion(text: str) -> None:
     missing: set[str] = set()
-    made = expand(text, {"A": "x"}, missing)
+    made = expand_variables(text, {"A": "x"}, missing)
     assert "${A}" not in made or "${A}" not in text
     if "${" not in text:
         assert made == text

@@ -2,20 +2,20 @@
 
 import pytest
 
-from mainspring.mcp.tool_search import ServerCost, cost_of, search_cost
-from mainspring.messages import ToolSpec
+from mainspring.mcp.tool_search import ServerTokenCost, estimate_cost, estimate_search_cost
+from mainspring.messages import ToolDefinition
 
 
 @pytest.mark.covers("BYD-11")
 def test_a_server_costs_its_schemas_or_its_names() -> None:
     schema = {"type": "object", "properties": {"query": {"type": "string", "description": "x" * 400}}}
-    cost = cost_of([ToolSpec(f"mcp__docs__tool_{n}", "y" * 400, schema) for n in range(10)])
+    cost = estimate_cost([ToolDefinition(f"mcp__docs__tool_{n}", "y" * 400, schema) for n in range(10)])
 
     assert cost.tools == 10
     assert 2000 <= cost.eager <= 2500  # some 900 characters each, four to a token
     assert 40 <= cost.lazy <= 60
-    assert 100 < search_cost() < 400
+    assert 100 < estimate_search_cost() < 400
 
 
 def test_nothing_costs_nothing() -> None:
-    assert cost_of([]) == ServerCost(tools=0, eager=0, lazy=0)
+    assert estimate_cost([]) == ServerTokenCost(tools=0, eager=0, lazy=0)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from mainspring.mcp import Answer, McpConnection, McpServerConfig, TwinConnector, TwinServer, connect_mcp
+from mainspring.mcp import Answer, InMemoryConnector, InMemoryServer, McpConnection, McpServerConfig, connect_mcp
 from mainspring.mcp import server as server_module
 from mainspring.mcp.sdk import SdkConnector
-from mainspring.mcp.server import McpServer, open_server
-from mainspring.mcp.server_log import BURST, KEPT, ServerLog
+from mainspring.mcp.server import McpServer, connected_server
+from mainspring.mcp.server_log import BURST_LINES, MAX_LINES, ServerLog
 from tests.unit.mcp.harness import raw, twin, until
 
 
@@ -28,8 +28,8 @@ async def asked(server: McpServer) -> dict[str, Any]:
 async def test_a_list_that_changes_without_end_is_read_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "RELIST_SECONDS", 600)
     async with connect_mcp(raw("changes", mode="legacy", timeout=20)) as server:
-        first = server.infos
-        await until(lambda: server.infos is not first)
+        first = server.tool_infos
+        await until(lambda: server.tool_infos is not first)
         for _ in range(5):
             assert (await asked(server))["listed"] == 2
 
@@ -37,7 +37,7 @@ async def test_a_list_that_changes_without_end_is_read_now_and_then(monkeypatch:
 class Hasty(dict[str, Any]):
     """Tools of a server that gets others in the moment in which they are read."""
 
-    def __init__(self, server: TwinServer) -> None:
+    def __init__(self, server: InMemoryServer) -> None:
         super().__init__(server.tools)
         self._server = server
 
@@ -50,20 +50,20 @@ class Hasty(dict[str, Any]):
 async def test_what_changed_while_a_list_was_read_is_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "RELIST_SECONDS", 0.05)
     other = twin("one")
-    async with connect_mcp(McpServerConfig(name="a", command="-"), connector=TwinConnector({"a": other})) as server:
+    async with connect_mcp(McpServerConfig(name="a", command="-"), connector=InMemoryConnector({"a": other})) as server:
         other.tools = Hasty(other)
         server.changed("tools")
-        await until(lambda: [i.name for i in server.infos] == ["one", "two"])
+        await until(lambda: [i.name for i in server.tool_infos] == ["one", "two"])
 
 
 @pytest.mark.parametrize("flag", ["logs", "errors"])
 async def test_lines_that_come_too_fast_are_left_out_and_counted(flag: str, tmp_path: Path) -> None:
     file = tmp_path / "raw.log"
     server = McpServer(raw(flag, mode="legacy", timeout=20), "raw", SdkConnector(), log=ServerLog(file))
-    async with open_server(server):
-        await until(lambda: server.log.left_out > BURST)
+    async with connected_server(server):
+        await until(lambda: server.log.left_out > BURST_LINES)
         assert (await asked(server))["listed"] == 1
-        assert len(server.log.lines) <= KEPT
+        assert len(server.log.lines) <= MAX_LINES
 
     last = -1  # every line is there, or counted where it is not
     missing = 0
@@ -75,10 +75,10 @@ async def test_lines_that_come_too_fast_are_left_out_and_counted(flag: str, tmp_
         elif number := re.fullmatch(r"(?:\[info\] own: )?line (\d+)\.", line):
             last += 1
             assert int(number[1]) == last
-    assert missing == server.log.left_out > BURST
+    assert missing == server.log.left_out > BURST_LINES
 
 
-class SlowToLoad(TwinConnector):
+class SlowToLoad(InMemoryConnector):
     """Has something to load that takes longer than a server may take to connect."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from mainspring.errors import ConfigError
-from mainspring.mcp import ElicitAnswer, McpFailure, McpServer, McpServerConfig, connect_mcp, login_mcp
+from mainspring.mcp import ElicitResult, McpError, McpServer, McpServerConfig, connect_mcp, login_mcp
 from mainspring.mcp.login import logout_mcp
 from mainspring.mcp.oauth import LoginFile
 from tests.unit.mcp.harness import until
@@ -58,7 +58,7 @@ async def test_a_server_that_went_away_and_came_back_is_used_again() -> None:
                 try:
                     assert said(await web.call("echo", {"text": "back"})) == "back"
                     break
-                except McpFailure:
+                except McpError:
                     continue
             else:
                 pytest.fail("it was not reached again")
@@ -76,14 +76,14 @@ async def test_a_server_that_went_away_and_came_back_is_used_again() -> None:
 )
 async def test_a_refusal_is_explained(status: int, text: str, reason: str) -> None:
     async with HttpServer(refuse=status).running() as server:
-        with pytest.raises(McpFailure, match=text) as caught:
+        with pytest.raises(McpError, match=text) as caught:
             async with connect_mcp(server.url):
                 pass
         assert caught.value.reason == reason
 
 
 async def test_a_host_that_is_not_there_is_told_of() -> None:
-    with pytest.raises(McpFailure, match="http://127.0.0.1:9/mcp cannot be reached") as caught:
+    with pytest.raises(McpError, match="http://127.0.0.1:9/mcp cannot be reached") as caught:
         async with connect_mcp("http://127.0.0.1:9/mcp"):
             pass
     assert caught.value.reason == "connect"
@@ -149,7 +149,7 @@ async def test_both_eras_of_the_protocol_are_spoken() -> None:
     async with official() as url:
         for mode, protocol in (("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("2026-07-28", "2026-07-28")):
             config = McpServerConfig(name="o", transport="http", url=url, mode=mode)
-            async with connect_mcp(config, elicit=lambda asked: ElicitAnswer("accept")) as server:
+            async with connect_mcp(config, elicit=lambda asked: ElicitResult("accept")) as server:
                 assert server.facts.protocol == protocol
                 answer = await server.call("add", {"a": 1, "b": 2})
                 assert said(answer) == "3"
@@ -198,7 +198,7 @@ class Browser:
 async def test_a_login_is_kept_for_later_and_renewed_once(tmp_path: Path) -> None:
     async with HttpServer(login=True).running() as server:
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
-        with pytest.raises(McpFailure, match="wants a login"):
+        with pytest.raises(McpError, match="wants a login"):
             async with connect_mcp(config, tokens=tmp_path / "logins"):
                 pass
         assert server.registrations == 0
@@ -241,7 +241,7 @@ async def test_a_forged_answer_is_no_login(tmp_path: Path, wrong: str, why: str)
     async with HttpServer(login=True).running() as server:
         setattr(server, wrong, True)
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
-        with pytest.raises(McpFailure, match=why):
+        with pytest.raises(McpError, match=why):
             await login_mcp(config, tmp_path, show=Browser(server).show, browser=False, seconds=2)
         assert LoginFile(tmp_path, config).read().tokens == {}
         assert not server.tokens
@@ -285,5 +285,5 @@ async def test_a_login_that_is_not_needed_or_possible(tmp_path: Path) -> None:
 async def test_nobody_logs_in(tmp_path: Path) -> None:
     async with HttpServer(login=True).running() as server:
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
-        with pytest.raises(McpFailure, match="nobody logged in within 0.1 seconds"):
+        with pytest.raises(McpError, match="nobody logged in within 0.1 seconds"):
             await login_mcp(config, tmp_path, show=lambda url: None, browser=False, seconds=0.1)

@@ -10,19 +10,28 @@ import pytest
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.loop.hooks import McpToolAfter, McpToolBefore, ToolGate, TurnBefore
-from mainspring.mcp import Answer, ElicitAnswer, Elicitation, Mcp, McpServerConfig, Sampling, TwinConnector, TwinServer
+from mainspring.mcp import (
+    Answer,
+    ElicitRequest,
+    ElicitResult,
+    InMemoryConnector,
+    InMemoryServer,
+    McpPlug,
+    McpServerConfig,
+    SamplingRequest,
+)
 from mainspring.mcp.content import tool_result
-from mainspring.mcp.types import McpFailure
+from mainspring.mcp.types import McpError
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.models import ModelInfo
 from mainspring.permissions import Permissions, RuleSet
 from mainspring.policies.budgets import ToolBudget
-from mainspring.presets import Preset, compose_presets
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
-from mainspring.tools.interaction import Question
+from mainspring.presets import Preset, merge_presets
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.interaction import Reply as Said
+from mainspring.tools.interaction import UserQuestion
 from tests.unit.mcp.harness import agent_with, info, plug_of, results, twin, until
 
 
@@ -36,10 +45,10 @@ def names_told(agent: Agent) -> list[list[str]]:
 async def test_an_agent_gets_the_tools_of_its_servers() -> None:
     server = twin("echo")
     agent = Agent(
-        ScriptedModel(Call("mcp__docs__echo", {"text": "hi"}), "done"),
+        ScriptedModel(ScriptedCall("mcp__docs__echo", {"text": "hi"}), "done"),
         execution=MemoryEnv(),
         mcp_servers=[{"name": "docs", "command": "-"}],
-        mcp_connector=TwinConnector({"docs": server}),
+        mcp_connector=InMemoryConnector({"docs": server}),
     )
     await agent.run("go")
     assert names_told(agent)[0] == ["mcp__docs__echo"]
@@ -67,12 +76,15 @@ async def test_results_keep_text_images_and_data() -> None:
         Answer(content=({"type": "text", "text": "no"},), is_error=True),
     )
     kinds = {"parts": parts, "empty": empty, "data": data, "bad": bad}
-    server = TwinServer([(info(name), lambda text="", a=answer: a) for name, answer in kinds.items()])
+    server = InMemoryServer([(info(name), lambda text="", a=answer: a) for name, answer in kinds.items()])
     model = ScriptedModel(
-        *[Call(f"mcp__s__{name}", {}) for name in kinds], "done", info=ModelInfo("m", "scripted", vision=True)
+        *[ScriptedCall(f"mcp__s__{name}", {}) for name in kinds], "done", info=ModelInfo("m", "scripted", vision=True)
     )
     agent = Agent(
-        model, execution=MemoryEnv(), mcp_servers={"s": {"command": "-"}}, mcp_connector=TwinConnector({"s": server})
+        model,
+        execution=MemoryEnv(),
+        mcp_servers={"s": {"command": "-"}},
+        mcp_connector=InMemoryConnector({"s": server}),
     )
     await agent.run("go")
     told = results(agent)
@@ -156,7 +168,7 @@ async def test_the_end_of_the_start_is_told_even_where_it_is_broken_off() -> Non
 @pytest.mark.parametrize("rule", ["mcp__x", "mcp__x__*"])
 async def test_a_rule_for_a_server_holds_for_all_of_its_tools_and_no_others(rule: str) -> None:
     servers = {"x": twin("a", "_b"), "x-y": twin("a"), "xy": twin("a")}
-    calls = [Call(f"mcp__{name}", {}) for name in ("x__a", "x___b", "x-y__a", "xy__a")]
+    calls = [ScriptedCall(f"mcp__{name}", {}) for name in ("x__a", "x___b", "x-y__a", "xy__a")]
     permissions = Permissions(rules=RuleSet.build(allow=["mcp__*"], deny=[rule]))
     agent = agent_with(servers, calls, "done", permissions=permissions)
 
@@ -167,10 +179,10 @@ async def test_a_rule_for_a_server_holds_for_all_of_its_tools_and_no_others(rule
 
 @pytest.mark.covers("MCP-13", "MCP-09")
 async def test_a_server_s_tools_are_locked_until_they_are_looked_for_and_others_are_not() -> None:
-    echo = Call("mcp__late__echo", {"text": "hi"})
-    script = (echo, Call("tool_search", {"names": ["mcp__late__echo"]}), echo, "done")
+    echo = ScriptedCall("mcp__late__echo", {"text": "hi"})
+    script = (echo, ScriptedCall("tool_search", {"names": ["mcp__late__echo"]}), echo, "done")
     config = {"late": {"command": "-", "disclosure": "lazy"}, "now": {"command": "-"}}
-    plug = Mcp(config, connector=TwinConnector({"late": twin("echo"), "now": twin("echo")}))
+    plug = McpPlug(config, connector=InMemoryConnector({"late": twin("echo"), "now": twin("echo")}))
     agent = Agent(ScriptedModel(*script), execution=MemoryEnv(), mcp_servers=plug)
 
     await agent.run("go")
@@ -234,7 +246,7 @@ async def test_a_server_that_is_lost_again_and_again_is_told_of_once() -> None:
     plug = plug_of(agent)
     plug.tell = told.append
     await agent.run("go")
-    lost = McpFailure("s", "gone", "lost")
+    lost = McpError("s", "gone", "lost")
     await plug.failed(plug.get("s"), lost)
     await plug.failed(plug.get("s"), lost)
     assert told == ["gone"]
@@ -249,7 +261,11 @@ async def test_a_late_server_holds_up_nothing_and_is_offered_between_turns() -> 
     gate = asyncio.Event()
     late = twin("echo", delay=gate)
     agent = agent_with(
-        {"b": late, "a": twin("echo")}, Call("mcp__a__echo", {}), Call("mcp__a__echo", {}), "done", mcp={"grace": 0.05}
+        {"b": late, "a": twin("echo")},
+        ScriptedCall("mcp__a__echo", {}),
+        ScriptedCall("mcp__a__echo", {}),
+        "done",
+        mcp={"grace": 0.05},
     )
 
     @agent.on(ToolGate)
@@ -271,7 +287,16 @@ async def test_a_late_server_holds_up_nothing_and_is_offered_between_turns() -> 
 async def test_a_call_of_a_tool_that_is_not_there_yet_is_told_why() -> None:
     gate = asyncio.Event()
     servers = {"late": twin("echo", delay=gate), "bad": twin(refuse="it is broken")}
-    script = [Reply(calls=(Call("mcp__late__echo", {}), Call("mcp__bad__echo", {}), Call("mcp__no__x", {}))), "done"]
+    script = [
+        Reply(
+            calls=(
+                ScriptedCall("mcp__late__echo", {}),
+                ScriptedCall("mcp__bad__echo", {}),
+                ScriptedCall("mcp__no__x", {}),
+            )
+        ),
+        "done",
+    ]
     agent = agent_with(servers, *script, mcp={"grace": 0.0})
     agent.on("tool:unknown", lambda hook: gate.set(), order=-1)
     await agent.run("go")
@@ -283,7 +308,7 @@ async def test_a_call_of_a_tool_that_is_not_there_yet_is_told_why() -> None:
 
 async def test_a_changed_list_counts_from_the_next_turn_on() -> None:
     server = twin("old", "same")
-    agent = agent_with({"s": server}, Call("mcp__s__same", {}), "done", "again")
+    agent = agent_with({"s": server}, ScriptedCall("mcp__s__same", {}), "done", "again")
 
     @agent.on(ToolGate)
     async def change(hook: ToolGate) -> None:
@@ -297,7 +322,9 @@ async def test_a_changed_list_counts_from_the_next_turn_on() -> None:
 
 async def test_a_server_that_dies_is_started_again_and_its_tools_stay() -> None:
     server = twin("echo")
-    agent = agent_with({"s": server}, Call("mcp__s__echo", {"text": "1"}), Call("mcp__s__echo", {"text": "2"}), "done")
+    agent = agent_with(
+        {"s": server}, ScriptedCall("mcp__s__echo", {"text": "1"}), ScriptedCall("mcp__s__echo", {"text": "2"}), "done"
+    )
 
     @agent.on("tool:after")
     def kill(hook: Any) -> None:
@@ -311,14 +338,14 @@ async def test_a_server_that_dies_is_started_again_and_its_tools_stay() -> None:
 
 async def test_a_server_dead_for_good_gives_results_that_say_so() -> None:
     server = twin("echo")
-    agent = agent_with({"s": server}, Call("mcp__s__echo", {}), "done")
+    agent = agent_with({"s": server}, ScriptedCall("mcp__s__echo", {}), "done")
     await agent.warmup()
     server.refuse = "the database is gone"
     server.die()
     handle = plug_of(agent).get("s")
     await until(lambda: handle.status == "lost")
     for _ in range(6):
-        handle._wake.set()
+        handle._notify_waiter.set()
         await asyncio.sleep(0.01)
     await until(lambda: handle.status == "failed", 20)
     await agent.run("go")
@@ -335,7 +362,10 @@ async def test_the_hooks_of_a_servers_tools_follow_those_of_tools() -> None:
         heard.append((event, hook.name, getattr(hook, "server", "")))
 
     agent = agent_with(
-        {"s": twin("echo", "other")}, Call("mcp__s__echo", {"text": "a"}), Call("mcp__s__other", {}), "done"
+        {"s": twin("echo", "other")},
+        ScriptedCall("mcp__s__echo", {"text": "a"}),
+        ScriptedCall("mcp__s__other", {}),
+        "done",
     )
     for event in ("tool:gate", "tool:before", "tool:transform", "tool:after"):
         for name in (event, f"mcp:{event}"):
@@ -367,12 +397,12 @@ async def test_aliases_budgets_and_permissions_bind_a_servers_tools_too() -> Non
     server = twin("echo", "danger")
     agent = agent_with(
         {"s": server},
-        Reply(calls=(Call("say", {"text": "1"}), Call("mcp__s__danger", {}))),
-        Call("say", {"text": "2"}),
+        Reply(calls=(ScriptedCall("say", {"text": "1"}), ScriptedCall("mcp__s__danger", {}))),
+        ScriptedCall("say", {"text": "2"}),
         "done",
         permissions=Permissions(rules=rules, root="/"),
         tool_aliases={"mcp__s__echo": "say"},
-        behavior=Behavior(tool_budgets={"mcp__s__echo": ToolBudget(1)}),
+        behavior=RunOptions(tool_budgets={"mcp__s__echo": ToolBudget(1)}),
     )
     await agent.run("go")
     assert names_told(agent)[0] == ["mcp__s__danger", "say"]
@@ -384,13 +414,13 @@ async def test_aliases_budgets_and_permissions_bind_a_servers_tools_too() -> Non
 
 
 async def test_a_servers_word_that_it_only_reads_counts_where_it_is_trusted() -> None:
-    reads = TwinServer([(info("look", annotations={"readOnlyHint": True}), lambda text="": "seen")])
+    reads = InMemoryServer([(info("look", annotations={"readOnlyHint": True}), lambda text="": "seen")])
     outcomes: list[tuple[bool, str]] = []
     for trusted in (False, True):
         config = McpServerConfig(name="s", command="-", trust_annotations=trusted)
-        plug = Mcp([config], connector=TwinConnector({"s": reads}))
+        plug = McpPlug([config], connector=InMemoryConnector({"s": reads}))
         agent = Agent(
-            ScriptedModel(Call("mcp__s__look", {}), "done"),
+            ScriptedModel(ScriptedCall("mcp__s__look", {}), "done"),
             execution=MemoryEnv(),
             mcp_servers=plug,
             permissions=Permissions(root="/", on_deny="continue"),
@@ -420,7 +450,7 @@ async def test_a_filter_and_a_switch_of_a_server() -> None:
         McpServerConfig(name="off", command="-", enabled=False),
     ]
     agent = Agent(
-        ScriptedModel("done"), execution=MemoryEnv(), mcp_servers=Mcp(configs, connector=TwinConnector(servers))
+        ScriptedModel("done"), execution=MemoryEnv(), mcp_servers=McpPlug(configs, connector=InMemoryConnector(servers))
     )
     await agent.run("go")
     assert names_told(agent)[0] == ["mcp__s__read_a"]
@@ -434,8 +464,8 @@ async def test_an_aborted_run_cancels_the_call_at_the_server() -> None:
         await never.wait()
         return ""
 
-    server = TwinServer([(info("hang"), hang)])
-    agent = agent_with({"s": server}, Call("mcp__s__hang", {}), "done")
+    server = InMemoryServer([(info("hang"), hang)])
+    agent = agent_with({"s": server}, ScriptedCall("mcp__s__hang", {}), "done")
     running = asyncio.ensure_future(agent.run("go", raise_errors=False))
     await until(lambda: server.calls)
     agent.abort()
@@ -448,7 +478,7 @@ async def test_progress_reaches_observers() -> None:
         on_progress(1, 2, "half")
         return "whole"
 
-    agent = agent_with({"s": TwinServer([(info("work"), work)])}, Call("mcp__s__work", {}), "done")
+    agent = agent_with({"s": InMemoryServer([(info("work"), work)])}, ScriptedCall("mcp__s__work", {}), "done")
     told: list[str] = []
     agent.subscribe(lambda event: told.append(event.output) if event.type == "tool_execution_update" else None)
     await agent.run("go")
@@ -460,9 +490,9 @@ class Somebody:
 
     def __init__(self, *answers: Said | None) -> None:
         self.answers = list(answers)
-        self.questions: list[Question] = []
+        self.questions: list[UserQuestion] = []
 
-    async def ask(self, question: Question) -> Said | None:
+    async def ask(self, question: UserQuestion) -> Said | None:
         self.questions.append(question)
         return self.answers.pop(0)
 
@@ -485,14 +515,17 @@ async def test_a_server_asks_the_user_field_by_field() -> None:
     }
 
     async def ask(side: Any, text: str = "") -> str:
-        got = await side.elicit(Elicitation(server="?", message="Who?", schema=schema))
+        got = await side.elicit(ElicitRequest(server="?", message="Who?", schema=schema))
         return f"{got.action} {dict(got.content)}"
 
     somebody = Somebody(
         Said(text="Ann"), Said(text="old"), Said(text="41"), Said(("Green",)), Said(("Yes",)), Said(("The X", "Y")), Said(("(leave it out)",)),
     )  # fmt: skip
     agent = agent_with(
-        {"s": TwinServer([(info("ask"), ask)])}, Call("mcp__s__ask", {}), "done", extra={"interaction": somebody}
+        {"s": InMemoryServer([(info("ask"), ask)])},
+        ScriptedCall("mcp__s__ask", {}),
+        "done",
+        extra={"interaction": somebody},
     )
     await agent.run("go")
     assert (
@@ -503,8 +536,8 @@ async def test_a_server_asks_the_user_field_by_field() -> None:
 
     for said, action in ((None, "cancel"), (Said(("(do not answer)",)), "decline")):
         agent = agent_with(
-            {"s": TwinServer([(info("ask"), ask)])},
-            Call("mcp__s__ask", {}),
+            {"s": InMemoryServer([(info("ask"), ask)])},
+            ScriptedCall("mcp__s__ask", {}),
             "done",
             extra={"interaction": Somebody(said)},
         )
@@ -520,14 +553,16 @@ async def test_a_server_asks_the_model_when_the_user_agrees_and_it_is_counted(al
 
         content = ({"type": "text", "text": "Say hi"},)
         got = await side.sample(
-            Sampling(server="?", messages=(PromptMessage(role="user", content=content),), max_tokens=9)
+            SamplingRequest(server="?", messages=(PromptMessage(role="user", content=content),), max_tokens=9)
         )
         return got if isinstance(got, str) else got.text
 
     somebody = [Somebody(Said(("Yes" if allowed else "No",)))] if allowed is not None else []
-    script: list[Any] = [Call("mcp__s__sample", {}), *(["hello"] if allowed else []), "done"]
+    script: list[Any] = [ScriptedCall("mcp__s__sample", {}), *(["hello"] if allowed else []), "done"]
     agent = agent_with(
-        {"s": TwinServer([(info("sample"), sample)])}, *script, extra={"interaction": somebody[0]} if somebody else {}
+        {"s": InMemoryServer([(info("sample"), sample)])},
+        *script,
+        extra={"interaction": somebody[0]} if somebody else {},
     )
     result = await agent.run("go")
     assert results(agent)[0].content == ("hello" if allowed else "the user did not allow it")
@@ -545,10 +580,10 @@ async def test_resources_are_tools_and_prompts_are_commands() -> None:
     }
     agent = agent_with(
         servers,
-        Call("mcp_list_resources", {}),
-        Call("mcp_read_resource", {"server": "a", "uri": "memo://x"}),
-        Call("mcp_read_resource", {"server": "a", "uri": "memo://no"}),
-        Call("mcp_list_resources", {"server": "nobody"}),
+        ScriptedCall("mcp_list_resources", {}),
+        ScriptedCall("mcp_read_resource", {"server": "a", "uri": "memo://x"}),
+        ScriptedCall("mcp_read_resource", {"server": "a", "uri": "memo://no"}),
+        ScriptedCall("mcp_list_resources", {"server": "nobody"}),
         "done",
     )
     await agent.run("go")
@@ -566,7 +601,11 @@ async def test_resources_are_tools_and_prompts_are_commands() -> None:
 def test_servers_are_there_for_run_sync_again_and_again() -> None:
     server = twin("echo")
     agent = agent_with(
-        {"s": server}, Call("mcp__s__echo", {"text": "1"}), "a", Call("mcp__s__echo", {"text": "2"}), "b"
+        {"s": server},
+        ScriptedCall("mcp__s__echo", {"text": "1"}),
+        "a",
+        ScriptedCall("mcp__s__echo", {"text": "2"}),
+        "b",
     )
     agent.run_sync("go")
     agent.run_sync("go")
@@ -579,8 +618,8 @@ async def test_sub_agents_share_the_connections() -> None:
     heard: list[str] = []
     agent = agent_with(
         {"s": server},
-        Call("spawn", {"task": "call it"}),
-        Call("mcp__s__echo", {"text": "child"}),
+        ScriptedCall("spawn", {"task": "call it"}),
+        ScriptedCall("mcp__s__echo", {"text": "child"}),
         "child done",
         "done",
         subagents=True,
@@ -593,7 +632,7 @@ async def test_sub_agents_share_the_connections() -> None:
 
 @pytest.mark.covers("PRE-06")
 def test_servers_of_presets_add_up_and_of_one_name_the_last_counts() -> None:
-    both = compose_presets(
+    both = merge_presets(
         Preset(mcp_servers={"a": {"command": "x"}, "b": {"command": "y"}}),
         Preset(mcp_servers=[{"name": "a", "command": "z"}]),
     )
@@ -603,10 +642,10 @@ def test_servers_of_presets_add_up_and_of_one_name_the_last_counts() -> None:
 
 def test_a_broken_option_is_told_of() -> None:
     with pytest.raises(ConfigError, match="needs a command"):
-        Mcp({"a": {}})
+        McpPlug({"a": {}})
     with pytest.raises(ConfigError, match="mcp_connector is of no use without"):
-        Agent(ScriptedModel("x"), mcp_connector=TwinConnector({}))
-    plug = Mcp({"a": {"command": "x"}})
+        Agent(ScriptedModel("x"), mcp_connector=InMemoryConnector({}))
+    plug = McpPlug({"a": {"command": "x"}})
     Agent(ScriptedModel("x"), mcp_servers=plug)
     with pytest.raises(ConfigError, match="belongs to another agent"):
         Agent(ScriptedModel("x"), mcp_servers=plug)
@@ -619,4 +658,4 @@ async def test_without_servers_nothing_is_on_the_bus() -> None:
 
 
 def test_an_answer_is_what_it_says() -> None:
-    assert ElicitAnswer("decline").content == {}
+    assert ElicitResult("decline").content == {}

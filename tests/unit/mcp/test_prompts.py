@@ -3,14 +3,14 @@
 import pytest
 
 from mainspring.errors import ConfigError
-from mainspring.mcp import TwinConnector, connect_mcp
+from mainspring.mcp import InMemoryConnector, connect_mcp
 from mainspring.mcp.prompts import McpPrompt
 from mainspring.mcp.types import PromptArgument, PromptInfo
 from tests.unit.mcp.harness import twin
 
 
 async def prompt(*arguments: PromptArgument) -> McpPrompt:
-    async with connect_mcp({"name": "s", "command": "-"}, connector=TwinConnector({"s": twin("echo")})) as server:
+    async with connect_mcp({"name": "s", "command": "-"}, connector=InMemoryConnector({"s": twin("echo")})) as server:
         return McpPrompt(server, PromptInfo(name="sum", title="Sum up", arguments=arguments))
 
 

@@ -14,8 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.env import MemoryEnv
-from mainspring.mcp import Answer, ElicitAnswer, McpFailure, Sampled, connect_mcp
-from mainspring.mcp.message_repair import mend_result
+from mainspring.mcp import Answer, ElicitResult, McpError, SamplingResult, connect_mcp
+from mainspring.mcp.message_repair import repair_result
 from mainspring.tools import ToolContext
 from tests.helpers.processes import alive, ended
 from tests.unit.mcp.harness import RAW, raw, until
@@ -43,7 +43,7 @@ async def test_where_the_sdk_is_not_installed_that_is_said_and_no_server_is_blam
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with pytest.raises(McpFailure, match=r"'raw' was not connected: .* needs? .*pip install .*\[mcp\]'"):
+    with pytest.raises(McpError, match=r"'raw' was not connected: .* needs? .*pip install .*\[mcp\]'"):
         async with connect_mcp(raw()):
             pass
 
@@ -62,11 +62,11 @@ async def test_everything_that_a_server_may_ask_is_answered_or_refused(tmp_path:
             }
             assert said == expected[tool], tool
 
-    async def sampler(asked: object) -> Sampled:
-        return Sampled("hi there", "some-model")
+    async def sampler(asked: object) -> SamplingResult:
+        return SamplingResult("hi there", "some-model")
 
     options = {
-        "elicit": lambda asked: ElicitAnswer("accept", {"city": asked.message, "days": 3}),
+        "elicit": lambda asked: ElicitResult("accept", {"city": asked.message, "days": 3}),
         "allow_sampling": lambda asked: asked.system == "Short.",
         "sampler": sampler,
         "roots": [str(tmp_path)],
@@ -146,7 +146,7 @@ async def test_nobody_waits_for_an_answer_that_is_broken(line: str, said: Any) -
     async with connect_mcp(raw(timeout=15.0)) as server:
         pid = (await server.call("pid", {})).content[0]["text"]
         (given,) = await asyncio.gather(server.call("broken", {"text": line}), return_exceptions=True)
-        if isinstance(given, McpFailure):
+        if isinstance(given, McpError):
             assert given.reason == "refused"
             assert said in str(given)
         else:
@@ -157,7 +157,7 @@ async def test_nobody_waits_for_an_answer_that_is_broken(line: str, said: Any) -
 
 async def test_lists_that_are_none_are_empty() -> None:
     found: dict[str, Any] = {"tools": None, "resources": {}, "prompts": 5, "resourceTemplates": "x"}
-    mend_result(found)
+    repair_result(found)
     assert set(map(str, found.values())) == {"[]"}
 
 
@@ -168,7 +168,7 @@ async def test_progress_is_told_and_keeps_a_call_alive() -> None:
         answer = await server.call("progress", {"n": 250}, lambda *step: told.append(step))
         assert answer.content[0]["text"] == "done"
         assert told[0] == (1, 3, "step 1")
-        with pytest.raises(McpFailure, match="no sign of life for 0.4 seconds") as caught:
+        with pytest.raises(McpError, match="no sign of life for 0.4 seconds") as caught:
             await server.call("slow", {})
         assert caught.value.reason == "timeout"
         # What is still to come of the call is passed over, and the session is as good as before.
@@ -178,9 +178,9 @@ async def test_progress_is_told_and_keeps_a_call_alive() -> None:
 
 @pytest.mark.covers("BYD-10")
 async def test_time_does_not_run_while_a_person_is_asked() -> None:
-    async def slowly(asked: object) -> ElicitAnswer:
+    async def slowly(asked: object) -> ElicitResult:
         await asyncio.sleep(0.5)
-        return ElicitAnswer("cancel")
+        return ElicitResult("cancel")
 
     async with connect_mcp(raw(timeout=0.2), elicit=slowly) as server:
         assert json.loads((await server.call("ask", {})).content[0]["text"]) == {"action": "cancel"}
@@ -226,7 +226,7 @@ async def test_large_messages_pass_in_both_directions() -> None:
     ids=["dies", "hangs", "no program", "not executable", "no folder", "no variable"],
 )
 async def test_a_server_that_cannot_be_had_says_why(config, text: str) -> None:
-    with pytest.raises(McpFailure, match=text) as caught:
+    with pytest.raises(McpError, match=text) as caught:
         async with connect_mcp(config):
             pass
     assert caught.value.reason == "connect"
@@ -235,7 +235,7 @@ async def test_a_server_that_cannot_be_had_says_why(config, text: str) -> None:
 async def test_a_server_that_dies_in_mid_call_fails_the_call_at_once_and_is_started_again() -> None:
     async with connect_mcp(raw()) as server:
         first = (await server.call("pid", {})).content[0]["text"]
-        with pytest.raises(McpFailure, match=r"ended \(exit code 3\)") as caught:
+        with pytest.raises(McpError, match=r"ended \(exit code 3\)") as caught:
             await server.call("crash", {})
         assert caught.value.reason == "lost"
         assert "out of memory" in str(caught.value)

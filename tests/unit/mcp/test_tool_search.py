@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainspring.env import MemoryEnv
 from mainspring.mcp import create_tool_search  # the public place: hosts make one of their own
-from mainspring.mcp.tool_search import LIMIT, MOST
+from mainspring.mcp.tool_search import DEFAULT_RESULTS, MAX_RESULTS
 from mainspring.text_search import ToolIndex
 from mainspring.tools import Tool, ToolContext, ToolResult, define_tool
 
@@ -41,7 +41,7 @@ ALL = [tool_of(server, name, text) for (server, name), text in TOOLS.items()]
 
 
 async def search(
-    tools: Any = ALL, *, limit: int = LIMIT, wire_name: Any = str, **arguments: Any
+    tools: Any = ALL, *, limit: int = DEFAULT_RESULTS, wire_name: Any = str, **arguments: Any
 ) -> tuple[ToolResult, list[str]]:
     unlocked: list[str] = []
     tool = create_tool_search(tools, unlocked.extend, limit=limit, wire_name=wire_name)
@@ -108,14 +108,14 @@ async def test_the_limit_holds_and_what_is_left_is_named() -> None:
     many = [tool_of("big", f"thing_{n:03}", "Does a thing.") for n in range(200)]
 
     result, unlocked = await search(many, server="big")
-    assert len(unlocked) == LIMIT == 10
+    assert len(unlocked) == DEFAULT_RESULTS == 10
     assert "190 more match; search for them by name, or raise limit: mcp__big__thing_010, " in result.text
     assert "mcp__big__thing_199" not in result.text
     assert len((await search(many, server="big", limit=3))[1]) == 3
     tool = create_tool_search(many, list)
     asked = await tool(ToolContext(env=MemoryEnv({})), server="big", limit=25)
     assert len(found(asked)) == 25
-    assert tool.input_schema["properties"]["limit"]["maximum"] == MOST
+    assert tool.input_schema["properties"]["limit"]["maximum"] == MAX_RESULTS
     assert len((await search(many, names=[t.name for t in many[:20]]))[1]) == 20
 
 

@@ -20,12 +20,12 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolUseBlock,
     Usage,
-    as_messages,
     classic_stop_reason,
     convert_to_llm,
     decode_message,
     encode_message,
     strip_surrogates,
+    to_messages,
 )
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -183,17 +183,17 @@ def test_text_without_surrogates_is_the_same_object(text: str) -> None:
 
 @pytest.mark.covers("MSG-25")
 def test_prompts_of_every_form_become_messages() -> None:
-    (message,) = as_messages("hello")
+    (message,) = to_messages("hello")
     assert isinstance(message, Message)
     assert (message.role, message.text) == ("user", "hello")
-    assert as_messages("") == []
-    assert as_messages(message) == [message]
-    assert as_messages([message, CustomMessage("x")])[0] is message
-    (blocks,) = as_messages([TextBlock("see"), ImageBlock("image/png", "AA")])
+    assert to_messages("") == []
+    assert to_messages(message) == [message]
+    assert to_messages([message, CustomMessage("x")])[0] is message
+    (blocks,) = to_messages([TextBlock("see"), ImageBlock("image/png", "AA")])
     assert isinstance(blocks, Message)
     assert len(blocks.content) == 2
     with pytest.raises(TypeError, match="a prompt is text"):
-        as_messages([message, TextBlock("x")])
+        to_messages([message, TextBlock("x")])
 
 
 @pytest.mark.covers("MOD-29")

@@ -4,22 +4,22 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from mainspring.models.transport.http1.client import DirectTransport
+from mainspring.models.transport.http1.client import Http1Transport
 from mainspring.models.transport.port import Timeouts
 
 SOON = Timeouts(connect=5, first_byte=5, idle=5)
 
 
 @pytest.fixture
-async def transport() -> AsyncGenerator[DirectTransport]:
+async def transport() -> AsyncGenerator[Http1Transport]:
     """One that is closed in the end."""
-    own = DirectTransport()
+    own = Http1Transport()
     yield own
     await own.aclose()
 
 
 async def ask(
-    transport: DirectTransport, url: str, body: bytes = b"x", limits: Timeouts = SOON, method: str = "POST"
+    transport: Http1Transport, url: str, body: bytes = b"x", limits: Timeouts = SOON, method: str = "POST"
 ) -> tuple[int, bytes]:
     """Ask a host; the status, and all of the body."""
     async with transport.open(method, url, {}, body, limits) as answer:

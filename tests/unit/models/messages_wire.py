@@ -6,15 +6,15 @@ from typing import Any
 
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import MessagesDialect, Profile
-from mainspring.models.wire.anthropic import MessagesDecoder, encode_request
+from mainspring.models.profile import AnthropicCapabilities, ModelProfile
+from mainspring.models.wire.anthropic import AnthropicDecoder, encode_request
 
 
-def profile(dialect: MessagesDialect | None = None, **facts: Any) -> Profile:
+def profile(dialect: AnthropicCapabilities | None = None, **facts: Any) -> ModelProfile:
     info = ModelInfo(facts.pop("model", "m1"), facts.pop("provider", "host"), **facts)
-    return Profile(info, "http://host", messages=dialect or MessagesDialect())
+    return ModelProfile(info, "http://host", messages=dialect or AnthropicCapabilities())
 
 
 def begin(id: str | None = "msg_1", **usage: Any) -> dict[str, Any]:
@@ -56,23 +56,23 @@ def sse(*events: dict[str, Any] | str) -> bytes:
     return "".join(lines).encode()
 
 
-def read(body: bytes, *, using: Profile | None = None) -> list[StreamEvent]:
+def read(body: bytes, *, using: ModelProfile | None = None) -> list[StreamEvent]:
     """The events of an answer; raises what is wrong with it."""
-    reader = AnswerReader(MessagesDecoder(using or profile()))
+    reader = ResponseReader(AnthropicDecoder(using or profile()))
     events = [*reader.feed(body), *reader.finish()]
     if reader.error is not None:
         raise reader.error
     return events
 
 
-def message(*events: dict[str, Any] | str, using: Profile | None = None) -> Message:
+def message(*events: dict[str, Any] | str, using: ModelProfile | None = None) -> Message:
     """The message of a streamed answer."""
     last = read(sse(*events), using=using)[-1]
     assert isinstance(last, Done)
     return last.message
 
 
-def whole(*, using: Profile | None = None, **fields: Any) -> Message:
+def whole(*, using: ModelProfile | None = None, **fields: Any) -> Message:
     """The message of an answer that came at once."""
     answer = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn", **fields}
     last = read(json.dumps(answer).encode(), using=using)[-1]
@@ -84,7 +84,7 @@ def calls(of: Message) -> list[tuple[str, str, Any]]:
     return [(c.id, c.name, c.input if c.raw_input is None else c.raw_input) for c in of.tool_uses]
 
 
-def body(messages: Sequence[Message], using: Profile | None = None, **fields: Any) -> dict[str, Any]:
+def body(messages: Sequence[Message], using: ModelProfile | None = None, **fields: Any) -> dict[str, Any]:
     """The body of a request, read back; without cache markers unless they are asked for."""
     request = ModelRequest(messages, **{"cache": False, **fields})
     return json.loads(encode_request(request, using or profile()))

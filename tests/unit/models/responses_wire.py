@@ -6,15 +6,15 @@ from typing import Any
 
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import ContentBlock, Message
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Profile, ResponsesDialect
+from mainspring.models.profile import ModelProfile, ResponsesCapabilities
 from mainspring.models.wire.openai_responses import ResponsesDecoder, encode_request
 
 
-def profile(dialect: ResponsesDialect = ResponsesDialect(), **facts: Any) -> Profile:
+def profile(dialect: ResponsesCapabilities = ResponsesCapabilities(), **facts: Any) -> ModelProfile:
     info = ModelInfo(facts.pop("model", "m1"), facts.pop("provider", "host"), **facts)
-    return Profile(info, "http://host/v1", responses=dialect)
+    return ModelProfile(info, "http://host/v1", responses=dialect)
 
 
 def event(kind: str, **fields: Any) -> dict[str, Any]:
@@ -52,23 +52,23 @@ def sse(*objects: dict[str, Any] | str) -> bytes:
     return "".join(f"data: {text}\n\n" for text in texts).encode()
 
 
-def read(body: bytes, using: Profile | None = None) -> list[StreamEvent]:
+def read(body: bytes, using: ModelProfile | None = None) -> list[StreamEvent]:
     """The events of an answer; raises what is wrong with it."""
-    reader = AnswerReader(ResponsesDecoder(using or profile()))
+    reader = ResponseReader(ResponsesDecoder(using or profile()))
     events = [*reader.feed(body), *reader.finish()]
     if reader.error is not None:
         raise reader.error
     return events
 
 
-def message(*objects: dict[str, Any] | str, using: Profile | None = None) -> Message:
+def message(*objects: dict[str, Any] | str, using: ModelProfile | None = None) -> Message:
     """The message of a streamed answer."""
     last = read(sse(*objects), using)[-1]
     assert isinstance(last, Done)
     return last.message
 
 
-def whole(answer: dict[str, Any], using: Profile | None = None) -> Message:
+def whole(answer: dict[str, Any], using: ModelProfile | None = None) -> Message:
     """The message of an answer that was not streamed."""
     last = read(json.dumps(answer).encode(), using)[-1]
     assert isinstance(last, Done)
@@ -79,7 +79,7 @@ def calls(of: Message) -> list[tuple[str, str, Any]]:
     return [(c.id, c.name, c.input if c.raw_input is None else c.raw_input) for c in of.tool_uses]
 
 
-def body(messages: Sequence[Message], using: Profile | None = None, **fields: Any) -> dict[str, Any]:
+def body(messages: Sequence[Message], using: ModelProfile | None = None, **fields: Any) -> dict[str, Any]:
     """The body of a request, read back."""
     return json.loads(encode_request(ModelRequest(messages, **fields), using or profile()))
 

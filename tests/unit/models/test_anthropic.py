@@ -18,27 +18,23 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
 from mainspring.models import (
     HttpModel,
     ProviderConfig,
-    create_anthropic_adapter,
+    create_anthropic_model,
     create_model,
     create_model_provider,
     get_provider_factory,
 )
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import MessagesDialect, Profile
-from mainspring.models.providers.anthropic import (
-    CONTEXT_BETA,
-    MODEL,
-    dialect_of,
-)
+from mainspring.models.profile import AnthropicCapabilities, ModelProfile
+from mainspring.models.providers.anthropic import CONTEXT_BETA, MODEL, capabilities_for
 from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
-from mainspring.models.wire.anthropic import AnthropicMessages
+from mainspring.models.wire.anthropic import AnthropicProtocol
 from tests.unit.models.messages_wire import begin, body, call, end, profile, sse, start, text
 from tests.unit.models.server import chunked, serve
 
@@ -52,15 +48,15 @@ def made(**settings: Any) -> HttpModel:
 
 
 def adapter(config: Any) -> HttpModel:
-    model = create_anthropic_adapter(config)
+    model = create_anthropic_model(config)
     assert isinstance(model, HttpModel)
     return model
 
 
-def offline(*answers: MemoryResponse, using: Profile | None = None) -> tuple[HttpModel, MemoryTransport]:
+def offline(*answers: MemoryResponse, using: ModelProfile | None = None) -> tuple[HttpModel, MemoryTransport]:
     transport = MemoryTransport(*answers)
     known = using or made().profile
-    return HttpModel(known, AnthropicMessages(), lambda: "sk-ant-key-123456", transport=transport), transport
+    return HttpModel(known, AnthropicProtocol(), lambda: "sk-ant-key-123456", transport=transport), transport
 
 
 def refused(text: str, status: int = 400, kind: str = "invalid_request_error") -> MemoryResponse:
@@ -75,7 +71,7 @@ async def test_defaults() -> None:
     model = made()
 
     assert (model.provider, model.model) == ("anthropic", MODEL) == ("anthropic", "claude-sonnet-4-20250514")
-    assert AnthropicMessages().url(model.profile) == "https://api.anthropic.com/v1/messages"
+    assert AnthropicProtocol().url(model.profile) == "https://api.anthropic.com/v1/messages"
     assert model.profile.headers == {"anthropic-version": "2023-06-01"}
     assert model.profile.key_header == "x-api-key"
     assert await model._key() == "k"
@@ -110,7 +106,7 @@ async def test_the_environment_fills_what_is_missing_or_empty(
     config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ProviderConfigError, match="ANTHROPIC_API_KEY") as caught:
-        create_anthropic_adapter(config)
+        create_anthropic_model(config)
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from-env")
@@ -133,9 +129,9 @@ async def test_the_environment_fills_what_is_missing_or_empty(
     ],
 )
 def test_base_urls(base_url: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert AnthropicMessages().url(made(base_url=base_url).profile) == url
+    assert AnthropicProtocol().url(made(base_url=base_url).profile) == url
     monkeypatch.setenv("ANTHROPIC_BASE_URL", base_url)
-    assert AnthropicMessages().url(made().profile) == url
+    assert AnthropicProtocol().url(made().profile) == url
 
 
 @pytest.mark.covers("PRV-32")
@@ -143,7 +139,7 @@ def test_a_key_of_the_environment_stays_with_its_host(monkeypatch: pytest.Monkey
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from-env")
 
     with pytest.raises(ProviderConfigError, match="is not sent elsewhere"):
-        create_anthropic_adapter({"base_url": "https://elsewhere.example"})
+        create_anthropic_model({"base_url": "https://elsewhere.example"})
     with pytest.raises(ProviderConfigError, match="must begin with http"):
         made(base_url="elsewhere.example")
 
@@ -209,7 +205,7 @@ def test_settings_may_be_changes_of_the_dialect_and_are_checked() -> None:
 def test_what_a_model_takes_is_known_by_its_name(
     model: str, thinking: str, off: str, temperature: bool, prefill: bool, forced: bool
 ) -> None:
-    dialect = dialect_of(model)
+    dialect = capabilities_for(model)
 
     assert (dialect.thinking, dialect.thinking_off, dialect.temperature) == (thinking, off, temperature)
     assert (dialect.prefill, dialect.forced_tools) == (prefill, forced)
@@ -275,12 +271,12 @@ async def test_a_key_that_cannot_be_fetched_is_a_configuration_error() -> None:
     def broken() -> str:
         raise KeyError("vault")
 
-    model = HttpModel(made().profile, AnthropicMessages(), broken, transport=MemoryTransport(MemoryResponse(GOOD)))
+    model = HttpModel(made().profile, AnthropicProtocol(), broken, transport=MemoryTransport(MemoryResponse(GOOD)))
 
     with pytest.raises(ProviderConfigError, match="could not be fetched"):
         await model.complete(ModelRequest(HI))
     with pytest.raises(ProviderConfigError, match="Configuration of provider 'anthropic'"):
-        create_anthropic_adapter({"connect_timeout": "soon"})
+        create_anthropic_model({"connect_timeout": "soon"})
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------------
@@ -293,16 +289,16 @@ FULL: dict[str, Any] = {
     "system": "S",
     "cache": True,
 }
-OLD = profile(MessagesDialect(thinking="budget", context_management=MANAGED, cache_ttl="1h"))
+OLD = profile(AnthropicCapabilities(thinking="budget", context_management=MANAGED, cache_ttl="1h"))
 NEW = profile(
-    MessagesDialect(thinking="adaptive", efforts=("low", "high"), display="summarized", thinking_off="disabled")
+    AnthropicCapabilities(thinking="adaptive", efforts=("low", "high"), display="summarized", thinking_off="disabled")
 )
 
 
-def adapted(using: Profile, refusal: str, messages: list[Message] = HI, **fields: Any) -> tuple[Any, Any]:
+def adapted(using: ModelProfile, refusal: str, messages: list[Message] = HI, **fields: Any) -> tuple[Any, Any]:
     """The body before, and the first that differs after the refusal."""
     before = body(messages, using, **fields)
-    for changed in AnthropicMessages().without(using, refusal):
+    for changed in AnthropicProtocol().without(using, refusal):
         after = body(messages, changed, **fields)
         if after != before:
             return before, after
@@ -368,7 +364,7 @@ def test_another_way_to_think_is_found() -> None:
 
 @pytest.mark.covers("MOD-36")
 def test_a_refused_effort_becomes_one_of_those_that_are_listed() -> None:
-    using = profile(MessagesDialect(thinking="adaptive", efforts=("low", "medium", "high", "xhigh", "max")))
+    using = profile(AnthropicCapabilities(thinking="adaptive", efforts=("low", "medium", "high", "xhigh", "max")))
     refusal = "This model does not support effort level 'xhigh'. Supported levels: high, low, medium."
 
     before, after = adapted(using, refusal, thinking="xhigh")
@@ -424,7 +420,7 @@ def test_thinking_bound_to_another_conversation_is_left_to_the_host_to_drop() ->
     _, after = adapted(NEW, refusal, thinking="high")
 
     assert after["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
-    again = profile(MessagesDialect(thinking="adaptive", drop_unbound=True))
+    again = profile(AnthropicCapabilities(thinking="adaptive", drop_unbound=True))
     _, without = adapted(again, "thinking.adaptive.block_binding: Extra inputs are not permitted", thinking="high")
     assert without["thinking"] == {"type": "adaptive"}
 
@@ -437,7 +433,7 @@ def test_other_refusals_that_have_an_answer() -> None:
     _, after = adapted(
         OLD,
         "tool_choice forces tool use is not supported",
-        tools=[ToolSpec("t", "", {"type": "object"})],
+        tools=[ToolDefinition("t", "", {"type": "object"})],
         tool_choice="t",
     )
     assert "tool_choice" not in after
@@ -452,7 +448,7 @@ def test_other_refusals_that_have_an_answer() -> None:
 
 @pytest.mark.parametrize("refusal", ["temperature: range: 0..1", "messages.0: Input does not match", "no"])
 def test_a_wrong_value_is_nothing_to_leave_out(refusal: str) -> None:
-    assert list(AnthropicMessages().without(OLD, refusal)) == []
+    assert list(AnthropicProtocol().without(OLD, refusal)) == []
 
 
 async def test_a_refused_request_is_sent_again_without_what_was_refused() -> None:

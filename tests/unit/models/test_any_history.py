@@ -14,17 +14,17 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.port import ModelInfo, ModelRequest, Scratch
-from mainspring.models.profile import Dialect, Profile
-from mainspring.models.providers.gemini import dialect_of
+from mainspring.models.port import EncodingCache, ModelInfo, ModelRequest
+from mainspring.models.profile import ChatCapabilities, ModelProfile
+from mainspring.models.providers.gemini import capabilities_for
 from mainspring.models.wire import gemini, ollama, openai_chat
 
 PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
-TOOLS = [ToolSpec("look", "Looks.", {"type": "object"})]
+TOOLS = [ToolDefinition("look", "Looks.", {"type": "object"})]
 
 texts = st.sampled_from(["", " ", "Hi", '"]},{"role": "model","parts":[', "\ud800"])
 ids = st.sampled_from(["c1", "c2", "c|3"])
@@ -62,11 +62,19 @@ histories = st.lists(
 )
 
 INFO = ModelInfo("m", "p")
-WIRES: dict[str, tuple[Callable[[ModelRequest, Profile], bytes], Profile, str]] = {
-    "chat": (openai_chat.encode_request, Profile(INFO, "http://h"), "messages"),
-    "marked": (openai_chat.encode_request, Profile(INFO, "http://h", Dialect(cache_breakpoints=True)), "messages"),
-    "ollama": (ollama.encode_request, Profile(INFO, "http://h"), "messages"),
-    "gemini": (gemini.encode_request, Profile(INFO, "http://h", gemini=dialect_of("gemini-3-pro")), "contents"),
+WIRES: dict[str, tuple[Callable[[ModelRequest, ModelProfile], bytes], ModelProfile, str]] = {
+    "chat": (openai_chat.encode_request, ModelProfile(INFO, "http://h"), "messages"),
+    "marked": (
+        openai_chat.encode_request,
+        ModelProfile(INFO, "http://h", ChatCapabilities(cache_breakpoints=True)),
+        "messages",
+    ),
+    "ollama": (ollama.encode_request, ModelProfile(INFO, "http://h"), "messages"),
+    "gemini": (
+        gemini.encode_request,
+        ModelProfile(INFO, "http://h", gemini=capabilities_for("gemini-3-pro")),
+        "contents",
+    ),
 }
 
 
@@ -76,7 +84,7 @@ WIRES: dict[str, tuple[Callable[[ModelRequest, Profile], bytes], Profile, str]] 
 @given(history=histories, system=st.sampled_from(["", "Be kind."]))
 def test_any_history_is_a_valid_request(wire: str, history: list[Message], system: str) -> None:
     encode, profile, field = WIRES[wire]
-    scratch = Scratch()
+    scratch = EncodingCache()
     for end in range(len(history) + 1):
         part = history[:end]
         kept = encode(ModelRequest(part, system=system, tools=TOOLS, scratch=scratch), profile)

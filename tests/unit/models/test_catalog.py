@@ -7,16 +7,16 @@ import pytest
 
 from mainspring.errors import ProviderConfigError
 from mainspring.messages import Cost, Usage
-from mainspring.models import ModelInfo, look_up
-from mainspring.models.catalog import catalog, configured_info
-from mainspring.models.config import ModelFacts, as_config
-from mainspring.models.port import FREE, PriceTier
-from mainspring.models.usage import priced
+from mainspring.models import ModelInfo, find_model_info
+from mainspring.models.catalog import load_catalog, model_info
+from mainspring.models.config import ModelFacts, to_provider_config
+from mainspring.models.port import ZERO_PRICES, PriceTier
+from mainspring.models.usage import with_cost
 
 
 @pytest.mark.covers("MOD-32", "MOD-31")
 def test_facts_of_a_known_model() -> None:
-    sonnet = look_up("anthropic", "claude-sonnet-4-5")
+    sonnet = find_model_info("anthropic", "claude-sonnet-4-5")
 
     assert (sonnet.id, sonnet.provider, sonnet.label) == ("claude-sonnet-4-5", "anthropic", "Claude Sonnet 4.5")
     assert (sonnet.context_window, sonnet.max_output_tokens) == (200_000, 64_000)
@@ -39,7 +39,7 @@ def test_facts_of_a_known_model() -> None:
     ],
 )
 def test_a_model_has_its_price_under_every_name_at_its_provider(provider: str, model: str, window: int) -> None:
-    found = look_up(provider, model)
+    found = find_model_info(provider, model)
 
     assert (found.id, found.provider, found.context_window) == (model, provider, window)
     assert found.prices is not None
@@ -59,15 +59,15 @@ def test_a_model_has_its_price_under_every_name_at_its_provider(provider: str, m
 )
 @pytest.mark.parametrize("provider", ["compatible", "github", "my-gateway"])
 def test_behind_a_gateway_the_window_is_the_vendors_and_the_price_unknown(provider: str, model: str) -> None:
-    found = look_up(provider, model)
+    found = find_model_info(provider, model)
 
     assert (found.context_window, found.reasoning) == (200_000, True)
     assert (found.prices, found.tiers, found.cache_write_1h) == (None, (), None)
 
 
 def test_a_dear_variant_has_no_price() -> None:
-    assert look_up("openrouter", "anthropic/claude-sonnet-4.5:nitro").context_window == 1_000_000
-    assert look_up("openrouter", "anthropic/claude-sonnet-4.5:nitro").prices is None
+    assert find_model_info("openrouter", "anthropic/claude-sonnet-4.5:nitro").context_window == 1_000_000
+    assert find_model_info("openrouter", "anthropic/claude-sonnet-4.5:nitro").prices is None
 
 
 @pytest.mark.parametrize(
@@ -81,23 +81,23 @@ def test_a_dear_variant_has_no_price() -> None:
     ],
 )
 def test_of_an_unknown_model_nothing_is_made_up(provider: str, model: str) -> None:
-    assert look_up(provider, model) == ModelInfo(model, provider)
+    assert find_model_info(provider, model) == ModelInfo(model, provider)
 
 
 def test_a_known_host_stands_for_its_provider() -> None:
-    at_groq = look_up("compatible", "llama-3.3-70b-versatile", base_url="https://api.groq.com/openai/v1")
+    at_groq = find_model_info("compatible", "llama-3.3-70b-versatile", base_url="https://api.groq.com/openai/v1")
 
     assert at_groq.prices is not None
-    assert look_up("compatible", "llama-3.3-70b-versatile", base_url="https://groq.example/v1").prices is None
+    assert find_model_info("compatible", "llama-3.3-70b-versatile", base_url="https://groq.example/v1").prices is None
 
 
 def test_ones_own_machine_costs_nothing_and_its_window_is_not_guessed() -> None:
-    assert look_up("local", "gpt-oss:20b") == ModelInfo("gpt-oss:20b", "local", prices=FREE)
-    assert look_up("local", "gpt-oss:120b-cloud").prices is None
+    assert find_model_info("local", "gpt-oss:20b") == ModelInfo("gpt-oss:20b", "local", prices=ZERO_PRICES)
+    assert find_model_info("local", "gpt-oss:120b-cloud").prices is None
 
 
 def test_every_entry_is_sound() -> None:
-    known = catalog()
+    known = load_catalog()
 
     assert known.date.startswith("20")
     assert "genai-prices" in known.sources
@@ -111,9 +111,9 @@ def test_every_entry_is_sound() -> None:
 def test_the_catalogue_is_small_and_quickly_read() -> None:
     data = files("mainspring.models").joinpath("catalog.json").read_bytes()
     assert len(data) < 80_000
-    catalog.cache_clear()
+    load_catalog.cache_clear()
     started = time.process_time()
-    look_up("openai", "gpt-5-mini")
+    find_model_info("openai", "gpt-5-mini")
     assert time.process_time() - started < 0.05  # 2 ms on the machine this was written on
 
 
@@ -122,7 +122,7 @@ def test_the_catalogue_is_small_and_quickly_read() -> None:
 
 @pytest.mark.covers("MOD-32")
 def test_the_configuration_wins_and_the_single_model_wins_over_its_provider() -> None:
-    config = as_config(
+    config = to_provider_config(
         {
             "provider": "compatible",
             "contextWindow": 1000,
@@ -134,7 +134,7 @@ def test_the_configuration_wins_and_the_single_model_wins_over_its_provider() ->
         }
     )
 
-    m, other = configured_info(config, "compatible", "m"), configured_info(config, "compatible", "other")
+    m, other = model_info(config, "compatible", "m"), model_info(config, "compatible", "other")
 
     assert (other.context_window, other.vision, other.prices) == (1000, False, (1.0, 2.0, 1.0, 1.0))
     assert (m.context_window, m.max_output_tokens, m.vision, m.reasoning) == (2000, 500, False, True)
@@ -142,28 +142,28 @@ def test_the_configuration_wins_and_the_single_model_wins_over_its_provider() ->
 
 
 def test_own_prices_have_no_tiers_of_the_catalogue() -> None:
-    config = as_config({"provider": "gemini", "models": {"gemini-2.5-pro": ModelFacts(prices=(1.0, 2.0))}})
+    config = to_provider_config({"provider": "gemini", "models": {"gemini-2.5-pro": ModelFacts(prices=(1.0, 2.0))}})
 
-    assert configured_info(config, "gemini", "gemini-2.5-pro").tiers == ()
-    assert configured_info(config, "gemini", "gemini-2.5-flash") == look_up("gemini", "gemini-2.5-flash")
+    assert model_info(config, "gemini", "gemini-2.5-pro").tiers == ()
+    assert model_info(config, "gemini", "gemini-2.5-flash") == find_model_info("gemini", "gemini-2.5-flash")
 
 
 def test_a_deployment_is_known_by_the_model_it_stands_for() -> None:
-    info = configured_info(as_config({"provider": "azure", "knownAs": "gpt-4o"}), "azure", "our-chat")
+    info = model_info(to_provider_config({"provider": "azure", "knownAs": "gpt-4o"}), "azure", "our-chat")
 
     assert (info.id, info.context_window) == ("our-chat", 128_000)
-    assert info.prices == look_up("azure", "gpt-4o").prices
+    assert info.prices == find_model_info("azure", "gpt-4o").prices
 
 
 @pytest.mark.parametrize("prices", [[1], [1, 2, 3, 4, 5, 6], [-1, 2]])
 def test_prices_that_are_none_are_refused(prices: list[float]) -> None:
     with pytest.raises(ProviderConfigError, match="two to five numbers"):
-        configured_info(as_config({"provider": "p", "prices": prices}), "p", "m")
+        model_info(to_provider_config({"provider": "p", "prices": prices}), "p", "m")
 
 
 def test_an_unknown_fact_is_refused() -> None:
     with pytest.raises(ProviderConfigError, match="windw"):
-        as_config({"provider": "p", "models": {"m": {"windw": 1}}})
+        to_provider_config({"provider": "p", "models": {"m": {"windw": 1}}})
 
 
 # --- what a call costs --------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ INFO = ModelInfo("m", "p", prices=(1.0, 10.0, 0.1, 1.25), tiers=(PriceTier(1000,
 def test_each_part_has_its_price_and_cached_tokens_are_paid_once() -> None:
     usage = Usage(input_tokens=100, output_tokens=50, cache_read=400, cache_write=200)
 
-    cost = priced(usage, INFO).cost
+    cost = with_cost(usage, INFO).cost
 
     assert cost == Cost(100e-6, 500e-6, 40e-6, 250e-6)
     assert cost is not None
@@ -183,8 +183,8 @@ def test_each_part_has_its_price_and_cached_tokens_are_paid_once() -> None:
 
 
 def test_a_long_prompt_pays_the_higher_price_for_everything() -> None:
-    at = priced(Usage(600, 1, cache_read=400), INFO).cost
-    above = priced(Usage(601, 1, cache_read=400), INFO).cost
+    at = with_cost(Usage(600, 1, cache_read=400), INFO).cost
+    above = with_cost(Usage(601, 1, cache_read=400), INFO).cost
 
     assert at == Cost(600e-6, 10e-6, 40e-6)
     assert above is not None
@@ -195,7 +195,7 @@ def test_cache_writes_for_an_hour_cost_more() -> None:
     usage = Usage(0, 0, cache_write=100)
 
     def write(info: ModelInfo, long_writes: int) -> float:
-        cost = priced(usage, info, long_writes=long_writes).cost
+        cost = with_cost(usage, info, long_writes=long_writes).cost
         assert cost is not None
         return round(cost.cache_write * 1e6, 6)
 
@@ -206,6 +206,6 @@ def test_cache_writes_for_an_hour_cost_more() -> None:
 
 
 def test_an_unknown_price_is_unknown_and_a_known_zero_is_zero() -> None:
-    assert priced(Usage(10, 10), ModelInfo("m", "p")).cost is None
-    assert priced(Usage(10, 10), ModelInfo("m", "local", prices=FREE)).cost == Cost()
-    assert priced(Usage(10, 10), INFO, Cost(output=3.0)).cost == Cost(output=3.0)
+    assert with_cost(Usage(10, 10), ModelInfo("m", "p")).cost is None
+    assert with_cost(Usage(10, 10), ModelInfo("m", "local", prices=ZERO_PRICES)).cost == Cost()
+    assert with_cost(Usage(10, 10), INFO, Cost(output=3.0)).cost == Cost(output=3.0)

@@ -18,7 +18,7 @@ from mainspring.models import (
     is_model_error,
     is_model_success,
 )
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 
 QUICK = RetryConfig(base_delay_ms=1, jitter=0)
 
@@ -216,8 +216,8 @@ def test_a_model_given_directly_has_its_names() -> None:
 
 async def test_a_scripted_model_says_what_it_is_told() -> None:
     model = ScriptedModel(
-        Call("look", {"at": "x"}),
-        [Call("a"), Call("b", raw='{"x": ', id="own")],
+        ScriptedCall("look", {"at": "x"}),
+        [ScriptedCall("a"), ScriptedCall("b", raw='{"x": ', id="own")],
         lambda request: f"You said {request.messages[-1].text}",
         Reply("Hm", thinking="Well", stop_reason="max_tokens"),
     )

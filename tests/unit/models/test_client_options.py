@@ -31,10 +31,10 @@ from mainspring.models import (
     RetryInfo,
     RetryOptions,
     Success,
+    agent_error_kind,
     complete,
-    create_anthropic_adapter,
-    create_openai_compat_adapter,
-    error_kind,
+    create_anthropic_model,
+    create_openai_compatible_model,
     error_response,
     extract_text,
     extract_token_usage,
@@ -244,7 +244,7 @@ def test_results_can_be_made_by_hand() -> None:
     ],
 )
 def test_errors_fold_to_what_is_done_about_them(error: BaseException | None, kind: str) -> None:
-    assert error_kind(error) == kind
+    assert agent_error_kind(error) == kind
 
 
 def test_an_error_or_its_text_has_a_code() -> None:
@@ -369,8 +369,8 @@ async def test_a_provider_can_be_made_by_its_own_function() -> None:
 
 @pytest.mark.covers("PKG-17", "MOD-02")
 def test_adapters_are_made_at_once() -> None:
-    claude = create_anthropic_adapter({"api_key": "k", "model": "claude-sonnet-4-5"})
-    other = create_openai_compat_adapter(ProviderConfig(api_key="k", base_url="http://h/v1", model="m", vision=False))
+    claude = create_anthropic_model({"api_key": "k", "model": "claude-sonnet-4-5"})
+    other = create_openai_compatible_model(ProviderConfig(api_key="k", base_url="http://h/v1", model="m", vision=False))
 
     assert isinstance(claude, HttpModel)
     assert (claude.provider, claude.model) == ("anthropic", "claude-sonnet-4-5")

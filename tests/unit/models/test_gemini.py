@@ -22,28 +22,28 @@ from mainspring.messages import (
     Message,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models import HttpModel, Scratch, create_model
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models import EncodingCache, HttpModel, create_model
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import GeminiDialect, Profile
-from mainspring.models.providers.gemini import dialect_of
+from mainspring.models.profile import GeminiDialect, ModelProfile
+from mainspring.models.providers.gemini import capabilities_for
 from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
-from mainspring.models.wire.gemini import Gemini, GeminiDecoder, encode_request
+from mainspring.models.wire.gemini import GeminiDecoder, GeminiProtocol, encode_request
 from mainspring.models.wire.gemini.schema import json_schema, openapi_schema
 
 PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
-LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
+LOOK = ToolDefinition("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
 
 
-def profile(dialect: GeminiDialect = GeminiDialect(), **facts: Any) -> Profile:
-    return Profile(ModelInfo("m1", "gemini", **facts), "http://host/v1beta", gemini=dialect)
+def profile(dialect: GeminiDialect = GeminiDialect(), **facts: Any) -> ModelProfile:
+    return ModelProfile(ModelInfo("m1", "gemini", **facts), "http://host/v1beta", gemini=dialect)
 
 
-def body(messages: Sequence[Message], using: Profile | None = None, **fields: Any) -> dict[str, Any]:
+def body(messages: Sequence[Message], using: ModelProfile | None = None, **fields: Any) -> dict[str, Any]:
     return json.loads(encode_request(ModelRequest(messages, **fields), using or profile()))
 
 
@@ -62,8 +62,8 @@ def sse(*chunks: dict[str, Any]) -> bytes:
     return "".join(f"data: {json.dumps(value)}\r\n\r\n" for value in chunks).encode()
 
 
-def events(data: bytes, using: Profile | None = None) -> list[StreamEvent]:
-    reader = AnswerReader(GeminiDecoder(using or profile()))
+def events(data: bytes, using: ModelProfile | None = None) -> list[StreamEvent]:
+    reader = ResponseReader(GeminiDecoder(using or profile()))
     found = [*reader.feed(data), *reader.finish()]
     if reader.error is not None:
         raise reader.error
@@ -352,7 +352,7 @@ def test_a_plain_request() -> None:
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
         "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
     }
-    assert Gemini().url(profile()) == "http://host/v1beta/models/m1:streamGenerateContent?alt=sse"
+    assert GeminiProtocol().url(profile()) == "http://host/v1beta/models/m1:streamGenerateContent?alt=sse"
 
 
 def test_options_go_where_gemini_wants_them() -> None:
@@ -418,7 +418,7 @@ def test_a_schema_for_the_answer_is_sent_where_it_may_be() -> None:
     ],
 )
 def test_thinking_is_asked_for_as_each_generation_takes_it(model: str, level: Any, expected: Any) -> None:
-    settings = body([Message.user("Hi")], profile(dialect_of(model)), thinking=level).get("generationConfig", {})
+    settings = body([Message.user("Hi")], profile(capabilities_for(model)), thinking=level).get("generationConfig", {})
 
     assert settings.get("thinkingConfig") == expected
 
@@ -427,10 +427,10 @@ def test_thinking_is_asked_for_as_each_generation_takes_it(model: str, level: An
 def test_an_exact_budget_wins_and_the_reply_cap_stays_above_it() -> None:
     fields: dict[str, Any] = {"thinking": "low", "thinking_budget": 5000, "max_output_tokens": 2000}
     for model in ("gemini-2.5-pro", "gemini-3.1-pro-preview"):
-        settings = body([Message.user("Hi")], profile(dialect_of(model)), **fields)["generationConfig"]
+        settings = body([Message.user("Hi")], profile(capabilities_for(model)), **fields)["generationConfig"]
         assert settings["thinkingConfig"] == {"thinkingBudget": 5000, "includeThoughts": True}
         assert settings["maxOutputTokens"] == 6024
-    small = profile(dialect_of("gemini-2.5-pro"), max_output_tokens=4096)
+    small = profile(capabilities_for("gemini-2.5-pro"), max_output_tokens=4096)
     settings = body([Message.user("Hi")], small, **fields)["generationConfig"]
     assert (settings["thinkingConfig"]["thinkingBudget"], settings["maxOutputTokens"]) == (3072, 4096)
 
@@ -504,7 +504,7 @@ def test_images_of_results_stand_inside_or_follow_or_are_named() -> None:
     told = {"text": "Image from the result of shot:"}
     assert behind[2:] == [told, image, told, image, {"text": "And?"}]
 
-    inside = body([Message.user("Hi"), call, shot], profile(dialect_of("gemini-3-flash")))["contents"][2]["parts"]
+    inside = body([Message.user("Hi"), call, shot], profile(capabilities_for("gemini-3-flash")))["contents"][2]["parts"]
     assert [p["functionResponse"]["parts"] for p in inside[:2]] == [[image], [image]]
     assert [p["functionResponse"]["response"] for p in inside[:2]] == [
         {"output": "Here\n[with an image]"},
@@ -539,7 +539,7 @@ def test_what_cannot_be_sent_is_left_out() -> None:
 
 @pytest.mark.covers("CAC-10")
 def test_the_prefix_of_fifty_turns_never_changes_and_is_encoded_once() -> None:
-    scratch, using = Scratch(), profile(dialect_of("gemini-3-flash-preview"))
+    scratch, using = EncodingCache(), profile(capabilities_for("gemini-3-flash-preview"))
     history: list[Message] = []
     sent = before = b""
     for turn in range(50):
@@ -666,14 +666,14 @@ def test_no_schema_however_odd_breaks_a_request(schema: dict[str, Any]) -> None:
 )
 def test_what_a_host_refuses_is_left_out(refusal: str, change: dict[str, Any]) -> None:
     dialect = GeminiDialect(thinking="level", result_images="inside")
-    first = next(Gemini().without(profile(dialect), refusal))
+    first = next(GeminiProtocol().without(profile(dialect), refusal))
 
     assert {name: getattr(first.gemini, name) for name in change} == change
-    assert list(Gemini().without(profile(dialect), "You exceeded your quota.")) == []
+    assert list(GeminiProtocol().without(profile(dialect), "You exceeded your quota.")) == []
 
 
 def test_a_model_without_eyes_is_found_out() -> None:
-    [blind] = Gemini().without(profile(), "Image input is not supported for this model")
+    [blind] = GeminiProtocol().without(profile(), "Image input is not supported for this model")
 
     assert not blind.info.vision
 
@@ -721,8 +721,8 @@ async def test_an_answer_comes_over_http_and_refused_fields_are_left_out() -> No
         MemoryResponse(json.dumps(refusal).encode(), 400),
         MemoryResponse(sse(chunk({"text": "Hi"}), chunk({"text": "!"}, finish="STOP"))),
     )
-    using = profile(dialect_of("gemini-3-flash"))
-    model = HttpModel(using, Gemini(), lambda: "k", transport=transport)
+    using = profile(capabilities_for("gemini-3-flash"))
+    model = HttpModel(using, GeminiProtocol(), lambda: "k", transport=transport)
     asked = [
         Message.user("Hi"),
         own(ToolUseBlock("c1", "look", {})),

@@ -10,7 +10,7 @@ import pytest
 from mainspring.errors import ErrorCode, ModelError, NetworkError, ProviderConfigError
 from mainspring.messages import Message
 from mainspring.models import (
-    Dialect,
+    ChatCapabilities,
     HttpModel,
     ModelRequest,
     ProviderConfig,
@@ -20,7 +20,7 @@ from mainspring.models import (
     default_registry,
     get_provider_factory,
 )
-from mainspring.models.auth.cli_tokens import GitHubCli
+from mainspring.models.auth.cli_tokens import GitHubCliCredential
 from mainspring.models.auth.credentials import KEY_VARIABLES
 from mainspring.models.providers.compatible import openai_compatible
 from tests.requires import on_posix
@@ -195,7 +195,7 @@ async def test_a_compatible_host_needs_all_three(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.covers("CAC-06", "CAC-07", "PRV-24", "PRV-25")
 def test_only_openrouter_hands_cache_breakpoints_on() -> None:
-    def accepts(spec: str, **settings: Any) -> Dialect:
+    def accepts(spec: str, **settings: Any) -> ChatCapabilities:
         return http(create_model(spec, api_key="k", **settings)).profile.dialect
 
     assert accepts("openrouter").cache_breakpoints
@@ -255,7 +255,7 @@ async def test_without_a_token_the_three_ways_are_named(nothing_on_path: Path, s
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
     gh(nothing_on_path, script)
     with pytest.raises(ProviderConfigError, match=f"{why}.*{ways}") as caught:
-        await GitHubCli(timeout=0.3 if "sleep" in script else 15)()
+        await GitHubCliCredential(timeout=0.3 if "sleep" in script else 15)()
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
 
 
@@ -284,7 +284,9 @@ async def test_a_factory_makes_providers_for_other_hosts(monkeypatch: pytest.Mon
         "acme",
         build=openai_compatible("acme", "https://api.acme.example/v1", key_variables=("ACME_KEY",), model="acme-1"),
     )
-    registry.register("open", build=openai_compatible("open", "http://box:8000/v1", accepts=Dialect(stop=False)))
+    registry.register(
+        "open", build=openai_compatible("open", "http://box:8000/v1", accepts=ChatCapabilities(stop=False))
+    )
     with pytest.raises(ProviderConfigError, match=r"ACME_KEY.*providers\.acme\.apiKey"):
         create_model("acme:acme-2", registry=registry)
     monkeypatch.setenv("ACME_KEY", "k")

@@ -20,11 +20,11 @@ from mainspring.events import StreamEvent
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from mainspring.models.codec import response_reader as answer
 from mainspring.models.http_model import HttpModel
-from mainspring.models.port import ModelProvider, ModelRequest, Scratch
-from mainspring.models.profile import Profile
+from mainspring.models.port import EncodingCache, ModelProvider, ModelRequest
+from mainspring.models.profile import ModelProfile
 from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
 from mainspring.models.transport.port import Timeouts
-from mainspring.models.wire.openai_chat import ChatCompletions
+from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 from tests.unit.models.server import chunked, serve
 from tests.unit.models.wire import chunk, profile, sse
 
@@ -35,9 +35,9 @@ GOOD = sse(chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk({}, "stop"
 
 
 def model(
-    *answers: MemoryResponse | Exception, key: Any = lambda: "sk-test-key-123456", using: Profile | None = None
+    *answers: MemoryResponse | Exception, key: Any = lambda: "sk-test-key-123456", using: ModelProfile | None = None
 ) -> HttpModel:
-    return HttpModel(using or profile(), ChatCompletions(), key, transport=MemoryTransport(*answers))
+    return HttpModel(using or profile(), ChatCompletionsProtocol(), key, transport=MemoryTransport(*answers))
 
 
 def sent(of: HttpModel) -> list[Any]:
@@ -77,7 +77,7 @@ async def test_the_key_goes_to_the_base_url_and_nowhere_else() -> None:
 
     other = model(
         MemoryResponse(GOOD),
-        using=Profile(profile().info, "http://host", key_header="api-key", query="v=1", headers={"x": "y"}),
+        using=ModelProfile(profile().info, "http://host", key_header="api-key", query="v=1", headers={"x": "y"}),
     )
     await other.complete(ModelRequest(HI))
     [request] = sent(other)
@@ -142,7 +142,7 @@ async def test_an_image_that_the_host_cannot_read_is_left_out_and_the_others_sta
     own = model(refusal, MemoryResponse(GOOD))
 
     for _ in range(2):
-        assert (await own.complete(ModelRequest(history, scratch=Scratch()))).text == "Hello"
+        assert (await own.complete(ModelRequest(history, scratch=EncodingCache()))).text == "Hello"
 
     bodies = [r.body.decode() for r in sent(own)]
     assert ["QkFE" in body for body in bodies] == [True, False, False]
@@ -280,7 +280,7 @@ async def test_a_server_that_keeps_the_connection_open_behind_its_answer_costs_n
 
 async def test_closing_the_stream_closes_the_connection() -> None:
     async with serve(chunked(sse(chunk({"content": "a"}), done=False), 10.0)) as server:
-        own = HttpModel(Profile(profile().info, server.url), ChatCompletions(), timeouts=Timeouts(5, 5, 5))
+        own = HttpModel(ModelProfile(profile().info, server.url), ChatCompletionsProtocol(), timeouts=Timeouts(5, 5, 5))
         stream = own.stream(ModelRequest(HI))
         async for event in stream:
             if event.type == "text_delta":
@@ -293,7 +293,7 @@ async def test_closing_the_stream_closes_the_connection() -> None:
 
 async def test_a_request_may_have_a_limit_of_its_own() -> None:
     async with serve([5.0]) as server:
-        own = HttpModel(Profile(profile().info, server.url), ChatCompletions())
+        own = HttpModel(ModelProfile(profile().info, server.url), ChatCompletionsProtocol())
         with pytest.raises(ModelTimeoutError, match="within 0.1 s"):
             await own.complete(ModelRequest(HI, timeout=0.1))
 
@@ -301,7 +301,7 @@ async def test_a_request_may_have_a_limit_of_its_own() -> None:
 async def test_models_share_connections_unless_told_otherwise() -> None:
     async with serve(chunked(GOOD)) as server:
         for _ in range(3):
-            own = HttpModel(Profile(profile().info, server.url), ChatCompletions())
+            own = HttpModel(ModelProfile(profile().info, server.url), ChatCompletionsProtocol())
             await own.complete(ModelRequest(HI))
             await own.aclose()
 
@@ -316,7 +316,7 @@ def test_its_name_says_what_it_is_and_holds_no_key() -> None:
     "begin", [b"data: ", b": alive\n\n", b"{", sse(chunk({"content": "Hel"})).partition(b"data: [DONE]")[0] + b"data: "]
 )
 async def test_an_answer_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
-    monkeypatch.setattr(answer, "MOST", 10_000)
+    monkeypatch.setattr(answer, "MAX_RESPONSE_BYTES", 10_000)
 
     with pytest.raises(InvalidResponseError, match="longer than") as caught:
         await model(MemoryResponse([begin, *[b"y" * 1000] * 20])).complete(ModelRequest(HI))

@@ -36,7 +36,7 @@ def loaded_by(code: str) -> set[str]:
         "from mainspring.models import create_model\ncreate_model('azure:x', endpoint='https://r.azure.com', api_key='k')",
         "from mainspring.models import create_model\ncreate_model('codex', tokenFile='x'), create_model('foundry')",
         "from mainspring.models.auth import *",
-        "from mainspring.models import classify_error, replay_exchange, LLMClient, detect_local_servers; from mainspring.testing.scripted_model import ScriptedModel",
+        "from mainspring.models import classify_error, decode_exchange_to_dict as replay_exchange, LLMClient, detect_local_servers; from mainspring.testing.scripted_model import ScriptedModel",
     ],
 )
 def test_importing_and_making_a_model_loads_no_http_library(code: str) -> None:

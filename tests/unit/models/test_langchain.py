@@ -33,18 +33,18 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
 from mainspring.models import LLMClient, ModelProvider, ProviderRegistry, create_model, create_model_provider
 from mainspring.models.langchain import LangChainModel, from_langchain
-from mainspring.models.langchain.detect import as_model, as_prompt, is_chat_model
+from mainspring.models.langchain.detect import adapt_model, adapt_prompt, is_langchain_chat_model
 from mainspring.models.port import ModelRequest
 from mainspring.tools import tool
 
 PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
-LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
+LOOK = ToolDefinition("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
 
 
 class Stand(BaseChatModel):
@@ -347,7 +347,11 @@ def test_facts_come_from_langchain_and_the_catalogue() -> None:
     assert (info.context_window, info.vision, info.reasoning) == (1000, False, True)
     assert LangChainModel(Whole()).model == "Whole"
     bound = Stand().bind(seed=1)
-    assert (is_chat_model(bound), is_chat_model("x"), is_chat_model(as_model(bound))) == (True, False, False)
+    assert (
+        is_langchain_chat_model(bound),
+        is_langchain_chat_model("x"),
+        is_langchain_chat_model(adapt_model(bound)),
+    ) == (True, False, False)
     assert LangChainModel(bound).model == "stand-in-1"
     assert isinstance(LangChainModel(Stand()), ModelProvider)
 
@@ -436,8 +440,8 @@ def test_messages_of_langchain_become_ours() -> None:
     with pytest.raises(TypeError, match="'chat' of LangChain has no meaning"):
         from_langchain([ChatMessage(content="Hi", role="critic")])
     with pytest.raises(TypeError, match="not both"):
-        as_prompt([HumanMessage(content="Hi"), Message.user("Hi")])
-    assert as_prompt("Hi") == "Hi"
+        adapt_prompt([HumanMessage(content="Hi"), Message.user("Hi")])
+    assert adapt_prompt("Hi") == "Hi"
 
 
 @pytest.mark.covers("MOD-41", "MOD-02")

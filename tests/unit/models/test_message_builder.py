@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from mainspring.events import TextDelta
 from mainspring.messages import Message, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
-from mainspring.models.message_builder import Draft, parse_call
+from mainspring.models.message_builder import MessageBuilder, parse_call
 
 
 @pytest.mark.covers("STR-04", "STR-05", "STR-06", "STR-07", "STR-08", "STR-10")
 def test_events_tell_the_whole_answer_and_each_knows_its_moment() -> None:
-    draft = Draft("p", "m")
+    draft = MessageBuilder("p", "m")
     events: list[Any] = [draft.start(), draft.open_thinking(), draft.thinking(0, "hm"), draft.close_thinking(0, "sig")]
     events += [draft.open_text(), draft.text(1, "He"), draft.open_call("c1", "look"), draft.arguments(2, '{"a":')]
     events += [draft.text(1, "llo"), draft.arguments(2, "1}"), draft.close_text(1), draft.close_call(2)]
@@ -54,7 +54,7 @@ def test_events_tell_the_whole_answer_and_each_knows_its_moment() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.text(max_size=3)), max_size=30))
 def test_partials_are_those_of_their_moment_however_late_they_are_read(pieces: list[tuple[int, str]]) -> None:
-    draft = Draft()
+    draft = MessageBuilder()
     for _ in range(3):
         draft.open_text()
     seen: list[tuple[TextDelta, list[str]]] = []
@@ -69,10 +69,10 @@ def test_partials_are_those_of_their_moment_however_late_they_are_read(pieces: l
 
 
 def test_a_call_may_get_its_name_late() -> None:
-    draft = Draft()
+    draft = MessageBuilder()
     start = draft.open_call("", "")
     draft.arguments(0, "{")
-    draft.rename_call(0, "c9", "look")
+    draft.update_call(0, "c9", "look")
     last = draft.arguments(0, "}")
     assert start.name == ""
     assert last.partial.content == (ToolUseBlock("c9", "look", {}, "{}"),)
@@ -81,7 +81,7 @@ def test_a_call_may_get_its_name_late() -> None:
 
 @pytest.mark.covers("MSG-04")
 def test_redacted_thinking_stands_in_its_place() -> None:
-    draft = Draft()
+    draft = MessageBuilder()
     draft.redacted_thinking("opaque")
     draft.open_text()
     draft.text(1, "a")
@@ -91,7 +91,7 @@ def test_redacted_thinking_stands_in_its_place() -> None:
 
 @pytest.mark.covers("STR-13")
 def test_what_has_arrived_of_open_blocks_is_kept() -> None:
-    draft = Draft("p", "m")
+    draft = MessageBuilder("p", "m")
     draft.open_text()
     draft.text(0, "half an ans")
     draft.open_call("c", "write")

@@ -16,7 +16,7 @@ from mainspring.errors import (
     RateLimitedError,
 )
 from mainspring.messages import Cost, RedactedThinkingBlock, TextBlock, ThinkingBlock, Usage
-from mainspring.models.wire.anthropic import MessagesDecoder
+from mainspring.models.wire.anthropic import AnthropicDecoder
 from tests.unit.models.messages_wire import (
     begin,
     call,
@@ -403,7 +403,7 @@ def test_a_torn_last_event_says_no_more_than_that_the_stream_was_cut() -> None:
 
 
 def test_an_answer_whose_reason_to_stop_is_known_is_complete_without_its_end() -> None:
-    decoder = MessagesDecoder(profile())
+    decoder = AnthropicDecoder(profile())
     out: list[Any] = []
     for event in (begin(), *text(0, "Hi"), end()[0]):
         decoder.feed("", json.dumps(event).encode(), out)

@@ -15,12 +15,12 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.port import ModelRequest, Scratch
-from mainspring.models.profile import MessagesDialect, Profile
+from mainspring.models.port import EncodingCache, ModelRequest
+from mainspring.models.profile import AnthropicCapabilities, ModelProfile
 from mainspring.models.wire.anthropic import (
     build_anthropic_system_param,
     encode,
@@ -31,8 +31,8 @@ from mainspring.models.wire.anthropic import (
 from tests.unit.models.messages_wire import begin, body, message, profile, start, stop, text
 from tests.unit.models.messages_wire import end as ending
 
-LOOK = ToolSpec("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
-NOW = ToolSpec("now", "", {"type": "object"})
+LOOK = ToolDefinition("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
+NOW = ToolDefinition("now", "", {"type": "object"})
 MARK = {"type": "ephemeral"}
 PICTURE = ImageBlock("image/png", "QUJD")
 
@@ -154,7 +154,7 @@ def test_thinking_goes_back_only_signed_to_its_model_and_never_last() -> None:
     own = [Message.user("A"), assistant(*blocks), Message.user("B")]
 
     assert [b["type"] for b in body(own)["messages"][1]["content"]] == ["thinking", "text"]
-    for using in (profile(model="m2"), profile(provider="other"), profile(MessagesDialect(reasoning=False))):
+    for using in (profile(model="m2"), profile(provider="other"), profile(AnthropicCapabilities(reasoning=False))):
         assert body(own, using)["messages"][1]["content"] == [{"type": "text", "text": "Hi"}]
 
 
@@ -184,12 +184,12 @@ def test_roles_alternate_and_the_user_begins() -> None:
 
 def test_words_of_the_assistant_at_the_end_are_to_be_continued() -> None:
     history = [Message.user("A story"), assistant(TextBlock("Once upon a \n"))]
-    scratch = Scratch()
+    scratch = EncodingCache()
 
     sent = body(history, scratch=scratch)
 
     assert sent["messages"][-1] == {"role": "assistant", "content": [{"type": "text", "text": "Once upon a"}]}
-    for using in (profile(MessagesDialect(prefill=False)), profile(MessagesDialect(thinking="both"))):
+    for using in (profile(AnthropicCapabilities(prefill=False)), profile(AnthropicCapabilities(thinking="both"))):
         asked = body(history, using, thinking="low", max_output_tokens=5000)
         assert asked["messages"][-2]["content"] == [{"type": "text", "text": "Once upon a \n"}]
         assert asked["messages"][-1]["role"] == "user"
@@ -239,7 +239,7 @@ def test_images_stand_inside_tool_results() -> None:
     [result] = sent[2]["content"]
     assert result["content"][:2] == [{"type": "text", "text": "Here:"}, image]
     assert "image/tiff image left out" in result["content"][2]["text"]
-    behind = body(history, profile(MessagesDialect(tool_images=False)))["messages"][2]["content"]
+    behind = body(history, profile(AnthropicCapabilities(tool_images=False)))["messages"][2]["content"]
     assert behind[0]["content"] == [{"type": "text", "text": "Here:"}]
     assert behind[1]["text"] == "Image from the result of shot:"
     assert behind[2] == image
@@ -276,7 +276,7 @@ def test_what_the_hosts_own_tools_did_goes_back_to_the_model_as_it_was() -> None
     history = [Message.user("A"), assistant(kept(SEARCHED), kept(FOUND), TextBlock("So.")), Message.user("B")]
 
     assert body(history)["messages"][1]["content"] == [SEARCHED, FOUND, {"type": "text", "text": "So."}]
-    for using in (profile(model="m2"), profile(MessagesDialect(hosted=False))):
+    for using in (profile(model="m2"), profile(AnthropicCapabilities(hosted=False))):
         assert body(history, using)["messages"][1]["content"] == [{"type": "text", "text": "So."}]
 
 
@@ -339,7 +339,7 @@ def test_options_are_sent_in_the_words_of_the_protocol() -> None:
 def test_tool_choices(choice: str, field: dict[str, Any] | None) -> None:
     assert body([Message.user("Hi")], tools=[LOOK], tool_choice=choice).get("tool_choice") == field
     assert "tool_choice" not in body([Message.user("Hi")], tool_choice=choice)
-    free = profile(MessagesDialect(forced_tools=False))
+    free = profile(AnthropicCapabilities(forced_tools=False))
     sent = body([Message.user("Hi")], free, tools=[LOOK], tool_choice=choice).get("tool_choice")
     assert sent == (field if choice == "none" else None)
 
@@ -370,7 +370,7 @@ def test_the_schema_of_a_tool_is_one_object() -> None:
         "properties": {"c": {"type": "integer"}},
     }
 
-    [tool] = body([Message.user("Hi")], tools=[ToolSpec("t", "", union)])["tools"]
+    [tool] = body([Message.user("Hi")], tools=[ToolDefinition("t", "", union)])["tools"]
 
     assert tool["input_schema"] == {
         "type": "object",
@@ -413,14 +413,18 @@ def test_the_schema_of_an_answer_is_closed_and_without_what_is_refused() -> None
             "additionalProperties": False,
         },
     }
-    assert "output_config" not in body([Message.user("Hi")], profile(MessagesDialect(json_schema=False)), schema=schema)
+    assert "output_config" not in body(
+        [Message.user("Hi")], profile(AnthropicCapabilities(json_schema=False)), schema=schema
+    )
 
 
 # --- thinking ----------------------------------------------------------------------------------------------------------
 
-BUDGET = MessagesDialect(thinking="budget")
-BOTH = MessagesDialect(thinking="both", efforts=("low", "medium", "high", "max"))
-ADAPTIVE = MessagesDialect(thinking="adaptive", efforts=("low", "medium", "high", "xhigh", "max"), display="summarized")
+BUDGET = AnthropicCapabilities(thinking="budget")
+BOTH = AnthropicCapabilities(thinking="both", efforts=("low", "medium", "high", "max"))
+ADAPTIVE = AnthropicCapabilities(
+    thinking="adaptive", efforts=("low", "medium", "high", "xhigh", "max"), display="summarized"
+)
 
 
 @pytest.mark.covers("MOD-36")
@@ -447,7 +451,7 @@ def test_a_level_is_a_budget_or_an_effort(level: str, budget: int, effort_of_bot
     assert newer["thinking"] == {"type": "adaptive", "display": "summarized"}
     assert newer["output_config"] == {"effort": effort}
     assert all("temperature" not in sent for sent in (older, middle, newer))
-    assert "thinking" not in body(hi, profile(MessagesDialect(thinking="none")), **cap)
+    assert "thinking" not in body(hi, profile(AnthropicCapabilities(thinking="none")), **cap)
 
 
 @pytest.mark.covers("MOD-36")
@@ -485,7 +489,7 @@ def test_a_budget_leaves_room_for_an_answer_or_is_not_asked_for() -> None:
     ],
 )
 def test_thinking_is_turned_off_as_the_model_has_it(off: Any, field: dict[str, Any] | None, effort: str | None) -> None:
-    using = profile(MessagesDialect(thinking="adaptive", thinking_off=off, efforts=("low", "high")))
+    using = profile(AnthropicCapabilities(thinking="adaptive", thinking_off=off, efforts=("low", "high")))
 
     sent = body([Message.user("Hi")], using, thinking="off")
 
@@ -495,7 +499,9 @@ def test_thinking_is_turned_off_as_the_model_has_it(off: Any, field: dict[str, A
 
 
 def test_thinking_that_does_not_fit_any_more_is_to_be_dropped_by_the_host() -> None:
-    using = profile(MessagesDialect(thinking="adaptive", thinking_off="never", efforts=("low",), drop_unbound=True))
+    using = profile(
+        AnthropicCapabilities(thinking="adaptive", thinking_off="never", efforts=("low",), drop_unbound=True)
+    )
     field = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 
     for level in (None, "off", "high"):
@@ -547,7 +553,9 @@ def marked(sent: Any) -> list[str]:
 
 @pytest.mark.covers("CAC-01", "CAC-02", "CAC-03", "CAC-04", "CAC-05")
 def test_three_breakpoints_by_default() -> None:
-    request = ModelRequest([Message.user("Hi"), *turn(1)], system="Be kind.", tools=[LOOK, NOW], scratch=Scratch())
+    request = ModelRequest(
+        [Message.user("Hi"), *turn(1)], system="Be kind.", tools=[LOOK, NOW], scratch=EncodingCache()
+    )
 
     sent = json.loads(encode_request(request, profile()))
 
@@ -580,15 +588,15 @@ def test_breakpoints_can_be_turned_off_or_kept_for_longer() -> None:
     hi = [Message.user("Hi")]
 
     assert marked(body(hi, system="S", tools=[LOOK], cache=False)) == []
-    assert marked(body(hi, profile(MessagesDialect(cache=False)), system="S", tools=[LOOK], cache=True)) == []
-    long = body(hi, profile(MessagesDialect(cache_ttl="1h")), system="S", tools=[LOOK], cache=True)
+    assert marked(body(hi, profile(AnthropicCapabilities(cache=False)), system="S", tools=[LOOK], cache=True)) == []
+    long = body(hi, profile(AnthropicCapabilities(cache_ttl="1h")), system="S", tools=[LOOK], cache=True)
     assert long["system"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
     assert len(marked(long)) == 3
 
 
 @pytest.mark.covers("CAC-04")
 def test_what_is_kept_holds_no_markers() -> None:
-    scratch = Scratch()
+    scratch = EncodingCache()
     history = [Message.user("Hi"), *turn(1)]
     request = ModelRequest(history, tools=[LOOK], system="S", scratch=scratch)
 
@@ -607,8 +615,8 @@ def unmarked(sent: bytes) -> bytes:
 
 @pytest.mark.covers("CAC-04")
 def test_the_prefix_of_fifty_turns_stays_the_same_byte_for_byte() -> None:
-    scratch, history = Scratch(), [Message.user("Go")]
-    tools = [ToolSpec(f"tool{n}", "Does it.", {"type": "object", "properties": {}}) for n in range(10)]
+    scratch, history = EncodingCache(), [Message.user("Go")]
+    tools = [ToolDefinition(f"tool{n}", "Does it.", {"type": "object", "properties": {}}) for n in range(10)]
     before = b""
     for number in range(50):
         history += turn(number)
@@ -623,16 +631,16 @@ def test_the_prefix_of_fifty_turns_stays_the_same_byte_for_byte() -> None:
 
 
 def test_a_long_conversation_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded: list[Message | ToolSpec] = []
+    encoded: list[Message | ToolDefinition] = []
 
-    def counted(message: Message, using: Profile) -> bytes:
+    def counted(message: Message, using: ModelProfile) -> bytes:
         encoded.append(message)
         return encode_message(message, using)
 
     monkeypatch.setattr(encode, "encode_message", counted)
-    tools = [ToolSpec(f"tool{n}", "Does it.", {"type": "object", "properties": {}}) for n in range(40)]
+    tools = [ToolDefinition(f"tool{n}", "Does it.", {"type": "object", "properties": {}}) for n in range(40)]
     history = [message for number in range(100) for message in turn(number)]
-    scratch = Scratch()
+    scratch = EncodingCache()
 
     first = encode_request(ModelRequest(history, tools=tools, system="S", scratch=scratch), profile())
     assert len(encoded) == 200
@@ -646,7 +654,7 @@ def test_a_long_conversation_is_encoded_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_end_of_a_history_is_not_settled_while_results_are_missing() -> None:
-    scratch = Scratch()
+    scratch = EncodingCache()
     history = [Message.user("Go"), *turn(1), turn(2)[0]]
 
     first = body(history, scratch=scratch)["messages"][-1]["content"][0]
@@ -658,9 +666,14 @@ def test_the_end_of_a_history_is_not_settled_while_results_are_missing() -> None
 
 
 def test_one_scratch_serves_several_receivers() -> None:
-    scratch, history = Scratch(), [Message.user("Go"), *turn(1)]
+    scratch, history = EncodingCache(), [Message.user("Go"), *turn(1)]
 
-    for using in (profile(), profile(model="m2"), profile(vision=False), profile(MessagesDialect(reasoning=False))):
+    for using in (
+        profile(),
+        profile(model="m2"),
+        profile(vision=False),
+        profile(AnthropicCapabilities(reasoning=False)),
+    ):
         assert body(history, using, scratch=scratch)["messages"] == body(history, using)["messages"]
 
 
@@ -709,7 +722,7 @@ MESSAGES = (
 @settings(max_examples=60)
 @given(history=st.lists(MESSAGES, max_size=8), cut=st.integers(0, 8), system=WORDS)
 def test_any_history_becomes_a_valid_request(history: list[Message], cut: int, system: str) -> None:
-    scratch = Scratch()
+    scratch = EncodingCache()
     body(history[:cut], scratch=scratch, system=system)
 
     sent = body(history, scratch=scratch, system=system)

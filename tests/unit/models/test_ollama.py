@@ -13,29 +13,29 @@ from mainspring.messages import (
     Message,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models import HttpModel, Scratch, create_model
-from mainspring.models.codec.ndjson import LineParser
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models import EncodingCache, HttpModel, create_model
+from mainspring.models.codec.ndjson import NdjsonParser
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import OllamaDialect, Profile
-from mainspring.models.providers.ollama import address
+from mainspring.models.profile import ModelProfile, OllamaCapabilities
+from mainspring.models.providers.ollama import base_url_from_host
 from mainspring.models.transport.port import Timeouts
-from mainspring.models.wire.ollama import Ollama, OllamaDecoder, encode_request
+from mainspring.models.wire.ollama import OllamaDecoder, OllamaProtocol, encode_request
 from tests.unit.models.server import chunked, plain, serve
 
 PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
-LOOK = ToolSpec("look", "Looks.", {"type": "object"})
+LOOK = ToolDefinition("look", "Looks.", {"type": "object"})
 
 
-def profile(dialect: OllamaDialect = OllamaDialect(), **facts: Any) -> Profile:
-    return Profile(ModelInfo("m1", "ollama", **facts), "http://host", ollama=dialect)
+def profile(dialect: OllamaCapabilities = OllamaCapabilities(), **facts: Any) -> ModelProfile:
+    return ModelProfile(ModelInfo("m1", "ollama", **facts), "http://host", ollama=dialect)
 
 
-def body(messages: Sequence[Message], using: Profile | None = None, **fields: Any) -> dict[str, Any]:
+def body(messages: Sequence[Message], using: ModelProfile | None = None, **fields: Any) -> dict[str, Any]:
     return json.loads(encode_request(ModelRequest(messages, **fields), using or profile()))
 
 
@@ -49,7 +49,7 @@ def line(message: dict[str, Any] | None = None, **fields: Any) -> bytes:
 
 
 def events(data: bytes) -> list[StreamEvent]:
-    reader = AnswerReader(OllamaDecoder(profile()))
+    reader = ResponseReader(OllamaDecoder(profile()))
     found = [*reader.feed(data), *reader.finish()]
     if reader.error is not None:
         raise reader.error
@@ -123,7 +123,7 @@ def test_what_is_no_answer_is_an_error() -> None:
 
 
 def test_lines_end_with_lf_and_nothing_else() -> None:
-    parser = LineParser()
+    parser = NdjsonParser()
 
     assert parser.feed(b'{"a": "\xe2\x80\xa8"}\r\n\n{"b') == [("", b'{"a": "\xe2\x80\xa8"}\r')]
     assert parser.feed(b'": 1}') == []
@@ -136,7 +136,7 @@ def test_lines_end_with_lf_and_nothing_else() -> None:
 
 @pytest.mark.covers("OPT-11")
 def test_a_request_has_ollamas_options() -> None:
-    using = profile(OllamaDialect(num_ctx=8192, keep_alive="10m"))
+    using = profile(OllamaCapabilities(num_ctx=8192, keep_alive="10m"))
     sent = body(
         [Message.user("Hi")],
         using,
@@ -170,7 +170,7 @@ def test_a_request_has_ollamas_options() -> None:
         ],
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
     }
-    assert Ollama().url(using) == "http://host/api/chat"
+    assert OllamaProtocol().url(using) == "http://host/api/chat"
     assert "tools" not in body([Message.user("Hi")], tools=[LOOK], tool_choice="none")
 
 
@@ -217,7 +217,7 @@ def test_a_conversation_with_calls_and_images() -> None:
 
 
 def test_the_prefix_of_fifty_turns_never_changes() -> None:
-    scratch = Scratch()
+    scratch = EncodingCache()
     history: list[Message] = []
     sent = before = b""
     for turn in range(50):
@@ -234,16 +234,18 @@ def test_the_prefix_of_fifty_turns_never_changes() -> None:
 @pytest.mark.parametrize(
     ("refusal", "dialect"),
     [
-        ('"llama3" does not support thinking', OllamaDialect(think="none", echo=False)),
-        ("format is not supported by this model", OllamaDialect(json_schema=False)),
+        ('"llama3" does not support thinking', OllamaCapabilities(think="none", echo=False)),
+        ("format is not supported by this model", OllamaCapabilities(json_schema=False)),
     ],
 )
-def test_what_a_server_refuses_is_left_out(refusal: str, dialect: OllamaDialect) -> None:
-    assert next(Ollama().without(profile(), refusal)).ollama == dialect
-    levels = profile(OllamaDialect(think="levels"))
-    found = [p.ollama.think for p in Ollama().without(levels, 'think value "low" is not supported for this model')]
+def test_what_a_server_refuses_is_left_out(refusal: str, dialect: OllamaCapabilities) -> None:
+    assert next(OllamaProtocol().without(profile(), refusal)).ollama == dialect
+    levels = profile(OllamaCapabilities(think="levels"))
+    found = [
+        p.ollama.think for p in OllamaProtocol().without(levels, 'think value "low" is not supported for this model')
+    ]
     assert found == ["switch", "none"]
-    [blind] = Ollama().without(profile(), "this model does not support image input")
+    [blind] = OllamaProtocol().without(profile(), "this model does not support image input")
     assert not blind.info.vision
 
 
@@ -288,7 +290,7 @@ async def test_ollama_needs_nothing_and_takes_its_address_from_the_environment(m
     ],
 )
 def test_an_address_may_be_short(host: str, url: str) -> None:
-    assert address(host) == url
+    assert base_url_from_host(host) == url
 
 
 async def test_the_cloud_wants_its_key_and_nobody_else_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:

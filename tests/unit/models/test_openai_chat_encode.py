@@ -11,19 +11,19 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
     Usage,
 )
-from mainspring.models.codec.normalize import pair
-from mainspring.models.port import ModelRequest, Scratch
-from mainspring.models.profile import Dialect
-from mainspring.models.wire.openai_chat import ChatCompletions, encode_request
+from mainspring.models.codec.normalize import iter_complete_turns
+from mainspring.models.port import EncodingCache, ModelRequest
+from mainspring.models.profile import ChatCapabilities
+from mainspring.models.wire.openai_chat import ChatCompletionsProtocol, encode_request
 from tests.unit.models.wire import body, chunk, message, profile
 
-LOOK = ToolSpec("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
-NOW = ToolSpec("now", "Tell the time.", {"type": "object"})
+LOOK = ToolDefinition("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
+NOW = ToolDefinition("now", "Tell the time.", {"type": "object"})
 
 
 def assistant(*blocks: Any, **fields: Any) -> Message:
@@ -115,7 +115,7 @@ def test_images_of_results_follow_behind_all_results() -> None:
     assert second["content"] == "noon"
     assert shown["role"] == "user"
     assert shown["content"][1]["image_url"]["url"] == "data:image/png;base64,QUJD"
-    without = body(history, profile(Dialect(tool_images=False)))["messages"]
+    without = body(history, profile(ChatCapabilities(tool_images=False)))["messages"]
     assert len(without) == 3
     assert "left out" in without[1]["content"]
     blind = body(history, profile(vision=False))["messages"]
@@ -160,7 +160,7 @@ def test_half_characters_become_the_replacement_character() -> None:
     sent = body(
         [Message.user("a\ud83d"), assistant(ToolUseBlock("c1", "look", {"at": "\ude00"}))],
         system="s\udfff",
-        tools=[ToolSpec("t", "d\ud800", {"type": "object"})],
+        tools=[ToolDefinition("t", "d\ud800", {"type": "object"})],
     )
 
     assert sent["messages"][0]["content"] == "s\ufffd"
@@ -188,7 +188,9 @@ def test_reasoning_goes_back_as_it_came_but_only_to_its_model(delta: dict[str, A
     assert body([answer])["messages"] == [{"role": "assistant", **delta, "content": "So."}]
     assert body([answer], profile(model="m2"))["messages"] == [{"role": "assistant", "content": "So."}]
     assert body([answer], profile(provider="other"))["messages"] == [{"role": "assistant", "content": "So."}]
-    assert body([answer], profile(Dialect(reasoning="none")))["messages"] == [{"role": "assistant", "content": "So."}]
+    assert body([answer], profile(ChatCapabilities(reasoning="none")))["messages"] == [
+        {"role": "assistant", "content": "So."}
+    ]
 
 
 def test_reasoning_in_the_content_goes_back_there() -> None:
@@ -261,7 +263,7 @@ def test_options_have_the_names_that_the_host_knows() -> None:
     assert "strict" not in sent["response_format"]["json_schema"]
     assert "prompt_cache_key" not in sent
 
-    other = Dialect(
+    other = ChatCapabilities(
         max_tokens_field="max_completion_tokens",
         stream_usage=False,
         developer_role=True,
@@ -294,7 +296,7 @@ def test_options_have_the_names_that_the_host_knows() -> None:
 def test_a_thinking_level_becomes_the_nearest_that_the_host_takes(
     level: Any, accepted: tuple[str, ...], reasons: bool, sent: str | None
 ) -> None:
-    using = profile(Dialect(efforts=accepted), reasoning=reasons)
+    using = profile(ChatCapabilities(efforts=accepted), reasoning=reasons)
 
     assert body([Message.user("Hi")], using, thinking=level).get("reasoning_effort") == sent
 
@@ -321,7 +323,7 @@ def turn(number: int) -> list[Message]:
 
 @pytest.mark.covers("CAC-10")
 def test_each_request_of_a_conversation_begins_with_the_bytes_of_the_one_before() -> None:
-    scratch = Scratch()
+    scratch = EncodingCache()
     history = [Message.user("Go")]
     before = b""
     for number in range(30):
@@ -348,11 +350,11 @@ def test_a_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(one, using)
 
     monkeypatch.setattr(encode, "encode_message", counted)
-    scratch, history = Scratch(), [Message.user("Go")]
+    scratch, history = EncodingCache(), [Message.user("Go")]
     for number in range(20):
         encode_request(ModelRequest(list(history), scratch=scratch), profile())
         history += turn(number)
-    encode_request(ModelRequest([*history[:9], Message.user("Another way")], scratch=Scratch()), profile())
+    encode_request(ModelRequest([*history[:9], Message.user("Another way")], scratch=EncodingCache()), profile())
 
     assert len(encoded) == len({id(m) for m in encoded}) == 1 + 19 * 2 + 1
 
@@ -361,14 +363,14 @@ def test_what_repeats_costs_no_work_on_old_messages(monkeypatch: pytest.MonkeyPa
     from mainspring.models.codec import encoded_history as module
 
     starts: list[int] = []
-    original = pair
+    original = iter_complete_turns
 
     def watched(messages: list[Message], start: int = 0) -> Any:
         starts.append(start)
         return original(messages, start)
 
-    monkeypatch.setattr(module, "pair", watched)
-    scratch, history = Scratch(), [Message.user("Go")]
+    monkeypatch.setattr(module, "iter_complete_turns", watched)
+    scratch, history = EncodingCache(), [Message.user("Go")]
     for number in range(5):
         encode_request(ModelRequest(list(history), scratch=scratch), profile())
         history += turn(number)
@@ -377,7 +379,7 @@ def test_what_repeats_costs_no_work_on_old_messages(monkeypatch: pytest.MonkeyPa
 
 
 def test_another_history_or_another_receiver_starts_anew() -> None:
-    scratch = Scratch()
+    scratch = EncodingCache()
     first, second = [Message.user("One"), *turn(1)], [Message.user("Two"), *turn(2)]
 
     def sent(history: list[Message], using: Any) -> Any:
@@ -392,7 +394,7 @@ def test_another_history_or_another_receiver_starts_anew() -> None:
 
 
 def test_a_call_still_without_its_result_is_not_settled() -> None:
-    scratch = Scratch()
+    scratch = EncodingCache()
     history = [Message.user("Go"), *turn(1), turn(2)[0]]
 
     def sent(messages: list[Message]) -> Any:
@@ -432,7 +434,7 @@ def test_a_refused_field_is_left_out(refusal: str, field: str) -> None:
     }
     first = body([Message.user("Hi")], **fields)
 
-    changed = next(iter(ChatCompletions().without(profile(), refusal)))
+    changed = next(iter(ChatCompletionsProtocol().without(profile(), refusal)))
 
     second = body([Message.user("Hi")], changed, **fields)
     assert field in first
@@ -443,7 +445,7 @@ def test_a_refused_field_is_left_out(refusal: str, field: str) -> None:
 def test_a_refused_level_becomes_one_of_those_that_are_listed() -> None:
     refusal = "Unsupported value: 'reasoning_effort' does not support 'xhigh'. Supported values are: 'low', 'medium', and 'high'."
 
-    changed = next(iter(ChatCompletions().without(profile(), refusal)))
+    changed = next(iter(ChatCompletionsProtocol().without(profile(), refusal)))
 
     assert body([Message.user("Hi")], changed, thinking="xhigh")["reasoning_effort"] == "high"
 
@@ -452,11 +454,11 @@ def test_a_refused_level_becomes_one_of_those_that_are_listed() -> None:
     "refusal", ["Invalid 'temperature': decimal below minimum value.", "Error while downloading the image.", "no"]
 )
 def test_a_wrong_value_is_nothing_to_leave_out(refusal: str) -> None:
-    assert list(ChatCompletions().without(profile(), refusal)) == []
+    assert list(ChatCompletionsProtocol().without(profile(), refusal)) == []
 
 
 def test_a_host_that_takes_no_images_gets_a_line_of_text_instead() -> None:
-    [blind] = ChatCompletions().without(profile(), "This model does not support image input")
+    [blind] = ChatCompletionsProtocol().without(profile(), "This model does not support image input")
 
     assert "image left out" in body([Message.user([ImageBlock("image/png", "QUJD")])], blind)["messages"][0]["content"]
 
@@ -464,7 +466,7 @@ def test_a_host_that_takes_no_images_gets_a_line_of_text_instead() -> None:
 def test_ids_get_the_form_that_a_host_asks_for() -> None:
     history = turn(1)
     refusal = "Tool call id was c1 but must be a-z, A-Z, 0-9, with a length of 9."
-    changed = next(iter(ChatCompletions().without(profile(), refusal)))
+    changed = next(iter(ChatCompletionsProtocol().without(profile(), refusal)))
 
     called, result = body(history, changed)["messages"]
 

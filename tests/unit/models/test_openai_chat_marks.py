@@ -11,23 +11,23 @@ from mainspring.messages import (
     Message,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
 from mainspring.models import HttpModel, create_model
-from mainspring.models.port import ModelRequest, Scratch
-from mainspring.models.profile import Dialect
+from mainspring.models.port import EncodingCache, ModelRequest
+from mainspring.models.profile import ChatCapabilities
 from mainspring.models.transport.port import Timeouts
-from mainspring.models.wire.openai_chat import ChatCompletions, encode_request
+from mainspring.models.wire.openai_chat import ChatCompletionsProtocol, encode_request
 from tests.unit.models.server import serve
 from tests.unit.models.wire import body, chunk, message, profile
 
 PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
 MARK = {"type": "ephemeral"}
-MARKING = profile(Dialect(cache_breakpoints=True))
-LOOK = ToolSpec("look", "Looks.", {"type": "object"})
-NOW = ToolSpec("now", "Tells the time.", {"type": "object"})
+MARKING = profile(ChatCapabilities(cache_breakpoints=True))
+LOOK = ToolDefinition("look", "Looks.", {"type": "object"})
+NOW = ToolDefinition("now", "Tells the time.", {"type": "object"})
 
 
 def own(*blocks: Any) -> Message:
@@ -91,7 +91,7 @@ def test_a_call_still_without_its_result_gets_its_breakpoint_where_it_can_be_tol
 
 @pytest.mark.covers("CAC-06", "CAC-04", "CAC-10")
 def test_the_kept_bytes_hold_no_breakpoint() -> None:
-    scratch, plain = Scratch(), Scratch()
+    scratch, plain = EncodingCache(), EncodingCache()
     history: list[Message] = []
     for turn in range(50):
         history.append(Message.user(f"Question {turn}"))
@@ -148,7 +148,7 @@ def test_images_of_results_follow_in_a_message_of_the_user_or_are_named() -> Non
     assert shown["content"][1]["image_url"]["url"] == f"data:image/png;base64,{PIXEL.data}"
     [blind] = body([Message.user("Hi"), asked, shot], profile(vision=False))["messages"][2:]
     assert blind["content"] == "Here\n[image/png image left out: this model takes no images]"
-    [none] = body([Message.user("Hi"), asked, shot], profile(Dialect(tool_images=False)))["messages"][2:]
+    [none] = body([Message.user("Hi"), asked, shot], profile(ChatCapabilities(tool_images=False)))["messages"][2:]
     assert none["content"] == "Here\n[an image was left out: this host takes none here]"
 
 
@@ -165,7 +165,7 @@ def test_openrouter_takes_the_thinking_level_in_an_object() -> None:
     assert body([Message.user("Hi")], thinker, thinking="off")["reasoning"] == {"effort": "none"}
 
 
-def create_openrouter() -> Dialect:
+def create_openrouter() -> ChatCapabilities:
     model = create_model("openrouter", api_key="k")
     assert isinstance(model, HttpModel)
     return model.profile.dialect
@@ -187,7 +187,9 @@ async def test_a_request_has_its_own_time_limit() -> None:
     async with serve([10.0]) as server:
         using = profile()
         model = HttpModel(
-            using.__class__(using.info, server.url), ChatCompletions(), timeouts=Timeouts(first_byte=None, idle=None)
+            using.__class__(using.info, server.url),
+            ChatCompletionsProtocol(),
+            timeouts=Timeouts(first_byte=None, idle=None),
         )
         with pytest.raises(ModelTimeoutError):
             await model.complete(ModelRequest([Message.user("Hi")], timeout=0.1))

@@ -17,11 +17,11 @@ from mainspring.errors import (
 )
 from mainspring.events import ThinkingEnd
 from mainspring.messages import RedactedThinkingBlock, TextBlock, ThinkingBlock
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 from mainspring.models.wire.openai_responses import ResponsesDecoder
-from mainspring.models.wire.openai_responses.payloads import read_mark
+from mainspring.models.wire.openai_responses.payloads import decode_item_metadata
 from tests.unit.models.responses_wire import (
     added,
     calls,
@@ -106,7 +106,7 @@ def test_pieces_belong_to_the_item_that_grows(kind: str) -> None:
 @pytest.mark.covers("MOD-29")
 def test_tokens_are_counted_once() -> None:
     info = ModelInfo("m1", "host", prices=(1.0, 10.0, 0.1, 1.0))
-    usage = message(*FULL, using=Profile(info, "http://host/v1")).usage
+    usage = message(*FULL, using=ModelProfile(info, "http://host/v1")).usage
 
     assert usage is not None
     assert (usage.input_tokens, usage.cache_read, usage.output_tokens, usage.reasoning_tokens) == (40, 60, 40, 30)
@@ -119,10 +119,10 @@ def test_reasoning_keeps_what_it_needs_to_go_back() -> None:
     block = message(*FULL).content[0]
 
     assert isinstance(block, ThinkingBlock)
-    assert read_mark(block.signature) == {"type": "reasoning", "id": "i0", "encrypted_content": "gAAA"}
+    assert decode_item_metadata(block.signature) == {"type": "reasoning", "id": "i0", "encrypted_content": "gAAA"}
     text = message(*FULL).content[1]
     assert isinstance(text, TextBlock)
-    assert read_mark(text.signature) == {"id": "i1", "phase": "commentary"}
+    assert decode_item_metadata(text.signature) == {"id": "i1", "phase": "commentary"}
 
 
 def test_each_part_of_the_reasoning_is_a_block() -> None:
@@ -139,8 +139,8 @@ def test_each_part_of_the_reasoning_is_a_block() -> None:
     for last in (streamed, told):
         blocks = [b for b in last.content if isinstance(b, ThinkingBlock)]
         assert [b.thinking for b in blocks] == ["One.", "Two."]
-        assert read_mark(blocks[0].signature) == {"part": "summary"}
-        assert read_mark(blocks[1].signature) == {"type": "reasoning", "id": "i0", "encrypted_content": "e"}
+        assert decode_item_metadata(blocks[0].signature) == {"part": "summary"}
+        assert decode_item_metadata(blocks[1].signature) == {"type": "reasoning", "id": "i0", "encrypted_content": "e"}
 
 
 def test_encrypted_reasoning_without_a_word_is_kept() -> None:
@@ -463,7 +463,7 @@ def test_the_name_of_an_event_stands_for_its_type() -> None:
 
 def test_the_decoder_knows_when_an_answer_is_complete() -> None:
     decoder = ResponsesDecoder(profile())
-    reader = AnswerReader(decoder)
+    reader = ResponseReader(decoder)
     reader.feed(sse(*FULL[:-1]))
     assert (decoder.complete, decoder.ended) == (False, False)
     reader.feed(sse(FULL[-1]))
@@ -494,7 +494,7 @@ def changed(event_: dict[str, Any], data: st.DataObject) -> dict[str, Any]:
 def test_whatever_a_host_sends_is_an_answer_or_a_model_error(data: st.DataObject) -> None:
     order = data.draw(st.lists(st.sampled_from(FULL), max_size=25))
     sent = [changed(e, data) for e in [*order, FULL[-1]]]
-    reader = AnswerReader(ResponsesDecoder(profile()))
+    reader = ResponseReader(ResponsesDecoder(profile()))
     events = [*reader.feed(sse(*sent)), *reader.finish()]
 
     assert reader.error is not None or events[-1].type == "done"

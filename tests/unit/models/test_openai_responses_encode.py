@@ -13,16 +13,16 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
 from mainspring.models.http_model import HttpModel
-from mainspring.models.port import ModelRequest, Scratch
-from mainspring.models.profile import Profile, ResponsesDialect
+from mainspring.models.port import EncodingCache, ModelRequest
+from mainspring.models.profile import ModelProfile, ResponsesCapabilities
 from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
-from mainspring.models.wire.openai_responses import Responses, encode_request
-from mainspring.models.wire.openai_responses.payloads import make_mark, read_mark
+from mainspring.models.wire.openai_responses import ResponsesProtocol, encode_request
+from mainspring.models.wire.openai_responses.payloads import decode_item_metadata, encode_item_metadata
 from tests.unit.models.responses_wire import (
     added,
     assistant,
@@ -36,8 +36,8 @@ from tests.unit.models.responses_wire import (
     text_item,
 )
 
-LOOK = ToolSpec("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
-NOW = ToolSpec("now", "Tell the time.", {"type": "object"})
+LOOK = ToolDefinition("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
+NOW = ToolDefinition("now", "Tell the time.", {"type": "object"})
 PICTURE = ImageBlock("image/png", "QUJD")
 HI = [Message.user("Hi")]
 
@@ -56,7 +56,9 @@ def test_a_plain_request_holds_what_is_needed_and_nothing_else() -> None:
 def test_the_options_of_a_request() -> None:
     sent = body(
         HI,
-        profile(ResponsesDialect(prompt_cache_key=True, strict_tools=False, parallel_calls=False, strict_schema=True)),
+        profile(
+            ResponsesCapabilities(prompt_cache_key=True, strict_tools=False, parallel_calls=False, strict_schema=True)
+        ),
         tools=[LOOK, NOW],
         tool_choice="look",
         max_output_tokens=99,
@@ -96,7 +98,7 @@ def test_the_options_of_a_request() -> None:
 
 @pytest.mark.covers("CAC-09")
 def test_the_session_names_the_cache_only_where_that_is_wanted_and_taken() -> None:
-    knows = profile(ResponsesDialect(prompt_cache_key=True))
+    knows = profile(ResponsesCapabilities(prompt_cache_key=True))
 
     assert body(HI, knows, session_id="s1")["prompt_cache_key"] == "s1"
     assert "prompt_cache_key" not in body(HI, knows, session_id="s1", cache=False)
@@ -118,18 +120,19 @@ def test_the_session_names_the_cache_only_where_that_is_wanted_and_taken() -> No
 )
 def test_the_nearest_level_that_the_host_takes_is_sent(level: Any, accepted: tuple[str, ...], sent: Any) -> None:
     assert (
-        body(HI, profile(ResponsesDialect(efforts=accepted), reasoning=True), thinking=level).get("reasoning") == sent
+        body(HI, profile(ResponsesCapabilities(efforts=accepted), reasoning=True), thinking=level).get("reasoning")
+        == sent
     )
 
 
 @pytest.mark.covers("MOD-37")
 def test_a_schema_is_left_out_where_the_host_takes_none() -> None:
-    assert "text" not in body(HI, profile(ResponsesDialect(json_schema=False)), schema={"type": "object"})
+    assert "text" not in body(HI, profile(ResponsesCapabilities(json_schema=False)), schema={"type": "object"})
     assert body(HI, schema={"type": "object"})["text"]["format"]["schema"] == {"type": "object"}
 
 
 def test_a_model_that_does_not_reason_is_asked_for_nothing_of_it() -> None:
-    sent = body(HI, profile(ResponsesDialect(efforts=())), thinking="high")
+    sent = body(HI, profile(ResponsesCapabilities(efforts=())), thinking="high")
 
     assert "reasoning" not in sent
     assert "include" not in sent
@@ -152,7 +155,7 @@ def test_what_the_caller_says_of_the_text_joins_the_schema() -> None:
 
 def test_system_text_goes_where_the_host_wants_it() -> None:
     history = [Message.user("Hi"), Message.system("In French."), Message.user("Well?")]
-    first = profile(ResponsesDialect(system="message", system_role="system"))
+    first = profile(ResponsesCapabilities(system="message", system_role="system"))
 
     sent = body(history, first, system="Be kind.")
     assert "instructions" not in sent
@@ -163,7 +166,7 @@ def test_system_text_goes_where_the_host_wants_it() -> None:
         ("user", "Well?"),
     ]
     assert [m["role"] for m in body(history, system="Be kind.")["input"]] == ["user", "developer", "user"]
-    assert body(HI, profile(ResponsesDialect(instructions="Say something.")))["instructions"] == "Say something."
+    assert body(HI, profile(ResponsesCapabilities(instructions="Say something.")))["instructions"] == "Say something."
     assert "instructions" not in body(HI, system="  ")
 
 
@@ -204,7 +207,7 @@ def test_images_are_parts_of_messages_and_of_results() -> None:
 
     assert first["content"] == [{"type": "input_text", "text": "See"}, image]
     assert result["output"] == [{"type": "input_text", "text": "Here:"}, image]
-    _, _, text, shown = body(history, profile(ResponsesDialect(tool_images=False)))["input"]
+    _, _, text, shown = body(history, profile(ResponsesCapabilities(tool_images=False)))["input"]
     assert text["output"] == "Here:\n[the image follows in the next user message]"
     assert shown["content"][1] == image
     blind = json.dumps(body(history, profile(vision=False)))
@@ -228,7 +231,9 @@ ANSWER = (
 )
 
 
-def asked_again(*events: Any, using: Profile | None = None, sending: Profile | None = None) -> list[dict[str, Any]]:
+def asked_again(
+    *events: Any, using: ModelProfile | None = None, sending: ModelProfile | None = None
+) -> list[dict[str, Any]]:
     """The items of an answer when it goes back."""
     answer = message(*events, using=using)
     results = tuple(ToolResultBlock(c.id, c.name, "ok") for c in answer.tool_uses)
@@ -264,7 +269,7 @@ def test_what_the_model_made_goes_back_to_it_as_it_came() -> None:
 
 
 @pytest.mark.parametrize("other", [profile(model="m2"), profile(provider="elsewhere")])
-def test_reasoning_and_marks_stay_with_the_model_that_made_them(other: Profile) -> None:
+def test_reasoning_and_marks_stay_with_the_model_that_made_them(other: ModelProfile) -> None:
     sent = asked_again(*ANSWER, sending=other)
 
     assert [item["type"] for item in sent] == ["message", "function_call"]
@@ -278,11 +283,11 @@ def test_reasoning_that_the_host_does_not_know_any_more_stays_away_and_takes_the
     sent = asked_again(*bare)
     assert [item["type"] for item in sent] == ["message", "function_call"]
     assert not any("id" in item for item in sent)
-    keeps = profile(ResponsesDialect(store=True))
+    keeps = profile(ResponsesCapabilities(store=True))
     assert [item.get("id") for item in asked_again(*bare, using=keeps)] == ["i0", "i1", "i2"]
-    without = profile(ResponsesDialect(reasoning="none"))
+    without = profile(ResponsesCapabilities(reasoning="none"))
     assert [item["type"] for item in asked_again(*ANSWER, using=without)] == ["message", "function_call"]
-    nameless = profile(ResponsesDialect(item_ids=False))
+    nameless = profile(ResponsesCapabilities(item_ids=False))
     assert not any("id" in item for item in asked_again(*ANSWER, using=nameless))
     assert asked_again(*ANSWER, using=nameless)[0]["encrypted_content"] == "gAAA"
 
@@ -320,8 +325,8 @@ def test_marks_of_other_protocols_are_left_alone() -> None:
 
     assert [item["type"] for item in sent] == ["message", "function_call", "function_call_output"]
     assert "google" not in json.dumps(sent)
-    assert read_mark("responses:{broken") is None
-    assert make_mark(id=None) is None
+    assert decode_item_metadata("responses:{broken") is None
+    assert encode_item_metadata(id=None) is None
 
 
 def test_unreadable_arguments_become_an_object() -> None:
@@ -340,8 +345,10 @@ def test_lone_surrogates_are_replaced() -> None:
 
 
 def turn(number: int) -> list[Message]:
-    mark = make_mark(type="reasoning", id=f"rs_{number}", encrypted_content="g" * 100)
-    call = ToolUseBlock(f"c{number}", "look", {"at": f"place {number}"}, signature=make_mark(id=f"fc_{number}"))
+    mark = encode_item_metadata(type="reasoning", id=f"rs_{number}", encrypted_content="g" * 100)
+    call = ToolUseBlock(
+        f"c{number}", "look", {"at": f"place {number}"}, signature=encode_item_metadata(id=f"fc_{number}")
+    )
     return [
         assistant(ThinkingBlock(f"Thought {number}", mark), TextBlock(f"Step {number}"), call),
         Message("user", (ToolResultBlock(f"c{number}", "look", (TextBlock(f"result {number}"), PICTURE)),)),
@@ -350,8 +357,8 @@ def turn(number: int) -> list[Message]:
 
 @pytest.mark.parametrize("system", ["instructions", "message"])
 def test_what_was_sent_before_is_a_prefix_for_fifty_turns(system: Any) -> None:
-    using = profile(ResponsesDialect(system=system))
-    scratch, history, before = Scratch(), [Message.user("Go")], b""
+    using = profile(ResponsesCapabilities(system=system))
+    scratch, history, before = EncodingCache(), [Message.user("Go")], b""
     for number in range(50):
         request = ModelRequest(list(history), system="S", tools=(LOOK, NOW), max_output_tokens=100, scratch=scratch)
         sent = encode_request(request, using)
@@ -362,12 +369,12 @@ def test_what_was_sent_before_is_a_prefix_for_fifty_turns(system: Any) -> None:
 
 
 def test_the_second_encoding_costs_under_a_tenth_of_the_first() -> None:
-    tools = [ToolSpec(f"tool{n}", "Does something. " * 10, LOOK.input_schema) for n in range(40)]
+    tools = [ToolDefinition(f"tool{n}", "Does something. " * 10, LOOK.input_schema) for n in range(40)]
     ratios: list[float] = []
     for _ in range(5):
         history = [Message.user("Go"), *[m for number in range(100) for m in turn(number)]]
         fresh = [replace(tool) for tool in tools]
-        scratch = Scratch()
+        scratch = EncodingCache()
         start = time.process_time()
         encode_request(ModelRequest(history, system="S", tools=fresh, scratch=scratch), profile())
         first = time.process_time() - start
@@ -381,16 +388,16 @@ def test_the_second_encoding_costs_under_a_tenth_of_the_first() -> None:
 
 
 def test_another_dialect_starts_anew() -> None:
-    scratch = Scratch()
+    scratch = EncodingCache()
     history = [Message.user("Go"), *turn(1)]
 
-    def sent(dialect: ResponsesDialect) -> Any:
+    def sent(dialect: ResponsesCapabilities) -> Any:
         return json.loads(encode_request(ModelRequest(history, tools=[NOW], scratch=scratch), profile(dialect)))
 
-    assert any("id" in item for item in sent(ResponsesDialect())["input"])
-    assert not any("id" in item for item in sent(ResponsesDialect(item_ids=False))["input"])
-    assert "strict" not in sent(ResponsesDialect())["tools"][0]
-    assert sent(ResponsesDialect(strict_tools=True))["tools"][0]["strict"] is True
+    assert any("id" in item for item in sent(ResponsesCapabilities())["input"])
+    assert not any("id" in item for item in sent(ResponsesCapabilities(item_ids=False))["input"])
+    assert "strict" not in sent(ResponsesCapabilities())["tools"][0]
+    assert sent(ResponsesCapabilities(strict_tools=True))["tools"][0]["strict"] is True
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------------
@@ -414,8 +421,8 @@ async def test_a_field_that_the_host_refuses_is_left_out(refusal: str, fields: s
         MemoryResponse(json.dumps({"error": {"message": refusal, "type": "invalid_request_error"}}).encode(), 400),
         MemoryResponse(sse(*ANSWER)),
     )
-    dialect = ResponsesDialect(prompt_cache_key=True, parallel_calls=True, strict_tools=False)
-    model = HttpModel(profile(dialect, reasoning=True), Responses(), transport=transport)
+    dialect = ResponsesCapabilities(prompt_cache_key=True, parallel_calls=True, strict_tools=False)
+    model = HttpModel(profile(dialect, reasoning=True), ResponsesProtocol(), transport=transport)
     request = ModelRequest(
         HI,
         tools=[NOW],
@@ -438,28 +445,28 @@ async def test_a_field_that_the_host_refuses_is_left_out(refusal: str, fields: s
     [
         (
             "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
-            ResponsesDialect(item_ids=False),
+            ResponsesCapabilities(item_ids=False),
         ),
         (
             "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.",
-            ResponsesDialect(item_ids=False),
+            ResponsesCapabilities(item_ids=False),
         ),
-        ("The encrypted content gAAA could not be verified.", ResponsesDialect(reasoning="none")),
-        ("Your organization must be verified to generate reasoning summaries.", ResponsesDialect(summary="")),
-        ("Instructions are required", ResponsesDialect(instructions="You are a helpful assistant.")),
+        ("The encrypted content gAAA could not be verified.", ResponsesCapabilities(reasoning="none")),
+        ("Your organization must be verified to generate reasoning summaries.", ResponsesCapabilities(summary="")),
+        ("Instructions are required", ResponsesCapabilities(instructions="You are a helpful assistant.")),
         (
             "Unsupported value: 'minimal' is not supported. Supported values are: 'low', 'medium' and 'high'.",
-            ResponsesDialect(efforts=("low", "medium", "high")),
+            ResponsesCapabilities(efforts=("low", "medium", "high")),
         ),
-        ("Invalid value: 'developer' is not supported, expected system", ResponsesDialect(system_role="system")),
-        ("Unknown parameter: 'tools[0].strict'", ResponsesDialect(strict_tools=None)),
+        ("Invalid value: 'developer' is not supported, expected system", ResponsesCapabilities(system_role="system")),
+        ("Unknown parameter: 'tools[0].strict'", ResponsesCapabilities(strict_tools=None)),
     ],
 )
-def test_refusals_and_what_answers_them(refusal: str, change: ResponsesDialect) -> None:
+def test_refusals_and_what_answers_them(refusal: str, change: ResponsesCapabilities) -> None:
     if "Unsupported value" in refusal:
         refusal = f"reasoning.effort: {refusal}"
 
-    assert change in [changed.responses for changed in Responses().without(profile(), refusal)]
+    assert change in [changed.responses for changed in ResponsesProtocol().without(profile(), refusal)]
 
 
 @pytest.mark.covers("PRV-35")
@@ -467,7 +474,7 @@ async def test_a_version_that_the_host_does_not_know_is_left_out() -> None:
     refusal = b'{"error":{"code":"BadRequest","message":"API version not supported"}}'
     transport = MemoryTransport(MemoryResponse(refusal, 400), MemoryResponse(sse(*ANSWER)))
     using = replace(profile(), query="a=1&api-version=2024-12-01-preview")
-    model = HttpModel(using, Responses(), transport=transport)
+    model = HttpModel(using, ResponsesProtocol(), transport=transport)
 
     await model.complete(ModelRequest(HI))
 
@@ -478,5 +485,7 @@ async def test_a_version_that_the_host_does_not_know_is_left_out() -> None:
 
 
 def test_a_refusal_of_a_value_changes_nothing() -> None:
-    assert list(Responses().without(profile(), "temperature must be between 0 and 2")) == []
-    assert [p.info.vision for p in Responses().without(profile(), "This model does not support image input")] == [False]
+    assert list(ResponsesProtocol().without(profile(), "temperature must be between 0 and 2")) == []
+    assert [
+        p.info.vision for p in ResponsesProtocol().without(profile(), "This model does not support image input")
+    ] == [False]

@@ -11,7 +11,7 @@ import pytest
 from mainspring.errors import ErrorCode, ModelError, NetworkError, ProviderConfigError
 from mainspring.messages import Message
 from mainspring.models import (
-    Dialect,
+    ChatCapabilities,
     HttpModel,
     LocalServer,
     ModelProvider,
@@ -26,8 +26,8 @@ from mainspring.models import (
     get_supported_providers,
     is_provider_supported,
 )
-from mainspring.models.auth.credentials import KEY_VARIABLES, require_key, setting
-from mainspring.models.config import as_config
+from mainspring.models.auth.credentials import KEY_VARIABLES, get_setting, require_key
+from mainspring.models.config import to_provider_config
 from mainspring.models.port import ModelRequest
 from mainspring.models.providers.local_servers import KNOWN_SERVERS
 from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
@@ -147,7 +147,7 @@ async def test_openai_has_its_defaults_and_an_empty_text_is_nothing(monkeypatch:
     assert await key_of(model) == "from-environment"
     other = http(create_model("openai:m", base_url="http://127.0.0.1:1/v1/", api_key="k"))
     assert other.profile.base_url == "http://127.0.0.1:1/v1"
-    assert other.profile.dialect == Dialect()
+    assert other.profile.dialect == ChatCapabilities()
 
 
 @pytest.mark.covers("PRV-05")
@@ -236,9 +236,9 @@ def test_settings_reach_the_model() -> None:
     assert (profile.base_url, profile.query) == ("http://h/v1", "api-version=1")
     assert (profile.info.context_window, profile.info.vision, profile.max_output_tokens) == (1000, False, 50)
     assert profile.headers == {"x-team": "blue"}
-    assert profile.dialect == Dialect(stream_usage=False)
+    assert profile.dialect == ChatCapabilities(stream_usage=False)
     assert model._timeouts == Timeouts(1, None, 2)
-    assert as_config({"region": "eu", "extra": {"a": 1}}).extra == {"region": "eu", "a": 1}
+    assert to_provider_config({"region": "eu", "extra": {"a": 1}}).extra == {"region": "eu", "a": 1}
 
 
 @pytest.mark.parametrize(
@@ -257,9 +257,9 @@ def test_a_setting_of_the_wrong_type_is_named(wrong: dict[str, Any]) -> None:
 
 
 def test_a_setting_comes_from_the_first_place_that_has_one() -> None:
-    assert setting(" own ", "A", environment={"A": "a"}) == "own"
-    assert setting("", "A", "B", environment={"A": " ", "B": "b"}) == "b"
-    assert setting(None, "A", environment={}) is None
+    assert get_setting(" own ", "A", environment={"A": "a"}) == "own"
+    assert get_setting("", "A", "B", environment={"A": " ", "B": "b"}) == "b"
+    assert get_setting(None, "A", environment={}) is None
 
 
 # --- local servers -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelInfo
-from mainspring.models.usage import normalize_usage, priced, told_cost
+from mainspring.models.usage import normalize_usage, reported_cost, with_cost
 
 
 @pytest.mark.covers("MOD-29", "MOD-30", "CAC-08", "CAC-11")
@@ -85,9 +85,11 @@ def test_the_providers_total_always_holds(
 def test_money_is_what_the_provider_says_else_what_the_price_says_else_unknown() -> None:
     usage = Usage(1_000_000, 500_000, 100_000, 10_000)
 
-    assert priced(usage, ModelInfo("m", "p")).cost is None
-    assert priced(usage, ModelInfo("m", "p", prices=(1.0, 2.0, 0.1, 1.25))).cost == Cost(1.0, 1.0, 0.01, 0.0125)
-    assert priced(usage, ModelInfo("m", "p", prices=(1.0, 2.0, 0.1, 1.25)), Cost(output=3.0)).cost == Cost(output=3.0)
+    assert with_cost(usage, ModelInfo("m", "p")).cost is None
+    assert with_cost(usage, ModelInfo("m", "p", prices=(1.0, 2.0, 0.1, 1.25))).cost == Cost(1.0, 1.0, 0.01, 0.0125)
+    assert with_cost(usage, ModelInfo("m", "p", prices=(1.0, 2.0, 0.1, 1.25)), Cost(output=3.0)).cost == Cost(
+        output=3.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,4 +105,4 @@ def test_money_is_what_the_provider_says_else_what_the_price_says_else_unknown()
     ],
 )
 def test_hosts_tell_their_price_in_several_ways(raw: dict[str, Any], cost: Cost | None) -> None:
-    assert told_cost(raw) == cost
+    assert reported_cost(raw) == cost

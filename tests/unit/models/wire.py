@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message
-from mainspring.models.codec.response_reader import AnswerReader
+from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import Dialect, Profile
+from mainspring.models.profile import ChatCapabilities, ModelProfile
 from mainspring.models.wire.openai_chat import ChatDecoder, encode_request
 
 
-def profile(dialect: Dialect = Dialect(), **facts: Any) -> Profile:
-    return Profile(
+def profile(dialect: ChatCapabilities = ChatCapabilities(), **facts: Any) -> ModelProfile:
+    return ModelProfile(
         ModelInfo(facts.pop("model", "m1"), facts.pop("provider", "host"), **facts), "http://host/v1", dialect
     )
 
@@ -30,9 +30,9 @@ def sse(*objects: dict[str, Any] | str, done: bool = True) -> bytes:
     return "".join(f"data: {text}\n\n" for text in [*texts, *(["[DONE]"] if done else [])]).encode()
 
 
-def read(body: bytes, *, by: int | None = None, using: Profile | None = None) -> list[StreamEvent]:
+def read(body: bytes, *, by: int | None = None, using: ModelProfile | None = None) -> list[StreamEvent]:
     """The events of an answer; raises what is wrong with it."""
-    reader = AnswerReader(ChatDecoder(using or profile()))
+    reader = ResponseReader(ChatDecoder(using or profile()))
     events: list[StreamEvent] = []
     for start in range(0, len(body), by or max(1, len(body))):
         events += reader.feed(body[start : start + (by or len(body))])
@@ -42,7 +42,7 @@ def read(body: bytes, *, by: int | None = None, using: Profile | None = None) ->
     return events
 
 
-def message(*objects: dict[str, Any] | str, done: bool = True, using: Profile | None = None) -> Message:
+def message(*objects: dict[str, Any] | str, done: bool = True, using: ModelProfile | None = None) -> Message:
     """The message of a streamed answer."""
     last = read(sse(*objects, done=done), using=using)[-1]
     assert isinstance(last, Done)
@@ -58,7 +58,7 @@ def call(name: str | None = None, arguments: Any = None, **fields: Any) -> dict[
     return {"function": function, **fields}
 
 
-def body(messages: Sequence[Message], using: Profile | None = None, **fields: Any) -> dict[str, Any]:
+def body(messages: Sequence[Message], using: ModelProfile | None = None, **fields: Any) -> dict[str, Any]:
     """The body of a request, read back."""
     return json.loads(encode_request(ModelRequest(messages, **fields), using or profile()))
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mainspring.env.memory import MemoryEnv
-from mainspring.permissions import Decision, Permissions
+from mainspring.permissions import PermissionDecision, Permissions
 from mainspring.tools import Tool
 from mainspring.tools.builtin import builtin_tools
 
@@ -37,7 +37,7 @@ async def decided(
     ask: Iterable[str] = (),
     deny: Iterable[str] = (),
     **options: Any,
-) -> Decision:
+) -> PermissionDecision:
     """The decision about a call of a built-in tool."""
     original = options.pop("original", None)
     definition = options.pop("definition", TOOLS.get(tool))
@@ -48,7 +48,7 @@ async def decided(
     )
 
 
-async def shell(line: str, *allow: str, **options: Any) -> Decision:
+async def shell(line: str, *allow: str, **options: Any) -> PermissionDecision:
     """The decision about a command line, by rules alone: the table of what only reads has tests of its own."""
     options.setdefault("reads_free", False)
     return await decided("shell", {"command": line}, allow=allow, **options)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.env.memory import MemoryEnv
-from mainspring.permissions import Decision, Permissions
+from mainspring.permissions import PermissionDecision, Permissions
 from mainspring.tools.builtin import builtin_tools
 
 DATA = Path(__file__).parent / "data"
@@ -65,7 +65,7 @@ def attempts() -> list[tuple[str, str, dict[str, str]]]:
     return found
 
 
-async def decided(tool: str, arguments: dict[str, str], env: MemoryEnv, **rules: Any) -> Decision:
+async def decided(tool: str, arguments: dict[str, str], env: MemoryEnv, **rules: Any) -> PermissionDecision:
     return await Permissions(**rules).decide(tool, arguments, env=env, definition=TOOLS[tool])
 
 

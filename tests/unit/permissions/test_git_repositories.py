@@ -9,9 +9,9 @@ from msgspec import structs
 
 from mainspring import Agent
 from mainspring.env.local import LocalEnv
-from mainspring.permissions import Decision, Permissions
+from mainspring.permissions import PermissionDecision, Permissions
 from mainspring.permissions.git_repository import neutral_environment
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, ToolResult
 from mainspring.tools.builtin import shell
 from tests.unit.permissions.git_lines import LINES
@@ -58,7 +58,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(programs), prepend=":")
 
 
-async def decide(line: str, env: LocalEnv, **rules: Any) -> Decision:
+async def decide(line: str, env: LocalEnv, **rules: Any) -> PermissionDecision:
     return await Permissions(**rules).decide("shell", {"command": line}, env=env, definition=shell)
 
 
@@ -188,7 +188,7 @@ async def test_only_lines_that_only_read_get_the_environment(tmp_path: Path) -> 
 
 async def test_an_agent_runs_a_reading_command_with_the_environment(tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, ":")))
-    calls = [Call("shell", {"command": "git status -s"}), Call("shell", {"command": "git commit -m x"})]
+    calls = [ScriptedCall("shell", {"command": "git status -s"}), ScriptedCall("shell", {"command": "git commit -m x"})]
     seen: list[dict[str, str]] = []
 
     async def execute(arguments: dict[str, Any], context: ToolContext) -> str:

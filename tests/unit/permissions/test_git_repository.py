@@ -10,7 +10,7 @@ from mainspring.env.local import LocalEnv
 from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Permissions
 from mainspring.permissions.git_config import read_settings
-from mainspring.permissions.git_index import paths_of_index
+from mainspring.permissions.git_index import parse_index
 from mainspring.tools.builtin import shell
 
 PLAIN = '[core]\n\tbare = false\n[remote "origin"]\n\turl = x\n'
@@ -180,10 +180,10 @@ def test_the_paths_of_an_index(tmp_path: Path, version: int, hashes: str) -> Non
     index = (tmp_path / ".git/index").read_bytes()
 
     assert index[7] == version
-    assert paths_of_index(index) is not None
-    assert sorted(paths_of_index(index) or ()) == names
-    assert paths_of_index(index[:-7]) is None
-    assert paths_of_index(b"") is None
+    assert parse_index(index) is not None
+    assert sorted(parse_index(index) or ()) == names
+    assert parse_index(index[:-7]) is None
+    assert parse_index(b"") is None
 
 
 def test_only_a_line_end_ends_a_line_of_settings() -> None:

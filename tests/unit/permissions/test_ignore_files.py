@@ -10,8 +10,8 @@ from mainspring import Agent
 from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Permissions
 from mainspring.permissions.ignore_files import IgnoreFiles
-from mainspring.permissions.path_patterns import components
-from mainspring.testing import Call, ScriptedModel
+from mainspring.permissions.path_patterns import split_path
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 from tests.unit.policies.harness import texts
 
@@ -101,9 +101,9 @@ async def test_the_file_itself_is_guarded() -> None:
 async def test_searches_leave_it_out() -> None:
     env = MemoryEnv(FILES)
     calls = [
-        Call("grep", {"pattern": "needle", "include_ignored": True}, id="a"),
-        Call("glob", {"pattern": "**/*.txt"}, id="b"),
-        Call("list_files", {"path": ".", "depth": 4}, id="c"),
+        ScriptedCall("grep", {"pattern": "needle", "include_ignored": True}, id="a"),
+        ScriptedCall("glob", {"pattern": "**/*.txt"}, id="b"),
+        ScriptedCall("list_files", {"path": ".", "depth": 4}, id="c"),
     ]
     agent = Agent(ScriptedModel(calls, "done"), tools=list(TOOLS.values()), execution=env, permissions=Permissions())
 
@@ -122,20 +122,20 @@ async def test_searches_leave_it_out() -> None:
 async def test_a_file_that_cannot_be_read_hides_its_folder() -> None:
     files = IgnoreFiles(MemoryEnv({"src/.agentignore": b"#" * (1 << 21), "src/a": ""}))
 
-    assert await files.why(components("/project/src/a")) == "/project/src/.agentignore"
-    assert await files.why(components("/project/b")) == ""
+    assert await files.why(split_path("/project/src/a")) == "/project/src/.agentignore"
+    assert await files.why(split_path("/project/b")) == ""
 
 
 async def test_a_change_counts_soon() -> None:
     now = 0.0
     env = MemoryEnv({"a": ""})
     files = IgnoreFiles(env, clock=lambda: now)
-    assert await files.why(components("/project/a")) == ""
+    assert await files.why(split_path("/project/a")) == ""
 
     await env.write_bytes(".agentignore", b"a\n")
     now = 2.0
 
-    assert await files.why(components("/project/a")) == "/project/.agentignore"
+    assert await files.why(split_path("/project/a")) == "/project/.agentignore"
 
 
 @given(
@@ -146,15 +146,15 @@ async def test_a_change_counts_soon() -> None:
 async def test_what_lies_in_a_hidden_folder_is_hidden(lines: list[str]) -> None:
     files = IgnoreFiles(MemoryEnv({".agentignore": "\n".join(lines)}))
 
-    if await files.why(components("/project/a/b")) and await files.why(components("/project/a")):
-        assert await files.why(components("/project/a/c/d"))
+    if await files.why(split_path("/project/a/b")) and await files.why(split_path("/project/a")):
+        assert await files.why(split_path("/project/a/c/d"))
 
 
 @pytest.mark.covers("BYD-19")
 async def test_what_is_hidden_can_be_listed_for_a_sandbox() -> None:
     env = MemoryEnv({**FILES, "private/a": "", "private/b": ""})
 
-    found = await Permissions(deny=["read_file(private/**)"], ask=["read_file(other/**)"]).hidden_paths(env)
+    found = await Permissions(deny=["read_file(private/**)"], ask=["read_file(other/**)"]).unreadable_paths(env)
 
     assert found == (
         *("/project/my.dat", "/project/private", "/project/secrets"),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mainspring.env import LocalEnv
-from mainspring.permissions import Decision, Permissions
+from mainspring.permissions import PermissionDecision, Permissions
 from tests.unit.permissions.harness import TOOLS
 
 
@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-async def on(where: Path | str, tool: str, path: str, **options: Any) -> Decision:
+async def on(where: Path | str, tool: str, path: str, **options: Any) -> PermissionDecision:
     arguments = {"path": path, "content": ""} if tool == "write_file" else {"path": path}
     permissions = Permissions(**options)
     return await permissions.decide(tool, arguments, env=LocalEnv(where), definition=TOOLS[tool])

@@ -9,23 +9,25 @@ import pytest
 
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError, ConfigWarning
-from mainspring.loop import CoreAgent, Plug
+from mainspring.loop import CoreAgent, Plugin
 from mainspring.messages import Message, ToolResultBlock
 from mainspring.permissions import PermissionRequest, Permissions, RuleSet
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import LazyTool, Tool, ToolErrorCode, tool
 from tests.unit.permissions.harness import TOOLS, project
 
 
-def write(path: str, id: str = "w") -> Call:
-    return Call("write_file", {"path": path, "content": "new"}, id=id)
+def write(path: str, id: str = "w") -> ScriptedCall:
+    return ScriptedCall("write_file", {"path": path, "content": "new"}, id=id)
 
 
 def agent(permissions: Permissions, *script: Any, env: MemoryEnv | None = None) -> CoreAgent:
     return CoreAgent(ScriptedModel(*script), env=env or project(), tools=TOOLS.values(), plugs=[permissions])
 
 
-async def results(permissions: Permissions, *calls: Call, env: MemoryEnv | None = None) -> list[ToolResultBlock]:
+async def results(
+    permissions: Permissions, *calls: ScriptedCall, env: MemoryEnv | None = None
+) -> list[ToolResultBlock]:
     """Run one turn with these calls; their results."""
     made = agent(permissions, Reply(calls=list(calls)), "done", env=env)
     result = await made.run("go", raise_errors=False)
@@ -45,7 +47,7 @@ class Person:
 
 
 def test_it_is_a_plug() -> None:
-    assert isinstance(Permissions(), Plug)
+    assert isinstance(Permissions(), Plugin)
 
 
 @pytest.mark.covers("SEC-04")
@@ -86,7 +88,7 @@ async def test_with_nobody_to_ask_the_reason_says_how_to_allow() -> None:
     ],
 )
 async def test_the_rules_it_names_do_allow_the_call(line: str, rules: list[str]) -> None:
-    call = Call("shell", {"command": line}, id="s")
+    call = ScriptedCall("shell", {"command": line}, id="s")
     person = Person(False)
     env = project(run=lambda command: "ran")
 
@@ -107,7 +109,7 @@ async def test_a_person_is_told_scope_resource_and_action() -> None:
     [wrote, ran] = await results(
         Permissions(on_permission_request=person),
         write("src/new.py"),
-        Call("shell", {"command": "npm test && \x1b[31mx"}, id="s"),
+        ScriptedCall("shell", {"command": "npm test && \x1b[31mx"}, id="s"),
         env=project(run=lambda command: "ran"),
     )
 
@@ -167,7 +169,7 @@ async def test_a_question_that_fails_is_no_consent_and_no_refusal_of_the_user() 
 
 async def test_one_question_for_one_call() -> None:
     person = Person(True)
-    call = Call("shell", {"command": "a; b | c > x; cat .env"}, id="s")
+    call = ScriptedCall("shell", {"command": "a; b | c > x; cat .env"}, id="s")
 
     await results(Permissions(on_permission_request=person), call, env=project(run=lambda command: ""))
 
@@ -180,7 +182,9 @@ async def test_one_question_for_one_call() -> None:
 async def test_a_sensitive_path_is_asked_about_once_a_session() -> None:
     person = Person(True)
     permissions = Permissions(on_permission_request=person)
-    read = [Call("read_file", {"path": p}, id=p) for p in (".env", "./.env", "hidden", "config/credentials.json")]
+    read = [
+        ScriptedCall("read_file", {"path": p}, id=p) for p in (".env", "./.env", "hidden", "config/credentials.json")
+    ]
 
     blocks = await results(permissions, *read)
     await results(permissions, read[0])
@@ -218,7 +222,7 @@ async def test_a_grant_of_a_line_that_is_not_understood_is_for_the_very_line() -
     permissions = Permissions(on_permission_request=person)
 
     for command in ("echo ${x@P}", "echo ${x@P}", "echo ${x@P} ", "echo ${y@P}"):
-        call = Call("shell", {"command": command}, id="s")
+        call = ScriptedCall("shell", {"command": command}, id="s")
         await results(permissions, call, env=project(run=lambda command: ""))
 
     assert len(person.asked) == 3
@@ -229,7 +233,7 @@ async def test_a_grant_of_a_command_with_a_variable_is_for_the_very_line() -> No
     permissions = Permissions(on_permission_request=person)
 
     for value in ("a", "a", "b"):
-        call = Call("shell", {"command": f"for f in {value}; do rmdir $f; done"}, id="s")
+        call = ScriptedCall("shell", {"command": f"for f in {value}; do rmdir $f; done"}, id="s")
         await results(permissions, call, env=project(run=lambda command: ""))
 
     assert len(person.asked) == 2
@@ -277,7 +281,7 @@ async def test_a_child_has_no_more_rights() -> None:
 async def test_the_tool_works_on_the_path_that_was_judged() -> None:
     env = project()
 
-    [block] = await results(Permissions(), Call("read_file", {"path": "inner/app.py"}, id="r"), env=env)
+    [block] = await results(Permissions(), ScriptedCall("read_file", {"path": "inner/app.py"}, id="r"), env=env)
 
     assert not block.is_error
     assert "print()" in block.text
@@ -300,7 +304,7 @@ async def test_a_search_leaves_out_what_may_not_be_read() -> None:
     env = MemoryEnv({".env": "needle", "private/key": "needle", "src/a.py": "needle", "credentials.json": "needle"})
     permissions = Permissions(deny=["read_file(private/**)"])
 
-    [block] = await results(permissions, Call("grep", {"pattern": "needle"}, id="g"), env=env)
+    [block] = await results(permissions, ScriptedCall("grep", {"pattern": "needle"}, id="g"), env=env)
 
     assert not block.is_error
     assert "src/a.py" in block.text
@@ -312,7 +316,7 @@ async def test_a_search_leaves_out_what_may_not_be_read() -> None:
 async def test_rules_of_all_who_share_an_environment_hold_in_a_search() -> None:
     env = MemoryEnv({"one.txt": "needle", "two.txt": "needle", "three.txt": "needle"})
     env.guard = lambda path: not path.endswith("three.txt")
-    search = Call("grep", {"pattern": "needle"}, id="g")
+    search = ScriptedCall("grep", {"pattern": "needle"}, id="g")
 
     await results(Permissions(deny=["read_file(one.txt)"]), search, env=env)
     [block] = await results(Permissions(deny=["read_file(two.txt)"]), search, env=env)
@@ -367,7 +371,7 @@ async def test_a_grant_is_for_what_a_command_reads_and_where_it_runs_too(granted
     person = Person("session", "session", "session", False)
     permissions = Permissions(on_permission_request=person)
 
-    calls = [Call("shell", {"command": line}, id=str(n)) for n, line in enumerate((granted, granted, other))]
+    calls = [ScriptedCall("shell", {"command": line}, id=str(n)) for n, line in enumerate((granted, granted, other))]
     await results(permissions, *calls)
 
     assert [request.resource.replace("\\n", "\n") for request in person.asked] == [granted, other]

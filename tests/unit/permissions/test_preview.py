@@ -8,11 +8,11 @@ from mainspring.env.memory import MemoryEnv
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message
 from mainspring.permissions import PermissionRequest, Permissions, Reply
-from mainspring.testing import Call, ScriptedModel
 from mainspring.testing import Reply as Says
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext
 from mainspring.tools.builtin import apply_patch, edit, multi_edit, shell, write_file
-from mainspring.tools.support.editing.preview import preview
+from mainspring.tools.support.editing.preview import preview_changes
 
 FILES = {"a.txt": "one\ntwo\nthree\n", "crlf.txt": "one\r\ntwo\r\n"}
 TOOLS = (write_file, edit, multi_edit, apply_patch)
@@ -53,7 +53,7 @@ async def content(where: MemoryEnv, path: str) -> bytes | None:
 async def test_a_preview_is_to_the_byte_what_the_call_does(tool: Any, arguments: dict[str, Any]) -> None:
     where = env()
 
-    shown = await preview(tool, arguments, where)
+    shown = await preview_changes(tool, arguments, where)
     before = {path: await content(where, path) for path in FILES}
     await tool(ToolContext(env=where), **arguments)
 
@@ -69,18 +69,18 @@ async def test_a_preview_is_to_the_byte_what_the_call_does(tool: Any, arguments:
 
 
 async def test_a_change_of_line_ends_is_said() -> None:
-    shown = await preview(write_file, {"path": "crlf.txt", "content": "one\ntwo\n"}, env())
+    shown = await preview_changes(write_file, {"path": "crlf.txt", "content": "one\ntwo\n"}, env())
 
     assert shown is not None
     assert "CRLF" in shown.changes[0].note
 
 
 async def test_a_call_that_would_fail_shows_why_and_other_tools_show_nothing() -> None:
-    failing = await preview(edit, {"path": "a.txt", "old_string": "nine", "new_string": "9"}, env())
+    failing = await preview_changes(edit, {"path": "a.txt", "old_string": "nine", "new_string": "9"}, env())
 
     assert failing is not None
     assert "not in the file" in failing.problem
-    assert await preview(shell, {"command": "ls"}, env()) is None
+    assert await preview_changes(shell, {"command": "ls"}, env()) is None
 
 
 class Person:
@@ -98,7 +98,7 @@ class Person:
         return self._answer
 
 
-async def run(where: MemoryEnv, person: Person, *calls: Call) -> list[str]:
+async def run(where: MemoryEnv, person: Person, *calls: ScriptedCall) -> list[str]:
     agent = CoreAgent(
         ScriptedModel(Says(calls=list(calls)), "done"),
         env=where,
@@ -113,12 +113,12 @@ async def run(where: MemoryEnv, person: Person, *calls: Call) -> list[str]:
 @pytest.mark.parametrize(
     ("call", "path"),
     [
-        (Call("write_file", {"path": "a.txt", "content": "new\n"}), "a.txt"),
-        (Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"}), "a.txt"),
-        (Call("write_file", {"path": "fresh.txt", "content": "new\n"}), "fresh.txt"),
+        (ScriptedCall("write_file", {"path": "a.txt", "content": "new\n"}), "a.txt"),
+        (ScriptedCall("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"}), "a.txt"),
+        (ScriptedCall("write_file", {"path": "fresh.txt", "content": "new\n"}), "fresh.txt"),
     ],
 )
-async def test_a_file_that_changed_after_the_yes_is_not_written(call: Call, path: str) -> None:
+async def test_a_file_that_changed_after_the_yes_is_not_written(call: ScriptedCall, path: str) -> None:
     where = env()
 
     async def meanwhile() -> None:
@@ -133,8 +133,8 @@ async def test_a_file_that_changed_after_the_yes_is_not_written(call: Call, path
 async def test_the_same_change_at_other_lines_is_still_the_same() -> None:
     where = env()
     calls = [
-        Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "0\n1"}, id="a"),
-        Call("edit", {"path": "a.txt", "old_string": "three", "new_string": "3"}, id="b"),
+        ScriptedCall("edit", {"path": "a.txt", "old_string": "one", "new_string": "0\n1"}, id="a"),
+        ScriptedCall("edit", {"path": "a.txt", "old_string": "three", "new_string": "3"}, id="b"),
     ]
 
     told = await run(where, Person(), *calls)
@@ -145,11 +145,11 @@ async def test_the_same_change_at_other_lines_is_still_the_same() -> None:
 
 async def test_an_answer_may_say_more_than_yes_or_no() -> None:
     where = env()
-    call = Call("write_file", {"path": "a.txt", "content": "x"})
+    call = ScriptedCall("write_file", {"path": "a.txt", "content": "x"})
 
     [told] = await run(where, Person(answer=Reply(allow=False, reason="leave it")), call)
     twice = Person(answer=Reply(allow=True, session=True))
-    await run(where, twice, call, Call("write_file", {"path": "a.txt", "content": "y"}, id="2"))
+    await run(where, twice, call, ScriptedCall("write_file", {"path": "a.txt", "content": "y"}, id="2"))
 
     assert "leave it" in told
     assert len(twice.asked) == 1

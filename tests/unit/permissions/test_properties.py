@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mainspring.permissions import Decision, Effect, RuleSet, parse_rule
-from mainspring.permissions.command_patterns import allows, compile_command
-from mainspring.permissions.path_patterns import compile_path, matches
+from mainspring.permissions import Effect, PermissionDecision, RuleSet, parse_rule
+from mainspring.permissions.command_patterns import compile_command_pattern, matches_exactly
+from mainspring.permissions.path_patterns import compile_path_pattern, matches
 from mainspring.permissions.suggestions import quote
-from mainspring.shell_analysis import analyse
+from mainspring.shell_analysis import analyze
 from mainspring.shell_analysis.syntax import Word
 from tests.unit.permissions.harness import decided, shell
 
@@ -96,7 +96,7 @@ def test_the_advice_is_the_least_that_will_do(line: str, advice: tuple[tuple[str
 def test_an_allowed_command_with_any_other_is_not_allowed(allowed: str, other: str, join: str) -> None:
     line = join.format(a=allowed, b=other)
 
-    async def both() -> tuple[Decision, Decision]:
+    async def both() -> tuple[PermissionDecision, PermissionDecision]:
         return await shell(allowed, *RULES), await shell(line, *RULES)
 
     alone, together = run(both())
@@ -141,7 +141,7 @@ def test_a_rule_that_tightens_allows_nothing_more(
     rules = RuleSet.build(allow=allow, ask=ask, deny=deny)
     tightened = rules + RuleSet(tuple(parse_rule(text, effect) for text in more))
 
-    async def both() -> tuple[Decision, Decision]:
+    async def both() -> tuple[PermissionDecision, PermissionDecision]:
         return await shell(line, rules=rules), await shell(line, rules=tightened)
 
     before, after = run(both())
@@ -154,7 +154,7 @@ def test_a_rule_that_tightens_allows_nothing_more(
 def test_the_same_for_paths(path: str, allow: list[str], deny: list[str], more: list[str]) -> None:
     arguments = {"path": path, "content": ""}
 
-    async def both() -> tuple[Decision, Decision]:
+    async def both() -> tuple[PermissionDecision, PermissionDecision]:
         return (
             await decided("write_file", arguments, allow=allow, deny=deny),
             await decided("write_file", arguments, allow=allow, deny=[*deny, *more]),
@@ -185,7 +185,7 @@ PIECES = st.lists(
 def test_garbage_is_never_allowed(line: str) -> None:
     decision = run(shell(line, "shell(git status)", "shell(npm test)"))
 
-    commands = [[word.text for word in unit.words] for unit in analyse(line).units if not unit.free]
+    commands = [[word.text for word in unit.words] for unit in analyze(line).units if not unit.free]
     if decision.outcome == "allow":
         assert all(command in (["git", "status"], ["npm", "test"]) for command in commands)
 
@@ -195,8 +195,8 @@ def test_garbage_is_never_allowed(line: str) -> None:
 def test_nothing_crashes(text: str) -> None:
     run(shell(text, "shell"))
     run(decided("read_file", {"path": text}, deny=["read_file(private/**)"]))
-    compile_command(text)
-    compile_path(text)
+    compile_command_pattern(text)
+    compile_path_pattern(text)
 
 
 @settings(max_examples=150)
@@ -210,13 +210,13 @@ def test_nothing_crashes(text: str) -> None:
 def test_quoted_words_make_a_pattern_that_matches_just_them(texts: list[str]) -> None:
     assume(texts[0])
     words = [Word(text, text) for text in texts]
-    pattern = compile_command(quote(texts))
+    pattern = compile_command_pattern(quote(texts))
 
     assert not pattern.problem
     assert pattern.exact
-    assert allows(pattern, words)
-    assert not allows(pattern, [*words, Word("x", "x")])
-    assert not allows(pattern, [Word(texts[0] + "x", ""), *words[1:]])
+    assert matches_exactly(pattern, words)
+    assert not matches_exactly(pattern, [*words, Word("x", "x")])
+    assert not matches_exactly(pattern, [Word(texts[0] + "x", ""), *words[1:]])
 
 
 PARTS = st.lists(st.sampled_from(["a", "b", "ab", "src", "x.py", ".env"]), min_size=1, max_size=5)
@@ -225,9 +225,13 @@ PARTS = st.lists(st.sampled_from(["a", "b", "ab", "src", "x.py", ".env"]), min_s
 @settings(max_examples=100)
 @given(PARTS, PARTS)
 def test_a_path_pattern_matches_whole_components(pattern: list[str], path: list[str]) -> None:
-    compiled = compile_path("/".join(pattern))
+    compiled = compile_path_pattern("/".join(pattern))
 
     assert matches(compiled.parts, tuple(path)) == (pattern == path)
     assert matches(compiled.parts, tuple(path), below=True) == (path[: len(pattern)] == pattern)
-    assert matches(compile_path("/".join(pattern) + "/**").parts, tuple(path)) == (path[: len(pattern)] == pattern)
-    assert matches(compile_path("**/" + "/".join(pattern)).parts, tuple(path)) == (path[-len(pattern) :] == pattern)
+    assert matches(compile_path_pattern("/".join(pattern) + "/**").parts, tuple(path)) == (
+        path[: len(pattern)] == pattern
+    )
+    assert matches(compile_path_pattern("**/" + "/".join(pattern)).parts, tuple(path)) == (
+        path[-len(pattern) :] == pattern
+    )

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from mainspring.errors import ConfigError
-from mainspring.permissions import Origin, RuleSet, parse_rule, rules_without_tool
-from mainspring.permissions.rules import Effect, OriginKind, names_line
+from mainspring.permissions import RuleSet, RuleSource, find_unused_rules, parse_rule
+from mainspring.permissions.rules import Effect, RuleSourceKind, names_line
 from tests.unit.permissions.harness import decided, shell
 
 
@@ -30,7 +30,7 @@ from tests.unit.permissions.harness import decided, shell
     ],
 )
 def test_a_rule_is_read(text: str, tool: str, scope: str | None, pattern: str | None) -> None:
-    rule = parse_rule(text, "allow", Origin("flag", "--allow"))
+    rule = parse_rule(text, "allow", RuleSource("flag", "--allow"))
 
     assert (rule.tool, rule.scope, rule.pattern) == (tool, scope, pattern)
     assert rule.origin.kind == "flag"
@@ -62,7 +62,7 @@ def test_a_rule_is_read(text: str, tool: str, scope: str | None, pattern: str | 
 @pytest.mark.covers("SEC-15")
 def test_what_is_no_rule_says_what_to_write(text: str, instead: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_rule(text, "allow", Origin("project", ".agent/settings.json: permissions.allow[0]"))
+        parse_rule(text, "allow", RuleSource("project", ".agent/settings.json: permissions.allow[0]"))
 
     assert instead in str(caught.value)
     assert ".agent/settings.json: permissions.allow[0]" in str(caught.value)
@@ -125,10 +125,10 @@ def test_settings_name_the_key(section: dict[str, object], said: str) -> None:
 @pytest.mark.covers("SEC-02", "SEC-15")
 @pytest.mark.parametrize("deny_in", ["flag", "project", "user"])
 @pytest.mark.parametrize("allow_in", ["flag", "project", "user"])
-async def test_deny_beats_allow_whatever_file_they_stand_in(deny_in: OriginKind, allow_in: OriginKind) -> None:
-    rules = RuleSet.build(allow=["write_file"], origin=Origin(allow_in))
-    rules += RuleSet.build(ask=["scope:fs-write(docs/**)"], origin=Origin("project"))
-    rules += RuleSet.build(deny=["write_file(src/**)"], origin=Origin(deny_in))
+async def test_deny_beats_allow_whatever_file_they_stand_in(deny_in: RuleSourceKind, allow_in: RuleSourceKind) -> None:
+    rules = RuleSet.build(allow=["write_file"], origin=RuleSource(allow_in))
+    rules += RuleSet.build(ask=["scope:fs-write(docs/**)"], origin=RuleSource("project"))
+    rules += RuleSet.build(deny=["write_file(src/**)"], origin=RuleSource(deny_in))
 
     denied = await decided("write_file", {"path": "src/app.py", "content": ""}, rules=rules)
     asked = await decided("write_file", {"path": "docs/a.md", "content": ""}, rules=rules)
@@ -241,4 +241,4 @@ async def test_a_path_pattern_allows_only_to_the_letter(pattern: str, path: str,
 def test_rules_that_name_no_tool_can_be_found() -> None:
     rules = RuleSet.build(deny=["bash(rm *)", "shell(rm *)", "mcp__*", "scope:fs-write"], allow=["*"])
 
-    assert [rule.text for rule in rules_without_tool(rules, ["shell", "read_file"])] == ["bash(rm *)", "mcp__*"]
+    assert [rule.text for rule in find_unused_rules(rules, ["shell", "read_file"])] == ["bash(rm *)", "mcp__*"]

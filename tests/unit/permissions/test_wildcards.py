@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.env.memory import MemoryEnv
-from mainspring.permissions import Decision, Permissions
+from mainspring.permissions import PermissionDecision, Permissions
 from tests.unit.permissions.harness import TOOLS
 
 TABLE: dict[str, dict[str, list[str]]] = tomllib.loads((Path(__file__).parent / "data" / "wildcards.toml").read_text())
@@ -25,7 +25,7 @@ def pairs(kind: str) -> list[tuple[str, str]]:
     return [(rule, line) for rule, lines in TABLE[kind].items() for line in lines]
 
 
-async def decide(rule: str, line: str, *more: str) -> Decision:
+async def decide(rule: str, line: str, *more: str) -> PermissionDecision:
     env = MemoryEnv({**FILES, **dict.fromkeys(more, "")}, links=LINKS)
     permissions = Permissions(allow=[f"shell({rule})", "scope:fs-write(docs/**)"], reads_free=False)
     return await permissions.decide("shell", {"command": line}, env=env, definition=TOOLS["shell"], advise=True)

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mainspring import Agent, Behavior, Message, ToolResultBlock
+from mainspring import Agent, Message, RunOptions, ToolResultBlock
 from mainspring.env import ExecutionEnv
 from mainspring.env.memory import MemoryEnv
 from mainspring.messages import AgentMessage, ToolUseBlock
 from mainspring.models import ModelRequest
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import Tool
 from mainspring.tools.builtin import builtin_tools
 
@@ -22,8 +22,8 @@ def project(**files: str) -> MemoryEnv:
 
 def agent(*script: Any, env: ExecutionEnv | None = None, tools: Iterable[Any] = (), **options: Any) -> Agent:
     """An agent with a script; options of `Behavior` are given by name."""
-    names = set(Behavior.__struct_fields__)
-    behavior = Behavior(**{n: v for n, v in options.items() if n in names})
+    names = set(RunOptions.__struct_fields__)
+    behavior = RunOptions(**{n: v for n, v in options.items() if n in names})
     rest = {n: v for n, v in options.items() if n not in names}
     given = list(tools) or list(TOOLS.values())
     model = ScriptedModel(*script)
@@ -56,19 +56,19 @@ def words(messages: Iterable[AgentMessage]) -> list[str]:
     return [m.text for m in messages if isinstance(m, Message) and m.role == "user" and m.text]
 
 
-def read(path: str, **more: Any) -> Call:
+def read(path: str, **more: Any) -> ScriptedCall:
     """A call of `read_file`."""
-    return Call("read_file", {"path": path, **more})
+    return ScriptedCall("read_file", {"path": path, **more})
 
 
-def edit(path: str, old: str, new: str) -> Call:
+def edit(path: str, old: str, new: str) -> ScriptedCall:
     """A call of `edit`."""
-    return Call("edit", {"path": path, "old_string": old, "new_string": new})
+    return ScriptedCall("edit", {"path": path, "old_string": old, "new_string": new})
 
 
-def write(path: str, content: str) -> Call:
+def write(path: str, content: str) -> ScriptedCall:
     """A call of `write_file`."""
-    return Call("write_file", {"path": path, "content": content})
+    return ScriptedCall("write_file", {"path": path, "content": content})
 
 
 def turn(*answers: tuple[str, str, Mapping[str, Any] | None], number: int = 0) -> tuple[Message, Message]:

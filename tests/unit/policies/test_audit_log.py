@@ -14,14 +14,14 @@ from mainspring import Agent
 from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Permissions
 from mainspring.policies.audit_log import AuditLog
-from mainspring.testing.scripted_model import Call, ScriptedModel
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 from tests.unit.policies.harness import results
 
 KEY = "sk-ant-api03-" + "a1B2" * 8
 
 
-async def logged(audit: AuditLog, *calls: Call, permissions: Permissions | None = None) -> Agent:
+async def logged(audit: AuditLog, *calls: ScriptedCall, permissions: Permissions | None = None) -> Agent:
     env = MemoryEnv({"a.txt": f"key {KEY}"}, run=lambda command: "ran")
     agent = Agent(
         ScriptedModel(list(calls), "done"), tools=builtin_tools(), execution=env, plugs=[audit], permissions=permissions
@@ -35,9 +35,9 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 CALLS = (
-    Call("read_file", {"path": "a.txt"}, id="r"),
-    Call("shell", {"command": f"echo {KEY}"}, id="s"),
-    Call("nothing", {}, id="n"),
+    ScriptedCall("read_file", {"path": "a.txt"}, id="r"),
+    ScriptedCall("shell", {"command": f"echo {KEY}"}, id="s"),
+    ScriptedCall("nothing", {}, id="n"),
 )
 
 
@@ -75,7 +75,7 @@ async def test_a_person_who_says_no_is_in_it(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl")
     permissions = Permissions(on_permission_request=lambda request: False, on_decision=audit.decided)
 
-    await logged(audit, Call("shell", {"command": "make"}, id="s"), permissions=permissions)
+    await logged(audit, ScriptedCall("shell", {"command": "make"}, id="s"), permissions=permissions)
 
     assert [line["outcome"] for line in lines(audit.path) if line["event"] == "decision"] == ["deny"]
 

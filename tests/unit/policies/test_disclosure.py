@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring import Agent, Behavior, tool
+from mainspring import Agent, RunOptions, tool
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
 from mainspring.loop import Approve
 from mainspring.loop.hooks import ToolGate, ToolResultsAfter
-from mainspring.mcp import Mcp, McpServerConfig, TwinConnector, TwinServer
+from mainspring.mcp import InMemoryConnector, InMemoryServer, McpPlug, McpServerConfig
 from mainspring.mcp.tool_search import create_tool_search
 from mainspring.mcp.types import ToolInfo
 from mainspring.models import ModelRequest
@@ -22,8 +22,8 @@ from mainspring.models.port import ModelInfo
 from mainspring.permissions import Permissions
 from mainspring.policies.compaction import Compaction
 from mainspring.policies.disclosure import Disclosure
-from mainspring.prompt_tags import escaped, escaped_json, named
-from mainspring.testing.scripted_model import Call, ScriptedModel
+from mainspring.prompt_tags import escape_json, escape_text, tag_list
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, define_tool
 from tests.unit.policies.harness import model_of, requests, results, texts, words
 
@@ -60,8 +60,8 @@ def agent(*script: Any, disclosure: Disclosure | None = None, tools: Iterable[An
     )
 
 
-def search(**arguments: Any) -> Call:
-    return Call("tool_search", arguments)
+def search(**arguments: Any) -> ScriptedCall:
+    return ScriptedCall("tool_search", arguments)
 
 
 def offered(request: ModelRequest) -> list[str]:
@@ -108,7 +108,7 @@ async def test_what_is_not_of_a_server_is_never_held_back() -> None:
         define_tool(f"mcp__{n}", description="d", parameters=schema, execute=execute, source=n)
         for n in ("builtin", "user", "extension")
     ]
-    made = agent(*[Call(t.name) for t in others], "done", tools=others)
+    made = agent(*[ScriptedCall(t.name) for t in others], "done", tools=others)
     await made.run("go")
 
     assert offered(requests(made)[0]) == ["clock", *(t.name for t in others)]
@@ -135,7 +135,7 @@ async def test_a_server_may_differ_from_the_rest(default: Any, servers: Any) -> 
 
 @pytest.mark.covers("DIS-05", "DIS-06", "DIS-09", "TOL-21", "MCP-13")
 async def test_what_is_found_is_unlocked_and_can_be_called() -> None:
-    made = agent(search(names=["mcp__mail__send"]), Call("mcp__mail__send"), search(server="files"), "done")
+    made = agent(search(names=["mcp__mail__send"]), ScriptedCall("mcp__mail__send"), search(server="files"), "done")
     await made.run("go")
 
     assert [offered(r)[2:] for r in requests(made)] == [
@@ -167,7 +167,7 @@ async def test_the_list_only_grows_at_its_end_and_the_prompt_stays() -> None:
 
 @pytest.mark.covers("DIS-09")
 async def test_the_same_list_is_the_same_object() -> None:
-    made = agent(search(query="copy"), Call("clock"), Call("clock"), "done")
+    made = agent(search(query="copy"), ScriptedCall("clock"), ScriptedCall("clock"), "done")
     await made.run("go")
 
     seen = requests(made)
@@ -177,7 +177,10 @@ async def test_the_same_list_is_the_same_object() -> None:
 @pytest.mark.covers("DIS-08")
 async def test_a_locked_tool_is_refused_and_the_way_to_it_told() -> None:
     made = agent(
-        [Call("mcp__mail__send"), Call("clock")], search(names=["mcp__mail__send"]), Call("mcp__mail__send"), "done"
+        [ScriptedCall("mcp__mail__send"), ScriptedCall("clock")],
+        search(names=["mcp__mail__send"]),
+        ScriptedCall("mcp__mail__send"),
+        "done",
     )
     await made.run("go")
 
@@ -189,7 +192,7 @@ async def test_a_locked_tool_is_refused_and_the_way_to_it_told() -> None:
 
 @pytest.mark.covers("MCP-13")
 async def test_a_search_needs_no_permission_and_what_it_unlocks_does() -> None:
-    calls = (search(query="send mail"), Call("mcp__mail__send"), "done")
+    calls = (search(query="send mail"), ScriptedCall("mcp__mail__send"), "done")
     made = agent(*calls, permissions=Permissions())
     await made.run("go")
     assert [r.is_error for r in results(made.messages)] == [False, True]
@@ -202,7 +205,7 @@ async def test_a_search_needs_no_permission_and_what_it_unlocks_does() -> None:
 @pytest.mark.covers("DIS-03", "MCP-09")
 async def test_what_a_server_s_own_configuration_says_goes_first() -> None:
     names = ("plain", "shy", "bold", "named")
-    twins = {name: TwinServer([(ToolInfo(name="do"), lambda: "done")]) for name in names}
+    twins = {name: InMemoryServer([(ToolInfo(name="do"), lambda: "done")]) for name in names}
     said: dict[str, Any] = {"shy": "lazy", "bold": "eager", "named": "eager"}
     configs = [McpServerConfig(name=name, command="-", disclosure=said.get(name)) for name in names]
     model = ScriptedModel("done")
@@ -210,7 +213,7 @@ async def test_what_a_server_s_own_configuration_says_goes_first() -> None:
     made = Agent(
         model,
         execution=MemoryEnv({}),
-        mcp_servers=Mcp(configs, connector=TwinConnector(twins)),
+        mcp_servers=McpPlug(configs, connector=InMemoryConnector(twins)),
         tool_disclosure=disclosure,
     )
     await made.run("go")
@@ -222,7 +225,7 @@ async def test_what_a_server_s_own_configuration_says_goes_first() -> None:
 
 @pytest.mark.covers("DIS-08")
 async def test_a_search_beside_the_call_is_too_late_for_it() -> None:
-    made = agent([search(names=["mcp__mail__send"]), Call("mcp__mail__send")], "done")
+    made = agent([search(names=["mcp__mail__send"]), ScriptedCall("mcp__mail__send")], "done")
     await made.run("go")
 
     assert [r.is_error for r in results(made.messages)] == [False, True]
@@ -231,10 +234,10 @@ async def test_a_search_beside_the_call_is_too_late_for_it() -> None:
 @pytest.mark.covers("DIS-04", "DIS-06", "DIS-08", "MCP-13")
 async def test_the_model_reads_the_names_that_it_knows_and_own_names_unlock() -> None:
     made = agent(
-        Call("send_mail"),
-        Call("find_tools", {"names": ["send_mail"]}),
-        Call("send_mail"),
-        Call("find_tools", {"names": ["mcp__mail__send"]}),
+        ScriptedCall("send_mail"),
+        ScriptedCall("find_tools", {"names": ["send_mail"]}),
+        ScriptedCall("send_mail"),
+        ScriptedCall("find_tools", {"names": ["mcp__mail__send"]}),
         "done",
         tool_aliases={"mcp__mail__send": "send_mail", "tool_search": "find_tools"},
     )
@@ -254,10 +257,10 @@ async def test_the_model_reads_the_names_that_it_knows_and_own_names_unlock() ->
 @pytest.mark.covers("DIS-10")
 async def test_without_the_tool_the_application_unlocks() -> None:
     disclosure = Disclosure("lazy", tool=False)
-    made = agent(Call("mcp__mail__send"), Call("mcp__mail__send"), "done", disclosure=disclosure)
+    made = agent(ScriptedCall("mcp__mail__send"), ScriptedCall("mcp__mail__send"), "done", disclosure=disclosure)
 
     def unlock(hook: ToolResultsAfter) -> None:
-        disclosure.unlock(["mcp__mail__send", "clock", "nothing"])
+        disclosure.on_found(["mcp__mail__send", "clock", "nothing"])
 
     made.on(ToolResultsAfter, unlock)
     await made.run("go")
@@ -279,11 +282,15 @@ async def test_a_search_tool_of_the_host_takes_the_place_of_ours() -> None:
 
     def unlock(names: Any) -> None:
         told.append(list(names))
-        disclosure.unlock(names)
+        disclosure.on_found(names)
 
     own = create_tool_search(lambda: disclosure.lazy_tools, unlock, limit=1)
     made = agent(
-        search(server="files"), Call("mcp__files__copy"), "done", disclosure=disclosure, tools=[own, *all_served()]
+        search(server="files"),
+        ScriptedCall("mcp__files__copy"),
+        "done",
+        disclosure=disclosure,
+        tools=[own, *all_served()],
     )
     await made.run("go")
 
@@ -297,10 +304,14 @@ async def test_a_search_tool_of_the_host_takes_the_place_of_ours() -> None:
 @pytest.mark.parametrize("ending", ["done", "limit", "error", "abort"])
 async def test_a_new_run_begins_locked(ending: str) -> None:
     made = agent(
-        search(query="send mail"), "done" if ending == "done" else Call("clock"), "never", "never", disclosure=None
+        search(query="send mail"),
+        "done" if ending == "done" else ScriptedCall("clock"),
+        "never",
+        "never",
+        disclosure=None,
     )
     if ending == "limit":
-        await made.run("go", behavior=Behavior(max_turns=1))
+        await made.run("go", behavior=RunOptions(max_turns=1))
     elif ending == "abort":
         made.on(ToolGate, lambda hook: made.abort() if hook.name == "clock" else None)
         await made.run("go", raise_errors=False)
@@ -310,7 +321,7 @@ async def test_a_new_run_begins_locked(ending: str) -> None:
     else:
         await made.run("go")
 
-    made.model = second = ScriptedModel(Call("mcp__mail__send"), "done")
+    made.model = second = ScriptedModel(ScriptedCall("mcp__mail__send"), "done")
     await made.run("again")
     assert offered(second.requests[0].request) == ["clock", "tool_search"]
     assert results(made.messages)[-1].is_error
@@ -318,7 +329,7 @@ async def test_a_new_run_begins_locked(ending: str) -> None:
 
 @pytest.mark.covers("DIS-12")
 async def test_a_pause_is_not_the_end() -> None:
-    made = agent(search(query="send mail"), Call("mcp__mail__send"), "done")
+    made = agent(search(query="send mail"), ScriptedCall("mcp__mail__send"), "done")
     made.on(ToolGate, lambda hook: setattr(hook, "pause", "may it?") if hook.name == "mcp__mail__send" else None)
 
     assert (await made.run("go")).status == "paused"
@@ -330,7 +341,7 @@ async def test_a_pause_is_not_the_end() -> None:
 
 
 async def test_a_call_that_was_approved_is_made_in_another_process_too() -> None:
-    first = agent(search(query="send mail"), Call("mcp__mail__send"))
+    first = agent(search(query="send mail"), ScriptedCall("mcp__mail__send"))
     first.on(ToolGate, lambda hook: setattr(hook, "pause", "may it?") if hook.name == "mcp__mail__send" else None)
     await first.run("go")
     second = agent("done", messages=first.messages)
@@ -347,9 +358,9 @@ async def test_tools_that_come_late_change_nothing_that_was_sent() -> None:
 
     def connect(request: ModelRequest) -> Any:
         made.tools.add(late)
-        return Call("clock")
+        return ScriptedCall("clock")
 
-    made = agent(connect, search(names=["mcp__late__comer"]), Call("mcp__late__comer"), "done", "done")
+    made = agent(connect, search(names=["mcp__late__comer"]), ScriptedCall("mcp__late__comer"), "done", "done")
     await made.run("go")
     await made.run("again")
 
@@ -385,7 +396,7 @@ async def test_the_first_server_may_be_late_too() -> None:
 
     def connect(request: ModelRequest) -> Any:
         made.tools.add(served("mail", "send"))
-        return Call("clock")
+        return ScriptedCall("clock")
 
     made = agent(connect, search(query="send"), "done", disclosure=disclosure, tools=[served("files", "copy")])
     await made.run("go")
@@ -401,9 +412,9 @@ async def test_an_eager_server_that_is_late_stands_behind_what_was_unlocked() ->
 
     def connect(request: ModelRequest) -> Any:
         made.tools.add(served("late", "comer"))
-        return Call("mcp__mail__send")
+        return ScriptedCall("mcp__mail__send")
 
-    made = agent(search(query="send"), connect, Call("mcp__late__comer"), "done", disclosure=disclosure)
+    made = agent(search(query="send"), connect, ScriptedCall("mcp__late__comer"), "done", disclosure=disclosure)
     await made.run("go")
 
     assert offered(requests(made)[-1]) == ["clock", "tool_search", "mcp__mail__send", "mcp__late__comer"]
@@ -424,7 +435,7 @@ async def test_a_summed_up_conversation_gets_a_catalogue_of_what_is_there() -> N
 async def test_what_is_locked_does_not_count_where_the_window_is_measured() -> None:
     many = [served("big", f"tool_{n}", "x" * 2000) for n in range(100)]  # 50,000 tokens
     small = ScriptedModel("done", "done", info=ModelInfo("m", "p", context_window=20_000))
-    made = agent(tools=many, behavior=Behavior(compaction=Compaction(keep_recent=1)))
+    made = agent(tools=many, behavior=RunOptions(compaction=Compaction(keep_recent=1)))
     made.model = small
     await made.run("go " * 200)
     await made.run("go " * 200)
@@ -455,7 +466,7 @@ async def test_without_a_server_nothing_is_said_of_a_search() -> None:
 
 
 async def test_a_run_that_brings_its_tools_gets_them_as_they_are() -> None:
-    made = agent(Call("mcp__mail__send"), "done")
+    made = agent(ScriptedCall("mcp__mail__send"), "done")
     await made.run("go", tools=[served("mail", "send")])
 
     assert offered(requests(made)[0]) == ["mcp__mail__send"]
@@ -485,11 +496,11 @@ async def test_a_sub_agent_unlocks_for_itself() -> None:
 
     made = agent(
         search(query="send mail"),
-        Call("spawn", {"task": "look"}),
+        ScriptedCall("spawn", {"task": "look"}),
         told(search(query="copy")),
-        told(Call("mcp__files__copy")),
+        told(ScriptedCall("mcp__files__copy")),
         told("child done"),
-        Call("mcp__files__copy"),
+        ScriptedCall("mcp__files__copy"),
         "done",
         subagents=True,
     )
@@ -531,7 +542,7 @@ _UNSEEN = re.compile(
 @pytest.mark.covers("SEC-13", "DIS-04")
 @given(st.lists(HOSTILE, max_size=8))
 def test_names_cannot_close_what_they_stand_in(names: list[str]) -> None:
-    text = named("locked_tools", names)
+    text = tag_list("locked_tools", names)
 
     lines = text.split("\n")
     assert lines[0] == "<locked_tools>"
@@ -539,7 +550,7 @@ def test_names_cannot_close_what_they_stand_in(names: list[str]) -> None:
     assert len(lines) == len(names) + 2
     assert not any("<" in line or ">" in line for line in lines[1:-1])
     assert not _UNSEEN.search(text)
-    assert lines[1:-1] == [escaped(n) for n in sorted(names)]
+    assert lines[1:-1] == [escape_text(n) for n in sorted(names)]
 
 
 JSON = st.recursive(
@@ -552,7 +563,7 @@ JSON = st.recursive(
 @pytest.mark.covers("SEC-13", "DIS-07")
 @given(JSON)
 def test_json_stays_on_its_line_closes_nothing_and_reads_back_the_same(value: Any) -> None:
-    text = escaped_json(value)
+    text = escape_json(value)
 
     assert "<" not in text
     assert "\n" not in text
@@ -593,4 +604,4 @@ def test_what_is_nested_too_deep_is_told() -> None:
     for _ in range(100_000):
         deep = {"a": deep}
     with pytest.raises(ValueError, match="cannot be written"):
-        escaped_json(deep)
+        escape_json(deep)

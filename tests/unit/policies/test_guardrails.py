@@ -6,11 +6,11 @@ import pytest
 
 from mainspring import Agent, tool
 from mainspring.env.memory import MemoryEnv
-from mainspring.loop.hooks import ToolPermit
-from mainspring.policies.guardrails import STANDARD, Danger, Guardrail, Guardrails
-from mainspring.testing import Call, ScriptedModel
+from mainspring.loop.hooks import PermissionCheck
+from mainspring.policies.guardrails import DEFAULT_GUARDRAILS, FlaggedCall, Guardrail, Guardrails
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
-from mainspring.tools.interaction import INTERACTION, Plan, Question, Reply, Review
+from mainspring.tools.interaction import INTERACTION_KEY, PlanReview, ProposedPlan, Reply, UserQuestion
 from tests.unit.policies.harness import results
 
 
@@ -24,7 +24,7 @@ def query(sql: str) -> str:
     return f"ran {sql}"
 
 
-async def ran(call: Call, *, extra: dict[str, Any] | None = None, rails: Guardrails | None = None) -> bool:
+async def ran(call: ScriptedCall, *, extra: dict[str, Any] | None = None, rails: Guardrails | None = None) -> bool:
     """Whether a call was made."""
     env = MemoryEnv({}, run=lambda command: "ran")
     plugs = [rails or Guardrails()]
@@ -52,30 +52,30 @@ HARMLESS = [
 @pytest.mark.parametrize("line", DANGEROUS)
 @pytest.mark.covers("SEC-06")
 async def test_dangerous_commands_are_refused(line: str) -> None:
-    assert not await ran(Call("shell", {"command": line}))
+    assert not await ran(ScriptedCall("shell", {"command": line}))
 
 
 @pytest.mark.parametrize("line", HARMLESS)
 @pytest.mark.covers("SEC-06")
 async def test_others_are_not(line: str) -> None:
-    assert await ran(Call("shell", {"command": line}))
+    assert await ran(ScriptedCall("shell", {"command": line}))
 
 
 async def test_tools_that_do_not_say_what_they_touch_are_looked_at() -> None:
-    assert not await ran(Call("query", {"sql": "DELETE\n FROM users"}))
-    assert await ran(Call("query", {"sql": "DELETE FROM users WHERE id = 1"}))
-    assert await ran(Call("write_file", {"path": "a.sql", "content": "DROP TABLE users;"}))
+    assert not await ran(ScriptedCall("query", {"sql": "DELETE\n FROM users"}))
+    assert await ran(ScriptedCall("query", {"sql": "DELETE FROM users WHERE id = 1"}))
+    assert await ran(ScriptedCall("write_file", {"path": "a.sql", "content": "DROP TABLE users;"}))
 
 
 @pytest.mark.covers("SEC-06", "SEC-08")
 async def test_they_happen_when_somebody_confirms() -> None:
-    seen: list[Danger] = []
+    seen: list[FlaggedCall] = []
 
-    async def confirm(danger: Danger) -> bool:
+    async def confirm(danger: FlaggedCall) -> bool:
         seen.append(danger)
         return True
 
-    call = Call("shell", {"command": "rm -rf /"})
+    call = ScriptedCall("shell", {"command": "rm -rf /"})
 
     assert await ran(call, rails=Guardrails(confirm=confirm))
     assert not await ran(call, rails=Guardrails(confirm=lambda danger: False))
@@ -87,13 +87,13 @@ class Dialog:
 
     def __init__(self, *chosen: str) -> None:
         self.chosen = chosen
-        self.asked: list[Question] = []
+        self.asked: list[UserQuestion] = []
 
-    async def ask(self, question: Question) -> Reply | None:
+    async def ask(self, question: UserQuestion) -> Reply | None:
         self.asked.append(question)
         return Reply(self.chosen)
 
-    async def review(self, plan: Plan) -> Review | None:
+    async def review(self, plan: ProposedPlan) -> PlanReview | None:
         return None
 
 
@@ -102,7 +102,7 @@ class Dialog:
 async def test_the_front_end_is_asked(answer: tuple[str, ...], happens: bool) -> None:
     dialog = Dialog(*answer)
 
-    assert await ran(Call("shell", {"command": "drop database x"}), extra={INTERACTION: dialog}) is happens
+    assert await ran(ScriptedCall("shell", {"command": "drop database x"}), extra={INTERACTION_KEY: dialog}) is happens
     assert "deletes a database" in dialog.asked[0].text
 
 
@@ -110,19 +110,19 @@ async def test_the_front_end_is_asked(answer: tuple[str, ...], happens: bool) ->
     "error", [RuntimeError("no terminal"), StopIteration()]
 )  # the latter is what next() raises at the end
 async def test_a_confirmation_that_fails_is_none(error: Exception) -> None:
-    def confirm(danger: Danger) -> bool:
+    def confirm(danger: FlaggedCall) -> bool:
         raise error
 
-    assert not await ran(Call("shell", {"command": "rm -rf /"}), rails=Guardrails(confirm=confirm))
+    assert not await ran(ScriptedCall("shell", {"command": "rm -rf /"}), rails=Guardrails(confirm=confirm))
 
 
 @pytest.mark.covers("SEC-16")
 async def test_more_can_be_put_in() -> None:
     mine = Guardrail("prod", r"\bprod\b", "it touches production", ("query",))
-    rails = Guardrails([*STANDARD, mine])
+    rails = Guardrails([*DEFAULT_GUARDRAILS, mine])
 
-    assert not await ran(Call("query", {"sql": "select 1 from prod"}), rails=rails)
-    assert await ran(Call("shell", {"command": "echo prod"}), rails=rails)
+    assert not await ran(ScriptedCall("query", {"sql": "select 1 from prod"}), rails=rails)
+    assert await ran(ScriptedCall("shell", {"command": "echo prod"}), rails=rails)
 
 
 @pytest.mark.covers("SEC-08")
@@ -130,15 +130,15 @@ async def test_a_hook_of_an_application_can_ask() -> None:
     env = MemoryEnv({}, run=lambda command: "ran")
     asked: list[str] = []
 
-    async def ask(hook: ToolPermit) -> None:
+    async def ask(hook: PermissionCheck) -> None:
         asked.append(hook.input["command"])
         hook.deny("the user said no")
 
     agent = Agent(
-        ScriptedModel(Call("shell", {"command": "ls"}), "done"),
+        ScriptedModel(ScriptedCall("shell", {"command": "ls"}), "done"),
         tools=builtin_tools(),
         execution=env,
-        hooks={ToolPermit: ask},
+        hooks={PermissionCheck: ask},
     )
     await agent.run("go")
 

@@ -8,11 +8,11 @@ import pytest
 
 from mainspring import Message, Session, define_tool
 from mainspring.errors import AgentContextExceededError, ConfigError, ContextExceededError, ErrorCode, NetworkError
-from mainspring.loop.hooks import ContextCompacted, ModelErrorHook, SideCall
+from mainspring.loop.hooks import ContextCompacted, ModelErrorHook, SideModelCall
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelRequest
-from mainspring.policies.compaction.overflow import told_window
-from mainspring.testing import Call
+from mainspring.policies.compaction.overflow import window_from_error
+from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import agent, requests, texts, words
 
 TOO_LONG = ContextExceededError("prompt is too long: 210000 tokens > 200000 maximum", provider="scripted")
@@ -30,7 +30,7 @@ def looking(*script: Any, output: str = BIG, **options: Any) -> Any:
 @pytest.mark.covers("CMP-12")
 async def test_results_of_earlier_turns_go_and_the_model_is_asked_again() -> None:
     compacted: list[ContextCompacted] = []
-    made = looking(Call("look"), Call("look"), TOO_LONG, "done")
+    made = looking(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "done")
     made.on(ContextCompacted, compacted.append)
 
     result = await made.run("go")
@@ -48,7 +48,7 @@ async def test_results_of_earlier_turns_go_and_the_model_is_asked_again() -> Non
 
 @pytest.mark.covers("CMP-12", "CMP-14")
 async def test_it_is_done_once_in_a_turn() -> None:
-    made = looking(Call("look"), Call("look"), TOO_LONG, TOO_LONG, "never")
+    made = looking(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, TOO_LONG, "never")
 
     with pytest.raises(AgentContextExceededError, match="prompt is too long") as caught:
         await made.run("go")
@@ -60,13 +60,13 @@ async def test_it_is_done_once_in_a_turn() -> None:
 
 @pytest.mark.covers("CMP-12")
 async def test_another_turn_may_need_it_again() -> None:
-    made = looking(Call("look"), TOO_LONG, Call("look"), TOO_LONG, "done")
+    made = looking(ScriptedCall("look"), TOO_LONG, ScriptedCall("look"), TOO_LONG, "done")
 
     assert (await made.run("go")).status == "completed"
 
 
 @pytest.mark.covers("CMP-14")
-@pytest.mark.parametrize("script", [[TOO_LONG, "never"], [Call("look"), TOO_LONG, "never"]])
+@pytest.mark.parametrize("script", [[TOO_LONG, "never"], [ScriptedCall("look"), TOO_LONG, "never"]])
 async def test_where_nothing_can_go_the_error_stands(script: Any) -> None:
     made = looking(*script, output="short")
 
@@ -78,7 +78,7 @@ async def test_where_nothing_can_go_the_error_stands(script: Any) -> None:
 
 @pytest.mark.covers("CMP-14")
 async def test_it_can_be_off() -> None:
-    made = looking(Call("look"), Call("look"), TOO_LONG, "never", on_overflow="fail")
+    made = looking(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "never", on_overflow="fail")
 
     with pytest.raises(AgentContextExceededError):
         await made.run("go")
@@ -89,7 +89,7 @@ async def test_it_can_be_off() -> None:
 
 
 async def test_other_failures_are_none_of_its_business() -> None:
-    made = looking(Call("look"), Call("look"), NetworkError("down"), "never", retry=None)
+    made = looking(ScriptedCall("look"), ScriptedCall("look"), NetworkError("down"), "never", retry=None)
 
     with pytest.raises(Exception, match="down"):
         await made.run("go")
@@ -99,7 +99,7 @@ async def test_other_failures_are_none_of_its_business() -> None:
 @pytest.mark.covers("CMP-12")
 async def test_the_session_keeps_both_what_is_sent_and_what_was_said(tmp_path: Any) -> None:
     session = Session.create(str(tmp_path), home=tmp_path)
-    made = looking(Call("look"), Call("look"), TOO_LONG, "done", session=session)
+    made = looking(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "done", session=session)
     await made.run("go")
     session.close()
 
@@ -124,7 +124,7 @@ class Own:
         self.asked: list[tuple[int, str, bool]] = []
 
     async def compact(
-        self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideCall | None = None
+        self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideModelCall | None = None
     ) -> Sequence[AgentMessage] | None:
         self.asked.append((len(messages), reason, side_call is not None))
         if self.answer is None and side_call is not None:
@@ -136,7 +136,7 @@ class Own:
 @pytest.mark.covers("CMP-12")
 async def test_a_compactor_of_ones_own_may_ask_a_model() -> None:
     own = Own(None)
-    made = looking(Call("look"), TOO_LONG, "what happened so far", "done", on_overflow=own)
+    made = looking(ScriptedCall("look"), TOO_LONG, "what happened so far", "done", on_overflow=own)
 
     result = await made.run("go")
 
@@ -148,7 +148,7 @@ async def test_a_compactor_of_ones_own_may_ask_a_model() -> None:
 @pytest.mark.covers("CMP-12", "CMP-14")
 @pytest.mark.parametrize("answer", [[], [Message.user("go"), Message.user("y" * 39_900)]])
 async def test_one_that_frees_too_little_is_not_followed(answer: list[AgentMessage]) -> None:
-    made = looking(Call("look"), TOO_LONG, "never", on_overflow=Own(answer))
+    made = looking(ScriptedCall("look"), TOO_LONG, "never", on_overflow=Own(answer))
 
     with pytest.raises(AgentContextExceededError):
         await made.run("go")
@@ -176,7 +176,7 @@ async def test_nobody_is_asked_to_compact_twice_in_a_turn() -> None:
 
 
 async def test_an_application_that_answers_first_is_not_overruled() -> None:
-    made = looking(Call("look"), Call("look"), TOO_LONG, "done")
+    made = looking(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "done")
     made.on(ModelErrorHook, lambda hook: hook.retry([Message.user("short")]))
 
     await made.run("go")
@@ -207,4 +207,4 @@ async def test_an_application_that_answers_first_is_not_overruled() -> None:
     ],
 )
 def test_an_error_may_tell_the_window(text: str, window: int | None) -> None:
-    assert told_window(text) == window
+    assert window_from_error(text) == window

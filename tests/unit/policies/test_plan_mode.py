@@ -9,10 +9,10 @@ from mainspring import Agent, tool
 from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Permissions
 from mainspring.policies.plan_mode import PlanMode
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import Tool
 from mainspring.tools.builtin import builtin_tools
-from mainspring.tools.interaction import INTERACTION, Plan, Question, Reply, Review
+from mainspring.tools.interaction import INTERACTION_KEY, PlanReview, ProposedPlan, Reply, UserQuestion
 from tests.unit.policies.harness import results
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -24,11 +24,11 @@ class Somebody:
     def __init__(self, *decisions: Any) -> None:
         self.decisions = list(decisions)
 
-    async def ask(self, question: Question) -> Reply | None:
+    async def ask(self, question: UserQuestion) -> Reply | None:
         return None
 
-    async def review(self, plan: Plan) -> Review | None:
-        return Review(self.decisions.pop(0))
+    async def review(self, plan: ProposedPlan) -> PlanReview | None:
+        return PlanReview(self.decisions.pop(0))
 
 
 @tool
@@ -45,7 +45,7 @@ def planning(*script: Any, mode: PlanMode | None = None, somebody: Somebody | No
     mode = mode or PlanMode(now=lambda: NOW)
     tools: list[Tool] = [t for t in builtin_tools() if t.name != "present_plan"] + [lookup]
     env = options.pop("env", None) or MemoryEnv({"a.txt": "one"}, run=lambda command: "ran")
-    extra = {INTERACTION: somebody} if somebody else {}
+    extra = {INTERACTION_KEY: somebody} if somebody else {}
     return Agent(ScriptedModel(*script, "done"), tools=tools, execution=env, plugs=[mode], extra=extra, **options)
 
 
@@ -66,7 +66,7 @@ def planning(*script: Any, mode: PlanMode | None = None, somebody: Somebody | No
 @pytest.mark.covers("BYD-05")
 async def test_what_changes_something_is_refused_whatever_is_allowed(name: str, arguments: dict[str, Any]) -> None:
     env = MemoryEnv({"a.txt": "one"}, run=lambda command: "ran")
-    agent = planning(Call(name, arguments), env=env, permissions=Permissions(mode="allow"))
+    agent = planning(ScriptedCall(name, arguments), env=env, permissions=Permissions(mode="allow"))
 
     await agent.run("go")
 
@@ -88,7 +88,7 @@ async def test_what_changes_something_is_refused_whatever_is_allowed(name: str, 
 )
 @pytest.mark.covers("BYD-05")
 async def test_what_reads_runs(name: str, arguments: dict[str, Any]) -> None:
-    agent = planning(Call(name, arguments))
+    agent = planning(ScriptedCall(name, arguments))
 
     await agent.run("go")
 
@@ -97,7 +97,7 @@ async def test_what_reads_runs(name: str, arguments: dict[str, Any]) -> None:
 
 
 async def test_tools_that_are_said_to_read_run() -> None:
-    agent = planning(Call("lookup", {"word": "x"}), mode=PlanMode(read_only=["look*"]))
+    agent = planning(ScriptedCall("lookup", {"word": "x"}), mode=PlanMode(read_only=["look*"]))
 
     await agent.run("go")
 
@@ -108,8 +108,8 @@ async def test_tools_that_are_said_to_read_run() -> None:
 async def test_an_approved_plan_is_kept_and_ends_it() -> None:
     mode = PlanMode(now=lambda: NOW)
     plan, write = (
-        Call("present_plan", {"plan": "# Add b\n\nWrite b.txt.", "title": ""}),
-        Call("write_file", {"path": "b.txt", "content": "x"}),
+        ScriptedCall("present_plan", {"plan": "# Add b\n\nWrite b.txt.", "title": ""}),
+        ScriptedCall("write_file", {"path": "b.txt", "content": "x"}),
     )
     env = MemoryEnv({"a.txt": "one"})
     agent = planning(plan, write, plan, write, mode=mode, somebody=Somebody("revise", "approve"), env=env)
@@ -125,9 +125,9 @@ async def test_an_approved_plan_is_kept_and_ends_it() -> None:
 
 @pytest.mark.covers("BYD-05")
 async def test_sub_agents_are_in_it_too() -> None:
-    write = Call("write_file", {"path": "b.txt", "content": "x"})
+    write = ScriptedCall("write_file", {"path": "b.txt", "content": "x"})
     env = MemoryEnv({})
-    agent = planning([Call("spawn", {"task": "write"})], [write], "child done", env=env, subagents=True)
+    agent = planning([ScriptedCall("spawn", {"task": "write"})], [write], "child done", env=env, subagents=True)
 
     await agent.run("go")
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from mainspring import Agent, Behavior, tool
+from mainspring import Agent, RunOptions, tool
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.loop.hooks import ToolGate, ToolPermit
+from mainspring.loop.hooks import PermissionCheck, ToolGate
 from mainspring.policies.rate_limit import RateLimit
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import ToolResult
 from tests.unit.policies.harness import results, texts
 
@@ -22,8 +22,8 @@ def lookup(word: str) -> str:
     return f"found {word}"
 
 
-def looking(count: int) -> list[Call]:
-    return [Call("lookup", {"word": f"w{i}"}, id=f"c{i}") for i in range(count)]
+def looking(count: int) -> list[ScriptedCall]:
+    return [ScriptedCall("lookup", {"word": f"w{i}"}, id=f"c{i}") for i in range(count)]
 
 
 class Clock:
@@ -71,7 +71,7 @@ async def test_each_entry_counts_by_itself() -> None:
 async def test_sub_agents_count_together() -> None:
     limit = RateLimit({"lookup": 2})
     agent = Agent(
-        ScriptedModel(looking(1), [Call("spawn", {"task": "look"})], looking(3), "child", "done"),
+        ScriptedModel(looking(1), [ScriptedCall("spawn", {"task": "look"})], looking(3), "child", "done"),
         tools=[lookup],
         execution=MemoryEnv({}),
         plugs=[limit],
@@ -127,7 +127,7 @@ async def test_a_policy_beats_the_cache_of_repeated_calls() -> None:
         ScriptedModel(looking(1), "done", looking(1), "done"),
         tools=[lookup],
         execution=MemoryEnv({}),
-        behavior=Behavior(dedup_tools={"lookup": lambda arguments: arguments["word"]}),
+        behavior=RunOptions(dedup_tools={"lookup": lambda arguments: arguments["word"]}),
     )
     agent.on(ToolGate, policy)
     await agent.run("go")
@@ -144,7 +144,7 @@ async def test_approvals_transformers_and_limits_are_plugs() -> None:
 
         def install(self, agent: object) -> None:
             assert isinstance(agent, Agent)
-            agent.on(ToolPermit, lambda hook: hook.deny("ask first") if hook.input["word"] == "w1" else None)
+            agent.on(PermissionCheck, lambda hook: hook.deny("ask first") if hook.input["word"] == "w1" else None)
 
         def for_child(self) -> None:
             return None

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring import Agent, Behavior, Message, Session, ToolResult, define_tool
+from mainspring import Agent, Message, RunOptions, Session, ToolResult, define_tool
 from mainspring.env.memory import MemoryEnv
-from mainspring.loop.hooks import ContextTransform, ToolAfter, ToolTransform
+from mainspring.loop.hooks import ContextTransform, ToolFinished, ToolTransform
 from mainspring.messages import AgentMessage
 from mainspring.permissions import Permissions
-from mainspring.policies.reads import ElideStaleReads, FileRead, ReadState
-from mainspring.policies.reads.state import Version
-from mainspring.testing import Call, ScriptedModel
+from mainspring.policies.reads import ClearStaleReads, FileReadState, FileVersion
+from mainspring.policies.reads.state import FileFact
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools.builtin.apply_patch import apply_patch
 from tests.unit.policies.harness import TOOLS, agent, edit, project, read, requests, results, texts, turn, write
 
@@ -65,7 +65,7 @@ async def test_it_can_be_off_for_an_agent_or_a_run() -> None:
 
     await made.run("go")
     assert not any(t.startswith("Unchanged") for t in texts(made.messages))
-    await made.run("go", behavior=Behavior(dedup_reads=True))
+    await made.run("go", behavior=RunOptions(dedup_reads=True))
     assert texts(made.messages)[-1].startswith(UNCHANGED)
 
 
@@ -123,7 +123,7 @@ async def test_a_file_that_may_no_longer_be_read_is_refused_not_answered_from_me
 async def test_a_hit_is_a_call_like_any_other() -> None:
     seen: list[bool] = []
     made = agent(read("a.py"), read("a.py"), "done", env=project(a__py="one\n"))
-    made.on(ToolAfter, lambda hook: seen.append("unchanged" in hook.metadata))
+    made.on(ToolFinished, lambda hook: seen.append("unchanged" in hook.metadata))
 
     result = await made.run("go")
 
@@ -138,27 +138,27 @@ def test_what_was_read_is_kept_by_folder_and_path() -> None:
     calls = Message.assistant(
         [type(b)(b.id, b.name, {"path": "a", "offset": 3, "limit": 2, "max_bytes": 9}) for b in calls.tool_uses]
     )
-    state = ReadState("/p")
+    state = FileReadState("/p")
 
     state.follow([calls, answers])
 
-    expected = FileRead("h", 7, 3, 2, 9)
+    expected = FileVersion("h", 7, 3, 2, 9)
     assert state.known("/p/a") == expected
     assert state.known("/p/b") is None
-    assert state.shown(Version("/p/a", expected, True)) == "c0_0"
+    assert state.shown(FileFact("/p/a", expected, True)) == "c0_0"
     for other in (
-        FileRead("i", 7, 3, 2, 9),
-        FileRead("h", 7, 4, 2, 9),
-        FileRead("h", 7, 3, 3, 9),
-        FileRead("h", 7, 3, 2, 8),
+        FileVersion("i", 7, 3, 2, 9),
+        FileVersion("h", 7, 4, 2, 9),
+        FileVersion("h", 7, 3, 3, 9),
+        FileVersion("h", 7, 3, 2, 8),
     ):
-        assert state.shown(Version("/p/a", other, True)) is None
-    assert state.shown(Version("/p/a", FileRead("h", 8, 3, 2, 9), True))  # touched, not changed
+        assert state.shown(FileFact("/p/a", other, True)) is None
+    assert state.shown(FileFact("/p/a", FileVersion("h", 8, 3, 2, 9), True))  # touched, not changed
 
 
 @pytest.mark.covers("GRD-02")
 @pytest.mark.parametrize("call", [edit("a.py", "one", "1"), write("a.py", "all new\n")])
-async def test_a_file_must_have_been_read(call: Call) -> None:
+async def test_a_file_must_have_been_read(call: ScriptedCall) -> None:
     env = project(a__py="one\n")
     made = agent(call, read("a.py"), call, "done", env=env, require_read_before_edit=True)
 
@@ -216,7 +216,7 @@ async def test_what_happened_in_a_run_without_the_guard_is_known_too() -> None:
     made = agent(*script, env=project(a__py="one\n"), require_read_before_edit=True)
 
     await made.run("go")
-    await made.run("go", behavior=Behavior(require_read_before_edit=False))
+    await made.run("go", behavior=RunOptions(require_read_before_edit=False))
     await made.run("go")
 
     assert not any(r.is_error for r in results(made.messages))
@@ -250,7 +250,7 @@ async def test_edits_chain_in_turns_and_within_an_answer() -> None:
 async def test_patches_of_several_files_are_guarded_too() -> None:
     env = project(a__py="one\n", b__py="two\n")
     patch = "*** Begin Patch\n*** Update File: a.py\n@@\n-one\n+1\n*** Update File: b.py\n@@\n-two\n+2\n*** End Patch\n"
-    call = Call("apply_patch", {"patch": patch})
+    call = ScriptedCall("apply_patch", {"patch": patch})
     script = [read("a.py"), call, read("b.py"), call, edit("b.py", "2", "3"), "done"]
     tools = {**TOOLS, apply_patch.name: apply_patch}.values()
     made = agent(*script, env=env, tools=tools, require_read_before_edit=True)
@@ -279,7 +279,7 @@ async def test_a_conversation_that_is_taken_up_knows_what_it_read(tmp_path: Any)
         execution=env,
         tools=TOOLS.values(),
         session=session,
-        behavior=Behavior(require_read_before_edit=True),
+        behavior=RunOptions(require_read_before_edit=True),
     )
     await again.run("go on")
     await again.run("go on")
@@ -355,7 +355,7 @@ def test_stale_is_what_a_later_result_contradicts_however_it_is_followed(
     events: list[tuple[str, str, str]], data: st.DataObject
 ) -> None:
     history: list[AgentMessage] = []
-    policy = ElideStaleReads(lambda: history, "/")
+    policy = ClearStaleReads(lambda: history, "/")
     sent: list[AgentMessage] = []
     for number, event in enumerate(events):
         history += _message(number, *event)
@@ -378,7 +378,7 @@ def test_stale_is_what_a_later_result_contradicts_however_it_is_followed(
 
 def test_another_history_is_looked_at_anew() -> None:
     history: list[AgentMessage] = [*_message(0, "read", "a", "x"), *_message(1, "edit", "a", "y")]
-    policy = ElideStaleReads(lambda: history, "/")
+    policy = ClearStaleReads(lambda: history, "/")
     policy.transform(ContextTransform(list(history), 0, ""))
     history[:] = [*_message(2, "read", "a", "y")]
 
@@ -395,7 +395,7 @@ async def test_a_tool_of_ones_own_takes_part_by_its_metadata() -> None:
     own = define_tool(
         "show", {"description": "Show.", "parameters": {"type": "object"}, "execute": show, "path_params": ("page",)}
     )
-    made = agent(Call("show"), Call("show"), "done", tools=[own], env=MemoryEnv({}))
+    made = agent(ScriptedCall("show"), ScriptedCall("show"), "done", tools=[own], env=MemoryEnv({}))
 
     await made.run("go")
 
@@ -407,7 +407,7 @@ async def test_a_file_that_was_deleted_is_not_known_when_it_comes_back() -> None
     env = project(a__py="one\n")
     patch = "*** Begin Patch\n*** Delete File: a.py\n*** End Patch\n"
     tools = {**TOOLS, apply_patch.name: apply_patch}.values()
-    script = [read("a.py"), Call("apply_patch", {"patch": patch}), "done", edit("a.py", "other", "x"), "done"]
+    script = [read("a.py"), ScriptedCall("apply_patch", {"patch": patch}), "done", edit("a.py", "other", "x"), "done"]
     made = agent(*script, env=env, tools=tools, require_read_before_edit=True)
 
     await made.run("go")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from mainspring import define_tool
 from mainspring.env import MemoryEnv
-from mainspring.testing import Call
-from mainspring.tools import ToolContext, as_result
+from mainspring.testing import ScriptedCall
+from mainspring.tools import ToolContext, to_tool_result
 from tests.unit.policies.harness import TOOLS, agent, edit, read, requests, results, write
 
 FILES = ("a.txt", "b.txt")
@@ -23,7 +23,7 @@ _step = st.one_of(
 )
 
 
-def _call(step: tuple[str, str, Any]) -> Call:
+def _call(step: tuple[str, str, Any]) -> ScriptedCall:
     kind, path, value = step
     if kind == "read":
         return read(path, **value)
@@ -31,7 +31,7 @@ def _call(step: tuple[str, str, Any]) -> Call:
         return write(path, value)
     if kind == "edit":
         return edit(path, "one", "1")
-    return Call("outside", {"path": path, "text": value})
+    return ScriptedCall("outside", {"path": path, "text": value})
 
 
 @given(
@@ -58,7 +58,7 @@ async def test_a_read_gives_the_lines_or_they_stand_in_the_request(steps: Any, o
         return "done"
 
     async def noted(args: dict[str, Any], ctx: ToolContext) -> Any:
-        result = as_result(await TOOLS["read_file"].execute(args, ctx))
+        result = to_tool_result(await TOOLS["read_file"].execute(args, ctx))
         expected.append((ctx.call_id, result.text))
         return result
 

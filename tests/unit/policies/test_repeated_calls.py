@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mainspring import Behavior, ToolResult, define_tool
-from mainspring.loop.hooks import ToolAfter, ToolGate, ToolTransform
-from mainspring.testing import Call
+from mainspring import RunOptions, ToolResult, define_tool
+from mainspring.loop.hooks import ToolFinished, ToolGate, ToolTransform
+from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import agent, results, texts
 
 
@@ -31,8 +31,8 @@ class Counter:
         return define_tool("look", {"description": "Look.", "parameters": schema, "execute": execute})
 
 
-def look(q: str, **more: Any) -> Call:
-    return Call("look", {"q": q, **more})
+def look(q: str, **more: Any) -> ScriptedCall:
+    return ScriptedCall("look", {"q": q, **more})
 
 
 def by_all(arguments: Mapping[str, Any]) -> str:
@@ -80,7 +80,7 @@ async def test_a_hit_fires_transform_and_after_and_counts() -> None:
         hook.result.metadata["checked"] = True
 
     made.on(ToolTransform, mark)
-    made.on(ToolAfter, lambda hook: after.append(hook.result.text))
+    made.on(ToolFinished, lambda hook: after.append(hook.result.text))
     result = await made.run("go")
 
     assert outputs == ["run 1 of {'q': 'a'}"] * 2  # as the tool gave it, not as it was changed
@@ -122,7 +122,7 @@ async def test_failures_are_not_remembered() -> None:
 
 async def test_arguments_that_must_be_repaired_are_like_no_others() -> None:
     tool = Counter()
-    calls = [Call("look", raw='{"q": "a",}'), Call("look", raw='{"q": "b",}')]
+    calls = [ScriptedCall("look", raw='{"q": "a",}'), ScriptedCall("look", raw='{"q": "b",}')]
     made = agent(*calls, "done", tools=[tool.tool()], dedup_tools={"look": by_all})
 
     await made.run("go")
@@ -154,4 +154,4 @@ def test_the_docs_say_what_not_to_list() -> None:
     page = (Path(__file__).parents[3] / "docs" / "guards.md").read_text(encoding="utf-8")
 
     assert "**Never list a tool with side effects**" in page
-    assert "Never a tool with side effects." in (Behavior.__doc__ or "")
+    assert "Never a tool with side effects." in (RunOptions.__doc__ or "")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, Behavior, tool
+from mainspring import Agent, RunOptions, tool
 from mainspring.env.memory import MemoryEnv
 from mainspring.messages import ImageBlock, Message
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolResult
 
 
@@ -23,7 +23,7 @@ def hints(agent: Agent) -> list[int]:
 
 async def run(script: list[Any], *tools: Tool, after: int | None = 3) -> Agent:
     agent = Agent(
-        ScriptedModel(*script, "done"), tools=tools, execution=MemoryEnv(), behavior=Behavior(repeat_hint=after)
+        ScriptedModel(*script, "done"), tools=tools, execution=MemoryEnv(), behavior=RunOptions(repeat_hint=after)
     )
     assert (await agent.run("go")).status == "completed"
     return agent
@@ -47,8 +47,8 @@ def counting() -> Tool:
     return count
 
 
-SAME = Call("look", {"key": "a"})
-A, B = Call("look", {"key": "a"}), Call("look", {"key": "b"})
+SAME = ScriptedCall("look", {"key": "a"})
+A, B = ScriptedCall("look", {"key": "a"}), ScriptedCall("look", {"key": "b"})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ A, B = Call("look", {"key": "a"}), Call("look", {"key": "b"})
         ([SAME] * 7, [4, 7]),
         ([A, B, A, B, A], [5]),
         ([[A, B], [B, A], [A], [B]], [4]),
-        ([Call("nothing"), SAME, Call("nothing"), Call("nothing"), SAME], [5]),
+        ([ScriptedCall("nothing"), SAME, ScriptedCall("nothing"), ScriptedCall("nothing"), SAME], [5]),
     ],
     ids=["the same", "told again", "two by turns", "in any order", "mistakes too"],
 )
@@ -72,10 +72,10 @@ async def test_turns_that_bring_nothing_new_are_told(script: list[Any], turns: l
     "script",
     [
         [SAME] * 3,
-        [Call("count")] * 20,
-        [Call("look", {"key": str(n)}) for n in range(20)],
-        [[SAME, Call("count")]] * 20,
-        [x for n in range(10) for x in (SAME, SAME, Call("look", {"key": str(n)}))],
+        [ScriptedCall("count")] * 20,
+        [ScriptedCall("look", {"key": str(n)}) for n in range(20)],
+        [[SAME, ScriptedCall("count")]] * 20,
+        [x for n in range(10) for x in (SAME, SAME, ScriptedCall("look", {"key": str(n)}))],
     ],
     ids=["too few", "other results", "other arguments", "one of them is news", "news in between"],
 )
@@ -98,13 +98,13 @@ async def test_how_long_it_took_is_no_news_and_a_picture_is() -> None:
         times.append(len(times))
         return ToolResult(output=(ImageBlock("image/png", base64.b64encode(bytes([len(times)])).decode()),))
 
-    assert len(hints(await run([Call("slow")] * 4, slow))) == 1
-    assert hints(await run([Call("picture")] * 8, picture)) == []
+    assert len(hints(await run([ScriptedCall("slow")] * 4, slow))) == 1
+    assert hints(await run([ScriptedCall("picture")] * 8, picture)) == []
 
 
 async def test_it_is_off_by_default_and_each_run_begins_anew() -> None:
     assert hints(await run([SAME] * 9, look, after=None)) == []
     agent = Agent(ScriptedModel(SAME, SAME, "done", SAME, SAME, "done"), tools=[look], execution=MemoryEnv())
     for _ in range(2):
-        await agent.run("go", behavior=Behavior(repeat_hint=2))
+        await agent.run("go", behavior=RunOptions(repeat_hint=2))
     assert hints(agent) == []

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring import Behavior
+from mainspring import RunOptions
 from mainspring.loop.hooks import TurnBefore
 from mainspring.models import ModelRequest
-from mainspring.policies.request_settings import LEVELS, DecayThinking, ThinkingDecay
-from mainspring.testing import Call
+from mainspring.policies.request_settings import LEVEL_TOKENS, ThinkingDecay, ThinkingDecayPolicy
+from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import agent, project, read, requests
 
 
@@ -82,7 +82,7 @@ def test_what_is_left_lies_between_nothing_and_the_whole(
     try:
         decay = ThinkingDecay(after, factor, floor)
         request = ModelRequest([], thinking_budget=base)
-        DecayThinking(decay).before(TurnBefore(turn, "", request, {}))
+        ThinkingDecayPolicy(decay).before(TurnBefore(turn, "", request, {}))
     except OverflowError:
         return  # a factor above 1 for thousands of turns is no number any more
     assert request.thinking_budget is not None
@@ -118,19 +118,19 @@ async def test_it_is_unset_by_default_and_a_run_may_set_it() -> None:
     made = agent("a", "b", env=project(), thinking_budget=1000)
 
     await made.run("go")
-    await made.run("go", behavior=Behavior(thinking_decay=ThinkingDecay(0, 0.25)))
+    await made.run("go", behavior=RunOptions(thinking_decay=ThinkingDecay(0, 0.25)))
 
     assert [r.thinking_budget for r in requests(made)] == [1000, 250]
 
 
 def test_levels_stand_in_order() -> None:
-    assert list(LEVELS.values()) == sorted(LEVELS.values())
+    assert list(LEVEL_TOKENS.values()) == sorted(LEVEL_TOKENS.values())
 
 
 async def test_the_cache_is_steered_unless_it_is_not_to_be() -> None:
-    made = agent(Call("read_file", {"path": "a"}), "done", "again", env=project())
+    made = agent(ScriptedCall("read_file", {"path": "a"}), "done", "again", env=project())
 
-    await made.run("go", behavior=Behavior(cache=False))
+    await made.run("go", behavior=RunOptions(cache=False))
     await made.run("go")
 
     assert [r.cache for r in requests(made)] == [False, False, True]

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring import Agent, Behavior, Cost, Message, Usage, define_tool
+from mainspring import Agent, Cost, Message, RunOptions, Usage, define_tool
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentBusyError, AgentProviderError, ModelError
 from mainspring.loop import LiveSteps
-from mainspring.loop.hooks import BudgetWarning, SideCall, TurnAfter, TurnBefore
+from mainspring.loop.hooks import BudgetWarning, SideModelCall, TurnAfter, TurnBefore
 from mainspring.models import ModelRequest
 from mainspring.policies.budgets import Budget, Ledger
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.policies.harness import agent, requests
 
 
 def reply(tokens: int = 10, cost: float | None = 0.1, *, call: bool = True) -> Reply:
     usage = Usage(output_tokens=tokens, cost=None if cost is None else Cost(output=cost))
-    return Reply("" if call else "done", calls=(Call("look"),) if call else (), usage=usage)
+    return Reply("" if call else "done", calls=(ScriptedCall("look"),) if call else (), usage=usage)
 
 
 def look(work: Callable[[], Any] | None = None) -> Any:
@@ -154,7 +154,7 @@ async def test_a_call_that_breaks_off_is_paid_for_too(limit: float | None) -> No
 @pytest.mark.covers("BYD-20")
 async def test_calls_beside_the_conversation_cost_but_are_no_turns() -> None:
     async def ask(hook: TurnBefore) -> None:
-        side: SideCall = hook.side_call
+        side: SideModelCall = hook.side_call
         if hook.turn == 1:
             await side("title", ModelRequest([Message.user("Name it.")]))
 
@@ -203,7 +203,7 @@ async def test_when_to_warn_is_an_option(warn_at: Any, count: int) -> None:
 async def test_a_run_may_have_other_limits_than_its_agent() -> None:
     run = looking(reply(), reply(), reply(), reply(call=False), max_turns=1, session_budget=Budget(max_turns=1))
 
-    result = await run.run("go", behavior=Behavior(max_turns=None, session_budget=None))
+    result = await run.run("go", behavior=RunOptions(max_turns=None, session_budget=None))
 
     assert result.status == "completed"
 
@@ -250,7 +250,7 @@ def test_a_price_may_be_given_beside_the_tokens() -> None:
 
 
 def test_an_agent_in_a_thread_of_its_own_counts_as_well() -> None:
-    run = Agent(ScriptedModel(reply(call=False)), execution=MemoryEnv({}), behavior=Behavior(max_turns=1))
+    run = Agent(ScriptedModel(reply(call=False)), execution=MemoryEnv({}), behavior=RunOptions(max_turns=1))
 
     assert run.run_sync("go").status == "completed"
     assert run.ledger.turns == 1

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring import Behavior, ImageBlock, Message, TextBlock, ToolResult, ToolResultBlock, define_tool
+from mainspring import ImageBlock, Message, RunOptions, TextBlock, ToolResult, ToolResultBlock, define_tool
 from mainspring.errors import ConfigError
 from mainspring.loop.hooks import ContextTransform
 from mainspring.messages import AgentMessage, CustomMessage
-from mainspring.models import ModelInfo, Profile
-from mainspring.models.profile import MessagesDialect
-from mainspring.policies.compaction import TailStubs
-from mainspring.testing import Call, ScriptedModel
+from mainspring.models import ModelInfo, ModelProfile
+from mainspring.models.profile import AnthropicCapabilities
+from mainspring.policies.compaction import ToolResultClearing
+from mainspring.testing import ScriptedCall, ScriptedModel
 from tests.unit.policies.harness import agent, edit, project, read, requests, results, texts, turn, words
 
 BIG = "x" * 40_000
@@ -30,7 +30,7 @@ def look(output: Any = BIG) -> Any:
 
 
 def looking(turns: int, output: Any = BIG, **options: Any) -> Any:
-    return agent(*[Call("look")] * turns, "done", tools=[look(output)], **options)
+    return agent(*[ScriptedCall("look")] * turns, "done", tools=[look(output)], **options)
 
 
 @pytest.mark.covers("CMP-09")
@@ -118,7 +118,7 @@ async def test_another_history_is_looked_at_anew() -> None:
     await made.run("go")
 
     made.context.messages[:] = made.messages[5:]  # an application forgot the beginning
-    extra = ScriptedModel(Call("look"), "done")
+    extra = ScriptedModel(ScriptedCall("look"), "done")
     await made.run("more", model=extra)
 
     sent = texts(extra.requests[-1].messages)
@@ -175,12 +175,14 @@ async def test_stale_reads_and_old_results_are_left_out_together() -> None:
 @pytest.mark.covers("CMP-11")
 async def test_where_the_host_does_it_itself_it_is_left_to_the_host() -> None:
     class Hosted(ScriptedModel):
-        profile = Profile(
-            ModelInfo("m", "anthropic"), "http://localhost", messages=MessagesDialect(context_management={"edits": []})
+        profile = ModelProfile(
+            ModelInfo("m", "anthropic"),
+            "http://localhost",
+            messages=AnthropicCapabilities(context_management={"edits": []}),
         )
 
     made = looking(8, compact_strategy="tail")
-    hosted = Hosted(*[Call("look")] * 8, "done")
+    hosted = Hosted(*[ScriptedCall("look")] * 8, "done")
 
     await made.run("go", model=hosted)
     assert texts(hosted.requests[-1].messages) == [BIG] * 8
@@ -229,7 +231,7 @@ def test_whatever_the_history_only_old_results_change_and_enough_of_them(
 ) -> None:
     whole = _build(events)
     history: list[AgentMessage] = []
-    policy = TailStubs(lambda: history, threshold=threshold, keep_turns=keep)
+    policy = ToolResultClearing(lambda: history, threshold=threshold, keep_turns=keep)
     last: list[AgentMessage] = []
     while True:
         history += whole[len(history) : len(history) + data.draw(st.integers(1, 6))]
@@ -262,7 +264,7 @@ def test_whatever_the_history_only_old_results_change_and_enough_of_them(
 def test_a_long_conversation_costs_no_more_by_the_turn() -> None:
     """Each message is looked at once: the work of a turn does not grow with the history, but for copies at the speed of C."""
     history: list[AgentMessage] = [Message.user("go")]
-    policy = TailStubs(lambda: history, threshold=20_000, keep_turns=4)
+    policy = ToolResultClearing(lambda: history, threshold=20_000, keep_turns=4)
     costs: list[float] = []
     for number in range(400):
         history += turn(("look", "x" * 500, None), number=number)
@@ -279,6 +281,6 @@ def test_a_long_conversation_costs_no_more_by_the_turn() -> None:
 async def test_a_run_may_ask_for_it() -> None:
     made = looking(6)
 
-    await made.run("go", behavior=Behavior(compact_strategy="tail"))
+    await made.run("go", behavior=RunOptions(compact_strategy="tail"))
 
     assert texts(requests(made)[-1].messages)[0] == STUB

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring import Behavior, Session, define_tool
+from mainspring import RunOptions, Session, define_tool
 from mainspring.errors import AgentProviderError, ModelError
 from mainspring.loop.hooks import BudgetExceeded, ToolBudgetExceeded, ToolGate, ToolResultsAfter, ToolTransform
 from mainspring.policies.budgets import ToolBudget
-from mainspring.testing import Call
+from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import agent, requests, results, texts, words
 
 STEER = "[Tool budget exceeded: look has had its 1 call in this run. Do not call it again; go on with what you have.]"
@@ -26,13 +26,13 @@ def tools() -> list[Any]:
     return [define_tool("look", made), define_tool("other", made)]
 
 
-def look(**arguments: Any) -> Call:
-    return Call("look", arguments)
+def look(**arguments: Any) -> ScriptedCall:
+    return ScriptedCall("look", arguments)
 
 
 @pytest.mark.covers("GRD-07")
 async def test_calls_beyond_the_budget_are_refused_and_others_are_not() -> None:
-    made = agent(look(), look(), look(), Call("other"), "done", tools=tools(), tool_budgets={"look": 2})
+    made = agent(look(), look(), look(), ScriptedCall("other"), "done", tools=tools(), tool_budgets={"look": 2})
 
     result = await made.run("go")
 
@@ -53,14 +53,14 @@ async def test_unset_by_default_and_each_run_begins_anew() -> None:
     await made.run("go")
     assert not any(r.is_error for r in results(made.messages))
     for _ in range(2):
-        await made.run("go", behavior=Behavior(tool_budgets={"look": ToolBudget(1)}))
+        await made.run("go", behavior=RunOptions(tool_budgets={"look": ToolBudget(1)}))
     assert [r.is_error for r in results(made.messages)] == [False, False, False, True, False]
 
 
 @pytest.mark.covers("GRD-07", "TEX-24")
 @pytest.mark.parametrize("execution", ["parallel", "sequential"])
 async def test_calls_of_one_answer_cannot_pass_together(execution: Any) -> None:
-    batch = [look(), look(), Call("other"), look(), look()]
+    batch = [look(), look(), ScriptedCall("other"), look(), look()]
     made = agent(batch, batch, "done", tools=tools(), tool_budgets={"look": 3}, tool_execution=execution)
 
     await made.run("go")
@@ -121,7 +121,7 @@ async def test_steer_lets_the_call_pass_and_tells_the_model_once() -> None:
 
 @pytest.mark.covers("GRD-08")
 async def test_each_tool_and_each_run_is_told_for_itself(tmp_path: Any) -> None:
-    batch = [look(), look(), Call("other"), Call("other")]
+    batch = [look(), look(), ScriptedCall("other"), ScriptedCall("other")]
     budgets = {"look": ToolBudget(1, "steer"), "other": ToolBudget(1, "steer")}
     session = Session.create(str(tmp_path), home=tmp_path)
     made = agent(batch, "done", batch, "done", tools=tools(), tool_budgets=budgets, session=session)
@@ -187,7 +187,8 @@ async def test_each_call_beyond_is_told() -> None:
 @pytest.mark.covers("GRD-07", "GRD-08", "TEX-24")
 async def test_never_more_than_the_budget_and_never_told_twice(most: int, batches: list[list[str]], mode: Any) -> None:
     script = [
-        [Call("look", {"size": 1} if n == "no" else {}) if n != "other" else Call("other") for n in b] for b in batches
+        [ScriptedCall("look", {"size": 1} if n == "no" else {}) if n != "other" else ScriptedCall("other") for n in b]
+        for b in batches
     ]
     made = agent(*script, "done", tools=tools(), tool_budgets={"look": ToolBudget(most, mode)})
     made.on(ToolGate, lambda hook: {"block": "no"} if hook.input.get("size") else None, order=25)

@@ -11,9 +11,9 @@ from msgspec import UNSET
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.loop.hooks import ToolGate, TurnBefore
-from mainspring.presets import BUILD_AGENT, PLAN_AGENT, Preset, basic, compose_presets
+from mainspring.presets import BUILD_AGENT, PLAN_AGENT, Preset, basic, merge_presets
 from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools import Tool, define_tool, tool
 
@@ -46,14 +46,14 @@ def test_a_preset_holds_what_can_be_shared_and_nothing_else() -> None:
 @pytest.mark.covers("PRE-01", "PRE-08")
 async def test_a_preset_unpacks_into_an_agent_and_plain_merging_overrides_it() -> None:
     model = ScriptedModel("hi")
-    preset = Preset(name="one", system="Be brief.", tools=[look], behavior=Behavior(max_turns=3))
+    preset = Preset(name="one", system="Be brief.", tools=[look], behavior=RunOptions(max_turns=3))
     merged: dict[str, Any] = {**preset, "system": "Be long."}
     agent = Agent(model, execution=MemoryEnv({}), **merged)
 
     await agent.run("go")
 
     assert model.requests[0].request.system == "Be long."
-    assert (agent.name, [t.name for t in agent.tools], agent.behavior) == ("one", ["look"], Behavior(max_turns=3))
+    assert (agent.name, [t.name for t in agent.tools], agent.behavior) == ("one", ["look"], RunOptions(max_turns=3))
     assert dict(Preset()) == {}
     with pytest.raises(KeyError):
         _ = preset["eager"]
@@ -77,24 +77,24 @@ async def test_basic_is_the_built_in_tools() -> None:
 @pytest.mark.covers("PRE-04")
 def test_the_last_word_wins_for_single_values() -> None:
     first = Preset(name="a", system="one", eager=True, skills=["x"], subagents=True)
-    assert dict(compose_presets(first, Preset(name="b", skills=["y"]))) == {
+    assert dict(merge_presets(first, Preset(name="b", skills=["y"]))) == {
         "name": "b", "system": "one", "eager": True, "skills": ["y"], "subagents": True,
     }  # fmt: skip
-    assert compose_presets(first, Preset(system="", eager=False))["system"] == ""
-    assert compose_presets(first, Preset(eager=False))["eager"] is False
+    assert merge_presets(first, Preset(system="", eager=False))["system"] == ""
+    assert merge_presets(first, Preset(eager=False))["eager"] is False
 
 
 @pytest.mark.covers("PRE-05")
 def test_tools_aliases_and_behavior_merge_by_name() -> None:
     newer = named("look", "newer")
-    made = compose_presets(
-        Preset(tools=[look, named("b")], tool_aliases={"look": "l", "b": "bee"}, behavior=Behavior(max_turns=1, thinking="low")),
-        Preset(tools={"c": named("c"), "look": newer}, tool_aliases={"look": "peek"}, behavior=Behavior(max_turns=2)),
+    made = merge_presets(
+        Preset(tools=[look, named("b")], tool_aliases={"look": "l", "b": "bee"}, behavior=RunOptions(max_turns=1, thinking="low")),
+        Preset(tools={"c": named("c"), "look": newer}, tool_aliases={"look": "peek"}, behavior=RunOptions(max_turns=2)),
     )  # fmt: skip
     assert [t.name for t in made["tools"]] == ["look", "b", "c"]
     assert made["tools"][0] is newer
     assert made["tool_aliases"] == {"look": "peek", "b": "bee"}
-    assert made["behavior"] == Behavior(max_turns=2, thinking="low")
+    assert made["behavior"] == RunOptions(max_turns=2, thinking="low")
 
 
 def test_a_function_under_a_name_gets_it_and_a_tool_has_one_already() -> None:
@@ -108,7 +108,7 @@ def test_a_function_under_a_name_gets_it_and_a_tool_has_one_already() -> None:
 
 @pytest.mark.covers("PRE-06")
 def test_servers_are_joined_and_of_one_name_the_last_wins() -> None:
-    made = compose_presets(
+    made = merge_presets(
         Preset(mcp_servers=[{"name": "docs", "url": "one"}, {"name": "git", "command": "git"}]),
         Preset(mcp_servers={"docs": {"url": "two"}, "web": {"url": "three"}}),
     )
@@ -127,10 +127,10 @@ async def test_handlers_are_joined_per_hook_in_the_order_of_the_presets() -> Non
     one = Preset(hooks={ToolGate: handler, "turn:before": lambda c: heard.append("one")})
     two = Preset(hooks={"turn:before": [lambda c: heard.append("two"), lambda c: heard.append("three")]})
     three = Preset(hooks={TurnBefore: lambda c: heard.append("four")})
-    made = compose_presets(one, two, three)
+    made = merge_presets(one, two, three)
     assert {event: len(handlers) for event, handlers in made["hooks"].items()} == {"tool:gate": 1, "turn:before": 4}
     assert all(isinstance(handlers, list) for handlers in made["hooks"].values())
-    assert isinstance(compose_presets(one)["hooks"]["tool:gate"], list)
+    assert isinstance(merge_presets(one)["hooks"]["tool:gate"], list)
 
     await Agent(ScriptedModel("hi"), execution=MemoryEnv({}), **made).run("go")
 
@@ -141,11 +141,11 @@ async def test_handlers_are_joined_per_hook_in_the_order_of_the_presets() -> Non
 
 @pytest.mark.covers("PRE-09")
 def test_chat_profiles_override_the_defaults_of_behavior() -> None:
-    default = Behavior().resolved()
+    default = RunOptions().resolved()
     build, plan = BUILD_AGENT["behavior"].resolved(), PLAN_AGENT["behavior"].resolved()
     assert default.max_turns is None
     assert (build.max_turns, plan.max_turns, plan.thinking) == (200, 50, "medium")
-    assert compose_presets(BUILD_AGENT, Preset(behavior=Behavior(max_turns=5)))["behavior"].resolved().max_turns == 5
+    assert merge_presets(BUILD_AGENT, Preset(behavior=RunOptions(max_turns=5)))["behavior"].resolved().max_turns == 5
     assert {t.name for t in PLAN_AGENT["tools"]} == {"read_file", "glob", "grep", "list_files"}
 
 
@@ -174,5 +174,5 @@ def shape(preset: Preset) -> dict[str, Any]:
 @pytest.mark.covers("PRE-04", "PRE-05", "PRE-07")
 @given(presets, presets, presets)
 def test_composing_is_associative_and_an_empty_preset_changes_nothing(a: Preset, b: Preset, c: Preset) -> None:
-    assert shape(compose_presets(compose_presets(a, b), c)) == shape(compose_presets(a, compose_presets(b, c)))
-    assert shape(compose_presets(a, Preset())) == shape(compose_presets(a)) == shape(compose_presets(Preset(), a))
+    assert shape(merge_presets(merge_presets(a, b), c)) == shape(merge_presets(a, merge_presets(b, c)))
+    assert shape(merge_presets(a, Preset())) == shape(merge_presets(a)) == shape(merge_presets(Preset(), a))

@@ -9,7 +9,7 @@ from mainspring.env.memory import MemoryEnv
 from mainspring.loop import CoreAgent
 from mainspring.messages import AgentMessage, Message, encode_message
 from mainspring.sessions import Session, SessionOptions, SessionPlug
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
 QUICK = SessionOptions(sync="never", retry_after=0.0)
@@ -28,7 +28,7 @@ def agent(session: Session, *script: Any, tools: Sequence[Tool] = (look,), **opt
 
 def calling(*ids: str, tool: str = "look", text: str = "") -> Reply:
     """An answer with a call for each id."""
-    return Reply(text, calls=[Call(tool, {"key": i}, id=i) for i in ids])
+    return Reply(text, calls=[ScriptedCall(tool, {"key": i}, id=i) for i in ids])
 
 
 def stored(session: Session) -> list[dict[str, Any]]:

@@ -6,20 +6,20 @@ from typing import Any, cast
 import pytest
 
 from mainspring.errors import AgentBusyError, ModelError, SessionError
-from mainspring.loop.hooks import RunPause, SessionEnd, SessionStart, SessionTurns
+from mainspring.loop.hooks import MessagesAdded, RunPaused, SessionEnd, SessionStart
 from mainspring.messages import Message, Usage
 from mainspring.models import ModelRequest
 from mainspring.sessions import (
     BranchEntry,
     JsonlStore,
     LabelEntry,
-    MemoryStore,
+    MemorySessionStore,
     MessageEntry,
     Session,
     SessionStore,
-    SqliteStore,
-    branch_with_summary,
-    session_runs,
+    SqliteSessionStore,
+    branch_and_summarize,
+    list_runs,
 )
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.sessions.harness import QUICK, agent, calling, check_paired, texts
@@ -29,7 +29,11 @@ SUMMARY = "A bridge of paper was tried; it did not hold."
 
 @pytest.fixture(params=["jsonl", "memory", "sqlite"])
 def session(request: pytest.FixtureRequest, tmp_path: Path) -> Session:
-    stores = {"jsonl": JsonlStore(tmp_path), "memory": MemoryStore(), "sqlite": SqliteStore(tmp_path / "s.db")}
+    stores = {
+        "jsonl": JsonlStore(tmp_path),
+        "memory": MemorySessionStore(),
+        "sqlite": SqliteSessionStore(tmp_path / "s.db"),
+    }
     store: SessionStore = stores[request.param]
     return Session.create("/work", home=store, id="s1", options=QUICK)
 
@@ -50,7 +54,7 @@ async def test_a_branch_takes_a_summary_of_what_is_left_along(session: Session) 
         asked.append(request)
         return SUMMARY
 
-    entry = await branch_with_summary(session, start, ScriptedModel(summing), "paper")
+    entry = await branch_and_summarize(session, start, ScriptedModel(summing), "paper")
     assert (entry.summary, entry.label) == (SUMMARY, "paper")
     sent = asked[0].messages[-1].text
     assert "a bridge of paper?" in sent
@@ -74,7 +78,7 @@ async def test_a_summary_of_a_branch_outlives_a_compaction(session: Session) -> 
     one = agent(session, "x", "y", "z")
     await one.run("first")
     await one.run("second")
-    await branch_with_summary(session, answers(session)[0], ScriptedModel(SUMMARY))
+    await branch_and_summarize(session, answers(session)[0], ScriptedModel(SUMMARY))
     one.context.messages[:] = [Message.user("all in short"), *one.context.messages[-1:]]
     await one.run("third")
     session.close()
@@ -85,7 +89,7 @@ async def test_a_summary_of_a_branch_outlives_a_compaction(session: Session) -> 
 
 async def test_where_nothing_is_left_nobody_is_asked(session: Session) -> None:
     await agent(session, "x").run("first")
-    entry = await branch_with_summary(session, answers(session)[-1], ScriptedModel())
+    entry = await branch_and_summarize(session, answers(session)[-1], ScriptedModel())
     assert entry.summary == ""
     assert len(session.messages) == 2
 
@@ -95,7 +99,7 @@ async def test_a_summary_that_fails_does_not_keep_anybody_there(session: Session
     one = agent(session, "x", "y")
     await one.run("first")
     await one.run("second")
-    entry = await branch_with_summary(session, answers(session)[0], ScriptedModel(answer))  # pyright: ignore[reportArgumentType]
+    entry = await branch_and_summarize(session, answers(session)[0], ScriptedModel(answer))  # pyright: ignore[reportArgumentType]
     assert entry.summary == ""
     assert texts(one.messages) == ["user: first", "assistant: x"]
 
@@ -103,7 +107,7 @@ async def test_a_summary_that_fails_does_not_keep_anybody_there(session: Session
 async def test_to_begin_again_sums_up_everything(session: Session) -> None:
     one = agent(session, "x")
     await one.run("first")
-    await branch_with_summary(session, None, ScriptedModel(SUMMARY))
+    await branch_and_summarize(session, None, ScriptedModel(SUMMARY))
     assert len(one.messages) == 1
     assert SUMMARY in texts(one.messages)[0]
 
@@ -112,13 +116,13 @@ async def test_there_must_be_such_an_entry_and_nobody_running(session: Session) 
     one = agent(session, "x", "y")
     await one.run("first")
     with pytest.raises(SessionError, match="no entry nowhere"):
-        await branch_with_summary(session, "nowhere", ScriptedModel())
+        await branch_and_summarize(session, "nowhere", ScriptedModel())
 
-    async def meanwhile(_: SessionTurns) -> None:
+    async def meanwhile(_: MessagesAdded) -> None:
         with pytest.raises(AgentBusyError):
-            await branch_with_summary(session, None, ScriptedModel())
+            await branch_and_summarize(session, None, ScriptedModel())
 
-    one.on(SessionTurns, meanwhile)
+    one.on(MessagesAdded, meanwhile)
     await one.run("second")
 
 
@@ -171,14 +175,14 @@ def entries_of(session: Session) -> list[object]:
 async def test_runs_are_started_completed_and_aborted(session: Session) -> None:
     one = agent(session, calling("c1"), "done", "other")
     await one.run("first")
-    one.on(SessionTurns, lambda _: one.abort(), order=200)
+    one.on(MessagesAdded, lambda _: one.abort(), order=200)
     await one.run("second", raise_errors=False)
     session.branch(answers(session)[0])  # runs of branches that were left are still runs
     await one.bus.emit(SessionStart("killed", "agent", True))
-    await one.bus.emit(SessionTurns("killed", (Message.user("third"),), "prompt"))
+    await one.bus.emit(MessagesAdded("killed", (Message.user("third"),), "prompt"))
     session.close()
     again = Session.open("s1", home=session.store, options=QUICK, write=False)
-    runs = session_runs(again)
+    runs = list_runs(again)
     assert [(r.status, r.turns, bool(r.ended)) for r in runs] == [
         ("completed", 2, True), ("aborted", runs[1].turns, True), ("open", 0, False),
     ]  # fmt: skip
@@ -192,10 +196,10 @@ async def test_runs_are_started_completed_and_aborted(session: Session) -> None:
 async def test_a_paused_run_says_so(session: Session) -> None:
     one = agent(session)
     await one.bus.emit(SessionStart("r", "agent", False))
-    await one.bus.emit(SessionTurns("r", (Message.user("go"),), "prompt"))
-    await one.bus.emit(RunPause("r", Message.assistant("?"), {}, {}))
+    await one.bus.emit(MessagesAdded("r", (Message.user("go"),), "prompt"))
+    await one.bus.emit(RunPaused("r", Message.assistant("?"), {}, {}))
     await one.bus.emit(SessionEnd("r", "paused", 1, Usage(), None))
-    assert [r.status for r in session_runs(session)] == ["paused"]
+    assert [r.status for r in list_runs(session)] == ["paused"]
 
 
 def test_a_branch_entry_without_a_summary_adds_nothing(session: Session) -> None:

@@ -14,21 +14,21 @@ from mainspring.env.memory import MemoryEnv
 from mainspring.errors import SessionError
 from mainspring.loop import CoreAgent
 from mainspring.loop.hooks import (
+    BeforeToolRun,
     ContextCompacted,
     Hook,
-    RunPause,
+    MessagesAdded,
+    RunPaused,
     SessionEnd,
     SessionStart,
-    SessionTurns,
-    ToolAfter,
-    ToolIntent,
+    ToolCallsReceived,
+    ToolFinished,
     ToolResultsAfter,
-    ToolStart,
 )
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions import JsonlStore, Session, SessionPlug
 from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
-from mainspring.sessions.loader import fold, history_at, read_path, read_recent, read_tree
+from mainspring.sessions.loader import apply_entries, history_at, read_from_end, read_path, read_tree
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.sessions.harness import QUICK, check_paired, encoded
 
@@ -104,7 +104,7 @@ class Life:
     async def _say(self, count: int) -> None:
         messages = tuple([self.message("user", TextBlock(f"text {i}\n")) for i in range(count)])
         self.joins(*messages)
-        await self.fire(SessionTurns("r", messages, "prompt"))
+        await self.fire(MessagesAdded("r", messages, "prompt"))
 
     async def _compact(self, kept: int) -> None:
         before = tuple(self.agent.context.messages)
@@ -124,7 +124,7 @@ class Life:
 
     async def _pause(self, fates: list[str]) -> None:
         message, results = await self._attempt(fates)
-        await self.fire(RunPause("r", message, results, {"c0": "may I?"}))
+        await self.fire(RunPaused("r", message, results, {"c0": "may I?"}))
         await self.stop("paused")
         await self.start()  # taken up again at once, in the same process
         await self._pair(message, results)
@@ -133,13 +133,13 @@ class Life:
         calls = [ToolUseBlock(f"c{i}", "look", {"i": i}) for i in range(len(fates))]  # ids come again and again
         message = self.message("assistant", TextBlock("I look"), *calls)
         self.now = Moment(0, [], message)
-        await self.fire(ToolIntent("r", message))
+        await self.fire(ToolCallsReceived("r", message))
         results: dict[str, ToolResultBlock] = {}
         late: list[ToolUseBlock] = []
         for call, fate in zip(calls, fates, strict=True):
             if fate in {"ran", "ran late", "hung"}:
                 self.now.started.add(call.id)
-                await self.fire(ToolStart(call, "t", call.input, False))
+                await self.fire(BeforeToolRun(call, "t", call.input, False))
             if fate == "ran":
                 await self._ran(call, results)
             elif fate == "ran late":
@@ -153,7 +153,7 @@ class Life:
     async def _ran(self, call: ToolUseBlock, results: dict[str, ToolResultBlock]) -> None:
         block = results[call.id] = ToolResultBlock(call.id, "look", f"{call.id} of {next(self.ids)}")
         self.now.results[call.id] = block
-        await self.fire(ToolAfter(call, "t", block, output_bytes=1, seconds=0.1, metadata={}, tool_counts={}))
+        await self.fire(ToolFinished(call, "t", block, output_bytes=1, seconds=0.1, metadata={}, tool_counts={}))
 
     async def _pair(self, message: Message, results: dict[str, ToolResultBlock]) -> None:
         blocks = [results.get(c.id) or ToolResultBlock(c.id, c.name, "settled", True) for c in message.tool_uses]
@@ -249,11 +249,11 @@ def check_shortcut(path: Path) -> None:
     log = JsonlStore(path.parent).open(str(path), write=False)
     tree = read_tree(log)
     short = history_at(tree, log, tree.leaf)
-    full = fold(tree, read_path(log, tree.path(tree.leaf)))
+    full = apply_entries(tree, read_path(log, tree.path(tree.leaf)))
     assert encoded(short.messages) == encoded(full.messages)
     assert (short.refs, list(short.open), short.model) == (full.refs, list(full.open), full.model)
     assert [r and r.id for r in (short.run, short.ended)] == [r and r.id for r in (full.run, full.ended)]
-    recent = read_recent(log)
+    recent = read_from_end(log)
     if recent is not None and not tree.problems:
         fast = recent.history
         assert encoded(fast.messages) == encoded(full.messages)

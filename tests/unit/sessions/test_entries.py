@@ -31,7 +31,7 @@ from mainspring.sessions import (
     encode_entry,
     entry_schema,
 )
-from mainspring.sessions.entries import KNOWN, decode_link
+from mainspring.sessions.entries import ENTRY_TYPES, decode_header
 from tests.helpers.schemas import tidy
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -73,12 +73,12 @@ def test_every_entry_comes_back_as_it_was(entry: Entry) -> None:
     assert list(data)[:4] == ["type", "id", "parent", "timestamp"]
     assert (data["id"], data["parent"], data["timestamp"]) == ("e1", "e0", "2026-01-02T03:04:05.678901Z")
     assert not [key for key in data if "_" in key]
-    link = decode_link(line)
+    link = decode_header(line)
     assert (link.type, link.id, link.parent) == (data["type"], "e1", "e0")
 
 
 def test_the_types_are_those_of_version_1() -> None:
-    assert {decode_link(encode_entry(e)).type for e in ALL} == KNOWN == {
+    assert {decode_header(encode_entry(e)).type for e in ALL} == ENTRY_TYPES == {
         "session", "message", "run_start", "run_end", "intent", "call_started", "result", "pair", "pause", "compaction",
         "branch", "label", "model_change", "custom",
     }  # fmt: skip
@@ -92,7 +92,7 @@ def test_a_message_in_an_entry_has_the_form_it_has_everywhere() -> None:
 def test_a_field_of_a_newer_version_does_no_harm() -> None:
     data = {**json.loads(encode_entry(made(LabelEntry, target="e1", label="x"))), "newField": {"a": 1}}
     assert decode_entry(json.dumps(data).encode()) is not None
-    assert decode_link(b'{"type":"newType","id":"e1","parent":null,"x":[]}').type == "newType"
+    assert decode_header(b'{"type":"newType","id":"e1","parent":null,"x":[]}').type == "newType"
     with pytest.raises(msgspec.ValidationError):
         decode_entry(b'{"type":"newType","id":"e1","parent":null}')
 

@@ -11,15 +11,23 @@ from typing import Any
 import pytest
 
 from mainspring.errors import NetworkError, ToolError
-from mainspring.loop import Behavior
-from mainspring.loop.hooks import SessionEnd, SessionShutdown, SessionStart
+from mainspring.loop import RunOptions
+from mainspring.loop.hooks import SessionClosed, SessionEnd, SessionStart
 from mainspring.messages import Cost, Usage
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet
 from mainspring.redaction import Redactor
-from mainspring.sessions import EventLog, LogEvent, MemoryStore, Session, SqliteStore, all_events, read_events
-from mainspring.sessions.event_log_file import LogFile
-from mainspring.testing import Call, Reply
+from mainspring.sessions import (
+    LogEvent,
+    MemorySessionStore,
+    Session,
+    SessionEventLog,
+    SqliteSessionStore,
+    iter_all_events,
+    read_events,
+)
+from mainspring.sessions.event_log_file import EventLogFile
+from mainspring.testing import Reply, ScriptedCall
 from mainspring.tools import Access, tool
 from tests.unit.sessions.harness import QUICK, agent, calling
 
@@ -34,7 +42,7 @@ def session(tmp_path: Path) -> Session:
 def talk(session: Session, *script: Any, **options: Any) -> Any:
     """An agent whose events are logged."""
     made = agent(session, *script, **options)
-    EventLog(session, redactor=Redactor()).install(made)
+    SessionEventLog(session, redactor=Redactor()).install(made)
     return made
 
 
@@ -45,7 +53,7 @@ def named(session: Session, event: str) -> list[LogEvent]:
 @pytest.mark.covers("SES-03", "SES-04", "SES-05", "SES-20")
 async def test_a_run_is_logged_from_its_start_to_the_end_of_the_session(session: Session, tmp_path: Path) -> None:
     usage = Usage(100, 20, cost=Cost(0.5, 0.25))
-    reply = Reply("I look", calls=[Call("look", {"key": "a"}, "c1")], usage=usage)
+    reply = Reply("I look", calls=[ScriptedCall("look", {"key": "a"}, "c1")], usage=usage)
     await talk(session, reply, Reply("done", usage=usage)).run("secret plans")
     session.close()
     session.close()
@@ -75,14 +83,14 @@ async def test_a_run_is_logged_from_its_start_to_the_end_of_the_session(session:
     assert "secret plans" not in text
     assert "value of a" not in text
     assert stat.S_IMODE((tmp_path / "logs" / "s1.jsonl").stat().st_mode) == 0o600
-    assert list(all_events(home=tmp_path)) == events
+    assert list(iter_all_events(home=tmp_path)) == events
 
 
 @pytest.mark.covers("SES-20")
 async def test_the_shutdown_that_the_agent_tells_is_logged_once(session: Session) -> None:
     one = talk(session, "fine")
     await one.run("hi")
-    await one.bus.emit(SessionShutdown("s1", "reset"))
+    await one.bus.emit(SessionClosed("s1", "reset"))
     session.close()
     assert [e.reason for e in named(session, "shutdown")] == ["reset"]
 
@@ -107,10 +115,10 @@ async def test_errors_are_told_without_secrets_and_in_short(session: Session) ->
         raise ToolError(f"no: {KEY} {'x' * 1000}\nsecond line")
 
     script = [
-        Reply(calls=[Call("explode", {"why": f"token={KEY}", "password": "hunter2hunter2"}, "c1")]),
+        Reply(calls=[ScriptedCall("explode", {"why": f"token={KEY}", "password": "hunter2hunter2"}, "c1")]),
         NetworkError(f"refused, key {KEY}"),
     ]
-    one = talk(session, *script, tools=[explode], behavior=Behavior(retry=None))
+    one = talk(session, *script, tools=[explode], behavior=RunOptions(retry=None))
     result = await one.run("go", raise_errors=False)
     assert result.status == "error"
     session.close()
@@ -143,11 +151,11 @@ async def test_what_a_tool_raises_is_an_error_of_its_call(session: Session) -> N
 
 
 def calling_nothing(name: str) -> Reply:
-    return Reply(calls=[Call(name, {}, "c1")])
+    return Reply(calls=[ScriptedCall(name, {}, "c1")])
 
 
 async def test_tries_are_counted_and_told(session: Session) -> None:
-    behavior = Behavior(retry=RetryConfig(max_retries=2, base_delay_ms=1, max_delay_ms=1))
+    behavior = RunOptions(retry=RetryConfig(max_retries=2, base_delay_ms=1, max_delay_ms=1))
     await talk(session, NetworkError("lost"), NetworkError("lost again"), "done", behavior=behavior).run("go")
     assert [(e.count, "lost" in e.error) for e in named(session, "retry")] == [(1, True), (2, True)]
     (call,) = named(session, "model_call")
@@ -157,7 +165,7 @@ async def test_tries_are_counted_and_told(session: Session) -> None:
 async def test_denials_are_told_with_their_reason(session: Session) -> None:
     one = agent(session, calling("c1"), "done")
     Permissions(rules=RuleSet.build(deny=["look"]), root="/").install(one)
-    EventLog(session).install(one)
+    SessionEventLog(session).install(one)
     await one.run("go")
     (call,) = named(session, "tool_call")
     assert call.status == "denied"
@@ -182,7 +190,7 @@ async def test_what_goes_into_a_sensitive_file_is_not_logged(
         """Write."""
         return f"wrote {content}"
 
-    await talk(session, Reply(calls=[Call("put", given, "c1")]), "done", tools=[put]).run("go")
+    await talk(session, Reply(calls=[ScriptedCall("put", given, "c1")]), "done", tools=[put]).run("go")
     (call,) = named(session, "tool_call")
     assert call.args == expected
 
@@ -201,7 +209,7 @@ async def test_a_command_that_names_a_sensitive_file_is_not_logged(
         """Run."""
         raise ToolError(f"printed hunter2 {len(command)}")
 
-    await talk(session, Reply(calls=[Call("sh", {"command": command}, "c1")]), "done", tools=[sh]).run("go")
+    await talk(session, Reply(calls=[ScriptedCall("sh", {"command": command}, "c1")]), "done", tools=[sh]).run("go")
     (call,) = named(session, "tool_call")
     assert ("hunter2" in json.dumps(call.args)) is is_shown
     assert ("hunter2" in call.error) is is_shown
@@ -219,14 +227,14 @@ async def test_a_run_that_comes_to_nothing_leaves_no_log(session: Session, tmp_p
 @pytest.mark.usefixtures("no_blocking")
 async def test_logging_does_not_block_the_event_loop(session: Session) -> None:
     one = agent(session, calling("c1", "c2"), "fine", *["fine"] * 5)
-    EventLog(session, limit=1000).install(one)
+    SessionEventLog(session, limit=1000).install(one)
     for _ in range(6):
         await one.run("hi")
 
 
 async def test_a_log_that_is_too_large_is_put_aside(session: Session, tmp_path: Path) -> None:
     one = agent(session, *["fine"] * 40)
-    EventLog(session, limit=2000).install(one)
+    SessionEventLog(session, limit=2000).install(one)
     for i in range(40):
         await one.run(f"prompt {i}")
     sizes = {p.name: p.stat().st_size for p in (tmp_path / "logs").iterdir()}
@@ -235,7 +243,7 @@ async def test_a_log_that_is_too_large_is_put_aside(session: Session, tmp_path: 
     events = read_events(session)
     assert events[-1].event == "run_end"
     assert [e.time for e in events] == sorted(e.time for e in events)
-    assert list(all_events(home=tmp_path)) == events
+    assert list(iter_all_events(home=tmp_path)) == events
 
 
 class FullDisk:
@@ -303,14 +311,14 @@ async def test_a_torn_line_costs_that_line(session: Session, tmp_path: Path) -> 
 
 
 async def test_sessions_in_memory_have_no_log() -> None:
-    session = Session.create("/work", home=MemoryStore(), options=QUICK)
+    session = Session.create("/work", home=MemorySessionStore(), options=QUICK)
     await talk(session, "one").run("first")
     assert read_events(session) == []
-    assert EventLog(session).path is None
+    assert SessionEventLog(session).path is None
 
 
 async def test_a_log_goes_with_its_session(tmp_path: Path) -> None:
-    for store, name in ((tmp_path / "files", "a"), (SqliteStore(tmp_path / "base" / "s.db"), "b")):
+    for store, name in ((tmp_path / "files", "a"), (SqliteSessionStore(tmp_path / "base" / "s.db"), "b")):
         session = Session.create("/work", home=store, id=name, options=QUICK)
         await talk(session, "one").run("first")
         session.close()
@@ -320,11 +328,11 @@ async def test_a_log_goes_with_its_session(tmp_path: Path) -> None:
 
 
 async def test_a_sub_agent_is_in_the_log_of_its_parent(session: Session) -> None:
-    plug = EventLog(session)
+    plug = SessionEventLog(session)
     parent = agent(session, "fine")
     plug.install(parent)
     await parent.run("hi")
-    other = Session.create("/work", home=MemoryStore(), options=QUICK)
+    other = Session.create("/work", home=MemorySessionStore(), options=QUICK)
     child = agent(other, "found it", name="scout")
     plug.for_child().install(child)
     await child.run("look")
@@ -334,7 +342,7 @@ async def test_a_sub_agent_is_in_the_log_of_its_parent(session: Session) -> None
 
 
 async def test_lines_wait_while_the_file_is_put_aside(tmp_path: Path) -> None:
-    file = LogFile(tmp_path / "x.jsonl", limit=10)
+    file = EventLogFile(tmp_path / "x.jsonl", limit=10)
     for i in range(3):
         file.put(b"line %d" % i)
     await file.settle(make=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from mainspring.errors import SessionError
-from mainspring.locks import lock
+from mainspring.locks import try_lock
 from mainspring.messages import Message
-from mainspring.sessions import JsonlLog, JsonlStore, MessageEntry, SessionEntry, encode_entry
+from mainspring.sessions import JsonlSessionLog, JsonlStore, MessageEntry, SessionEntry, encode_entry
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 HEADER = SessionEntry(id="s1", parent=None, timestamp=NOW, version=1, cwd="/work")
@@ -32,14 +32,14 @@ def store(tmp_path: Path) -> JsonlStore:
 
 
 @pytest.fixture
-def log(store: JsonlStore) -> JsonlLog:
+def log(store: JsonlStore) -> JsonlSessionLog:
     log = store.create(HEADER)
     log.append([encode_entry(HEADER), line("a")])
     return log
 
 
 @pytest.fixture
-def no_room(log: JsonlLog) -> Iterator[None]:
+def no_room(log: JsonlSessionLog) -> Iterator[None]:
     """Files may grow by 100 bytes and no further."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (Path(log.place).stat().st_size + 100, hard))
@@ -48,7 +48,7 @@ def no_room(log: JsonlLog) -> Iterator[None]:
 
 
 @pytest.mark.covers("SES-01", "SES-02")
-def test_files_and_folders_are_the_owners_only(store: JsonlStore, log: JsonlLog) -> None:
+def test_files_and_folders_are_the_owners_only(store: JsonlStore, log: JsonlSessionLog) -> None:
     path = Path(log.place)
     assert path.parent.parent == store.home / "sessions"
     assert path.name == "s1.jsonl"
@@ -91,7 +91,7 @@ def test_a_folder_and_a_pipe_are_no_sessions(store: JsonlStore, tmp_path: Path) 
         store.open(str(tmp_path / "none.jsonl"))
 
 
-def test_unreadable_files_are_listed_with_the_reason(store: JsonlStore, log: JsonlLog) -> None:
+def test_unreadable_files_are_listed_with_the_reason(store: JsonlStore, log: JsonlSessionLog) -> None:
     Path(log.place).with_name("s0.jsonl").write_bytes(b"")
     found = {s.id: s.problem for s in store.list("/work")}
     assert found["s1"] == ""
@@ -99,7 +99,7 @@ def test_unreadable_files_are_listed_with_the_reason(store: JsonlStore, log: Jso
 
 
 @pytest.mark.covers("SES-09")
-def test_a_fresh_line_is_started_behind_a_torn_one(store: JsonlStore, log: JsonlLog) -> None:
+def test_a_fresh_line_is_started_behind_a_torn_one(store: JsonlStore, log: JsonlSessionLog) -> None:
     path = Path(log.place)
     log.close()
     whole = path.read_bytes()
@@ -110,7 +110,7 @@ def test_a_fresh_line_is_started_behind_a_torn_one(store: JsonlStore, log: Jsonl
     assert path.read_bytes() == whole[:-20] + b"\n" + line("b") + b"\n"
 
 
-def test_a_last_line_that_lacks_only_its_end_counts(store: JsonlStore, log: JsonlLog) -> None:
+def test_a_last_line_that_lacks_only_its_end_counts(store: JsonlStore, log: JsonlSessionLog) -> None:
     path = Path(log.place)
     log.close()
     path.write_bytes(path.read_bytes()[:-1])
@@ -120,7 +120,7 @@ def test_a_last_line_that_lacks_only_its_end_counts(store: JsonlStore, log: Json
 
 
 @pytest.mark.usefixtures("no_room")
-def test_a_write_that_does_not_fit_leaves_nothing(log: JsonlLog) -> None:
+def test_a_write_that_does_not_fit_leaves_nothing(log: JsonlSessionLog) -> None:
     before = Path(log.place).read_bytes()
     with pytest.raises(OSError, match="File too large") as caught:
         log.append([line("b", "x" * 500)])
@@ -128,7 +128,7 @@ def test_a_write_that_does_not_fit_leaves_nothing(log: JsonlLog) -> None:
     assert Path(log.place).read_bytes() == before
 
 
-def test_after_room_was_made_it_goes_on(log: JsonlLog, no_room: None) -> None:
+def test_after_room_was_made_it_goes_on(log: JsonlSessionLog, no_room: None) -> None:
     with pytest.raises(OSError, match="File too large"):
         log.append([line("b", "x" * 500)])
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -151,7 +151,7 @@ def test_a_first_write_that_fails_leaves_no_file(store: JsonlStore) -> None:
     assert store.exists("s1")
 
 
-def test_a_file_that_was_deleted_is_not_written_to_in_silence(log: JsonlLog) -> None:
+def test_a_file_that_was_deleted_is_not_written_to_in_silence(log: JsonlSessionLog) -> None:
     Path(log.place).unlink()
     with pytest.raises(OSError, match="deleted"):
         log.append([line("b")])
@@ -172,7 +172,7 @@ def holding(store: JsonlStore) -> subprocess.Popen[str]:
     )
 
 
-def test_another_process_is_kept_out_and_a_dead_one_is_not(store: JsonlStore, log: JsonlLog) -> None:
+def test_another_process_is_kept_out_and_a_dead_one_is_not(store: JsonlStore, log: JsonlSessionLog) -> None:
     log.close()
     with holding(store) as first:
         assert first.stdout is not None
@@ -184,7 +184,7 @@ def test_another_process_is_kept_out_and_a_dead_one_is_not(store: JsonlStore, lo
     assert store.open("s1").writable
 
 
-def test_a_file_without_the_right_to_write_is_read_only(store: JsonlStore, log: JsonlLog) -> None:
+def test_a_file_without_the_right_to_write_is_read_only(store: JsonlStore, log: JsonlSessionLog) -> None:
     log.close()
     os.chmod(log.place, 0o400)
     again = store.open("s1")
@@ -192,7 +192,7 @@ def test_a_file_without_the_right_to_write_is_read_only(store: JsonlStore, log: 
     assert again.writable == (os.geteuid() == 0)  # whom no right holds back
 
 
-def test_a_newer_version_is_read_and_not_written(store: JsonlStore, log: JsonlLog) -> None:
+def test_a_newer_version_is_read_and_not_written(store: JsonlStore, log: JsonlSessionLog) -> None:
     log.close()
     path = Path(log.place)
     path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2'))
@@ -213,7 +213,7 @@ def test_the_lock_ends_with_the_log(store: JsonlStore) -> None:
     assert store.open("s1").writable
 
 
-def test_programs_that_tools_start_do_not_keep_the_lock(store: JsonlStore, log: JsonlLog) -> None:
+def test_programs_that_tools_start_do_not_keep_the_lock(store: JsonlStore, log: JsonlSessionLog) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         log.close()
         again = store.open("s1")
@@ -222,7 +222,7 @@ def test_programs_that_tools_start_do_not_keep_the_lock(store: JsonlStore, log: 
 
 
 @pytest.mark.covers("SES-15")
-def test_a_file_left_by_a_kill_before_its_first_line_takes_no_id(store: JsonlStore, log: JsonlLog) -> None:
+def test_a_file_left_by_a_kill_before_its_first_line_takes_no_id(store: JsonlStore, log: JsonlSessionLog) -> None:
     file = Path(log.place)
     log.close()
     file.write_bytes(b"")
@@ -236,7 +236,7 @@ def test_a_file_left_by_a_kill_before_its_first_line_takes_no_id(store: JsonlSto
 
     file.write_bytes(b"")
     with file.open("ab") as writer:  # somebody is about to write it
-        assert lock(writer.fileno()) == "held"
+        assert try_lock(writer.fileno()) == "held"
         with pytest.raises(FileExistsError):
             store.create(HEADER).append([encode_entry(HEADER)])
     assert file.read_bytes() == b""

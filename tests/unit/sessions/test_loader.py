@@ -25,7 +25,7 @@ from mainspring.sessions import (
     SessionEntry,
     encode_entry,
 )
-from mainspring.sessions.history import INTERRUPTED, NOT_STARTED, RECORD_LOST, well_paired
+from mainspring.sessions.history import INTERRUPTED, NOT_STARTED, RECORD_LOST, repair_pairs
 from tests.unit.sessions.harness import QUICK, check_paired, texts
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -294,7 +294,7 @@ NOTE = CustomMessage("note")
     ],
 )
 def test_every_call_gets_one_result(given: list[Message], expected: list[str] | None) -> None:
-    mended = well_paired(given, ["ref"] * len(given))
+    mended = repair_pairs(given, ["ref"] * len(given))
     if mended is None:
         assert expected is None
         check_paired(given)
@@ -304,4 +304,4 @@ def test_every_call_gets_one_result(given: list[Message], expected: list[str] | 
     assert len(refs) == len(messages)
     assert count > 0
     check_paired(messages)
-    assert well_paired(messages, refs) is None
+    assert repair_pairs(messages, refs) is None

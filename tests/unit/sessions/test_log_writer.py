@@ -9,10 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.loop.hooks import ToolStart
-from mainspring.sessions import MemoryLog, MemoryStore, Problem, Row, Session, SessionEntry, SessionOptions
-from mainspring.sessions.journal import SyncMode
-from mainspring.sessions.log_writer import INLINE, Writer
+from mainspring.loop.hooks import BeforeToolRun
+from mainspring.sessions import (
+    MemorySessionLog,
+    MemorySessionStore,
+    Problem,
+    Session,
+    SessionEntry,
+    SessionOptions,
+    StoredLine,
+)
+from mainspring.sessions.journal import FsyncMode
+from mainspring.sessions.log_writer import MAX_INLINE_BYTES, LogWriter
 from mainspring.tools import tool
 from tests.unit.sessions.harness import QUICK, agent, calling, check_paired, encoded, text_of, texts, types
 
@@ -46,10 +54,10 @@ class Disk:
         self.lines += lines
         self.syncs += sync
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StoredLine]:
         return iter(())
 
-    def back(self) -> Iterator[Row]:
+    def back(self) -> Iterator[StoredLine]:
         return iter(())
 
     def read(self, position: int) -> bytes:
@@ -59,9 +67,9 @@ class Disk:
         self.writable = False
 
 
-def made(disk: Disk, retry_after: float = 0.0) -> tuple[Writer, list[Problem]]:
+def made(disk: Disk, retry_after: float = 0.0) -> tuple[LogWriter, list[Problem]]:
     told: list[Problem] = []
-    return Writer(disk, told.append, retry_after=retry_after), told
+    return LogWriter(disk, told.append, retry_after=retry_after), told
 
 
 async def test_small_writes_stay_in_the_loop_and_large_ones_leave_it() -> None:
@@ -69,7 +77,7 @@ async def test_small_writes_stay_in_the_loop_and_large_ones_leave_it() -> None:
     writer, _ = made(disk)
     await writer.put([b"a"])
     assert disk.threads == {threading.get_ident()}
-    await writer.put([b"x" * (INLINE + 1)])
+    await writer.put([b"x" * (MAX_INLINE_BYTES + 1)])
     await writer.put([b"b"], sync=True)
     assert len(disk.threads) > 1
     assert [line[:1] for line in disk.lines] == [b"a", b"x", b"b"]
@@ -204,7 +212,7 @@ async def test_a_call_whose_start_cannot_be_stored_does_not_run_behind_the_back_
         return "done"
 
     one = agent(session, calling("a", tool="act"), calling("b", tool="act"), "end", tools=[act])
-    one.on(ToolStart, lambda _: room.none(session) if not ran else None)
+    one.on(BeforeToolRun, lambda _: room.none(session) if not ran else None)
     await one.run("go")
     assert ran == ["b"]
     check_paired(one.messages)
@@ -226,19 +234,19 @@ async def test_a_torn_write_is_taken_back(room: Room) -> None:
 
 
 def test_a_store_that_is_not_a_disk_works_too() -> None:
-    store = MemoryStore()
+    store = MemorySessionStore()
     session = Session.create(home=store, options=SessionOptions(sync="always"))
     asyncio.run(agent(session, calling("a"), "end").run("go"))
-    assert isinstance(session.journal.log, MemoryLog)
+    assert isinstance(session.journal.log, MemorySessionLog)
     session.close()
     assert len(Session.open(session.id, home=store).messages) == 4
 
 
 @pytest.mark.parametrize(("sync", "expected"), [("never", 0), ("calls", 2), ("always", 7)])
-async def test_the_disk_is_waited_for_as_often_as_was_asked(sync: SyncMode, expected: int) -> None:
+async def test_the_disk_is_waited_for_as_often_as_was_asked(sync: FsyncMode, expected: int) -> None:
     disk = Disk()
     header = SessionEntry(id="s", parent=None, timestamp=datetime.now(UTC), version=1, cwd="/")
-    session = Session(MemoryStore(), disk, header, SessionOptions(sync=sync))
+    session = Session(MemorySessionStore(), disk, header, SessionOptions(sync=sync))
     session.journal.begin()
     await agent(session, calling("a"), "end").run("go")
     assert disk.syncs == expected

@@ -7,16 +7,16 @@ import pytest
 
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError, ContextExceededError
-from mainspring.loop import Behavior, CoreAgent
+from mainspring.loop import CoreAgent, RunOptions
 from mainspring.loop.hooks import (
+    BeforeToolRun,
+    MessagesAdded,
     ModelErrorHook,
-    RunPause,
-    SessionTurns,
+    PermissionCheck,
+    RunPaused,
     ToolBefore,
+    ToolCallsReceived,
     ToolGate,
-    ToolIntent,
-    ToolPermit,
-    ToolStart,
 )
 from mainspring.messages import CustomMessage, Message, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions import (
@@ -30,8 +30,8 @@ from mainspring.sessions import (
     SessionPlug,
 )
 from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
-from mainspring.sessions.journal import SyncMode
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.sessions.journal import FsyncMode
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.sessions.harness import (
     QUICK,
@@ -99,8 +99,12 @@ async def test_calls_are_stored_before_they_are_looked_at_and_their_start_before
 @pytest.mark.covers("SES-15")
 async def test_calls_that_do_not_run_have_a_result_and_no_start() -> None:
     session = Session.create(options=QUICK)
-    calls = [Call("look", {"key": "x"}, id="a"), Call("none", {}, id="b"), Call("look", raw="[1]", id="c")]
-    script = Reply(calls=[*calls, Call("look", {"key": "y"}, id="d")])
+    calls = [
+        ScriptedCall("look", {"key": "x"}, id="a"),
+        ScriptedCall("none", {}, id="b"),
+        ScriptedCall("look", raw="[1]", id="c"),
+    ]
+    script = Reply(calls=[*calls, ScriptedCall("look", {"key": "y"}, id="d")])
     one = agent(session, script, "end")
 
     def gate(hook: ToolGate) -> None:
@@ -147,10 +151,10 @@ async def test_a_refusal_by_a_later_gate_leaves_no_start() -> None:
     session = Session.create(options=QUICK)
     one = agent(session, calling("a"), "end")
 
-    def refuse(hook: ToolStart) -> None:
+    def refuse(hook: BeforeToolRun) -> None:
         hook.block = "no"
 
-    one.on(ToolStart, refuse)
+    one.on(BeforeToolRun, refuse)
     await one.run("go")
     assert "call_started" not in types(session)
 
@@ -199,7 +203,7 @@ async def test_a_run_that_comes_to_nothing_leaves_no_trace() -> None:
     one = agent(session, "hi")
     await one.run("go")
     before = types(session)
-    result = await one.run(behavior=Behavior(max_turns=0))
+    result = await one.run(behavior=RunOptions(max_turns=0))
     assert result.status == "max_turns"
     assert types(session) == before
 
@@ -208,7 +212,7 @@ async def test_a_run_that_comes_to_nothing_leaves_no_trace() -> None:
 async def test_steering_and_follow_ups_are_stored() -> None:
     session = Session.create(options=QUICK)
     one = agent(session, calling("a"), "one", "two")
-    one.on(ToolIntent, lambda _: one.steer("wait"))
+    one.on(ToolCallsReceived, lambda _: one.steer("wait"))
     one.follow_up("and then")
     await one.run("go")
     sources = [line["source"] for line in stored(session) if line["type"] == "message"]
@@ -260,9 +264,11 @@ async def test_a_cancelled_run_has_its_results() -> None:
 async def test_an_answer_that_broke_off_is_stored_with_results_for_its_calls() -> None:
     session = Session.create(options=QUICK)
     script = Reply(
-        calls=[Call("look", {"key": "a" * 50}, id="a"), Call("look", {"key": "b" * 50}, id="b")], cut_after=3, pieces=2
+        calls=[ScriptedCall("look", {"key": "a" * 50}, id="a"), ScriptedCall("look", {"key": "b" * 50}, id="b")],
+        cut_after=3,
+        pieces=2,
     )
-    one = agent(session, script, behavior=Behavior(retry=None))
+    one = agent(session, script, behavior=RunOptions(retry=None))
     with pytest.raises(AgentProviderError):
         await one.run("go")
     again = reopened(session)
@@ -274,17 +280,17 @@ async def test_an_answer_that_broke_off_is_stored_with_results_for_its_calls() -
 
 
 def pausing(one: CoreAgent, *ids: str) -> None:
-    def permit(hook: ToolPermit) -> None:
+    def permit(hook: PermissionCheck) -> None:
         if hook.call_id in ids:
             hook.pause("may I?")
 
-    one.on(ToolPermit, permit)
+    one.on(PermissionCheck, permit)
 
 
 @pytest.mark.covers("SES-15", "SES-16")
 async def test_calls_that_wait_for_an_answer_are_taken_up_by_another_process() -> None:
     session = Session.create(options=QUICK)
-    one = agent(session, calling("a", "b", "c"), behavior=Behavior(tool_execution="sequential"))
+    one = agent(session, calling("a", "b", "c"), behavior=RunOptions(tool_execution="sequential"))
     pausing(one, "b")
     result = await one.run("go")
     assert result.status == "paused"
@@ -339,8 +345,8 @@ async def test_a_pause_is_told_to_nobody_else() -> None:
     session = Session.create(options=QUICK)
     one = agent(session, calling("a"))
     pausing(one, "a")
-    told: list[RunPause] = []
-    one.on(RunPause, told.append)
+    told: list[RunPaused] = []
+    one.on(RunPaused, told.append)
     await one.run("go")
     assert len(told) == 1
     assert types(session)[-2:] == ["pause", "run_end"]
@@ -458,7 +464,7 @@ async def test_parallel_results_are_stored_as_they_come() -> None:
 
 
 @pytest.mark.parametrize("sync", ["calls", "always"])
-async def test_parallel_calls_all_run_while_the_disk_is_waited_for(sync: SyncMode) -> None:
+async def test_parallel_calls_all_run_while_the_disk_is_waited_for(sync: FsyncMode) -> None:
     session = Session.create(options=SessionOptions(sync=sync))
     one = agent(session, calling(*"abcdefgh"), "end")
     await one.run("go")
@@ -470,9 +476,9 @@ async def test_parallel_calls_all_run_while_the_disk_is_waited_for(sync: SyncMod
 async def test_only_the_public_bus_is_used() -> None:
     session = Session.create(options=QUICK)
     one = CoreAgent(ScriptedModel("hi"), env=MemoryEnv(), tools=[look])
-    assert not one.bus.has(SessionTurns)
+    assert not one.bus.has(MessagesAdded)
     SessionPlug(session).install(one)
-    assert one.bus.has(SessionTurns)
+    assert one.bus.has(MessagesAdded)
     await one.run("go")
     assert types(session) == ["session", "run_start", "message", "message", "run_end"]
 

@@ -17,18 +17,18 @@ from mainspring.sessions import (
     CompactionEntry,
     JsonlStore,
     Kept,
-    MemoryStore,
+    MemorySessionStore,
     MessageEntry,
     Session,
     SessionEntry,
     SessionLog,
     SessionStore,
-    SqliteStore,
+    SqliteSessionStore,
     encode_entry,
 )
 from mainspring.sessions.entries import Before, IntentEntry, PairEntry, ResultEntry, RunStartEntry
-from mainspring.sessions.jsonl_reading import lines_back
-from mainspring.sessions.loader import NEAR, fold, read_path, read_recent, read_tree
+from mainspring.sessions.jsonl_reading import iter_lines_backward
+from mainspring.sessions.loader import NEAR_LINES, apply_entries, read_from_end, read_path, read_tree
 from tests.unit.sessions.harness import QUICK, agent, calling, encoded, texts
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -39,8 +39,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
     """Each store there is, empty."""
     made: dict[str, Callable[[], SessionStore]] = {
         "jsonl": lambda: JsonlStore(tmp_path),
-        "memory": MemoryStore,
-        "sqlite": lambda: SqliteStore(tmp_path / "sessions.db"),
+        "memory": MemorySessionStore,
+        "sqlite": lambda: SqliteSessionStore(tmp_path / "sessions.db"),
     }
     return made[request.param]()
 
@@ -69,10 +69,10 @@ class Counting:
 def check_same(store: SessionStore, name: str = "s1") -> int:
     """How many lines were read from the end; what they gave is what all lines give."""
     log = Counting(store.open(name, write=False))
-    recent = read_recent(cast("SessionLog", log))
+    recent = read_from_end(cast("SessionLog", log))
     assert recent is not None
     tree = read_tree(log.log)
-    full = fold(tree, read_path(log.log, tree.path(tree.leaf)))
+    full = apply_entries(tree, read_path(log.log, tree.path(tree.leaf)))
     fast = recent.history
     assert encoded(fast.messages) == encoded(full.messages)
     assert (fast.refs, list(fast.open), fast.model) == (full.refs, list(full.open), full.model)
@@ -171,7 +171,7 @@ async def test_without_a_compaction_all_is_read(store: SessionStore) -> None:
     await agent(session, calling("c1"), "done").run("go")
     session.close()
     log = store.open("s1", write=False)
-    assert read_recent(log) is None
+    assert read_from_end(log) is None
     log.close()
     assert Session.open("s1", home=store, write=False).unread == 0
 
@@ -244,7 +244,7 @@ async def test_where_something_is_out_of_order_all_is_read(path: Path, line: byt
     file = await stored(path)
     spoil(file, line + b"\n")
     log = JsonlStore(path).open("s1", write=False)
-    assert read_recent(log) is None
+    assert read_from_end(log) is None
     log.close()
     again = Session.open("s1", home=path, options=QUICK, write=False)
     assert again.unread == 0
@@ -308,9 +308,9 @@ async def test_what_is_kept_is_found_near_or_at_the_beginning(path: Path, kept: 
     file = path / "s1.jsonl"
     file.write_bytes(b"\n".join(lines_of(10_000, kept)) + b"\n")
     log = Counting(JsonlStore(path).open(str(file), write=False))
-    recent = read_recent(cast("SessionLog", log))
+    recent = read_from_end(cast("SessionLog", log))
     assert (recent is not None) is is_near
-    assert log.count <= NEAR + 2
+    assert log.count <= NEAR_LINES + 2
     log.log.close()
     session = Session.open(file, write=False)
     assert len(texts(session.messages)) == 1 + len([k for k in kept if k != "gone"])
@@ -344,11 +344,11 @@ def test_lines_from_the_end_are_the_lines(pieces: list[bytes], ended: bool, bloc
     for line in io.BytesIO(data):
         forward.append((position, line))
         position += len(line)
-    assert list(lines_back(io.BytesIO(data), block))[::-1] == forward
+    assert list(iter_lines_backward(io.BytesIO(data), block))[::-1] == forward
 
 
 def test_a_line_of_many_blocks_is_one_line(path: Path) -> None:
     file = path / "long"
     file.write_bytes(b"first\n" + b"x" * 5_000_000 + b"\n" + b"last" + os.linesep.encode())
     with file.open("rb") as stream:
-        assert [len(line) for _, line in lines_back(stream)] == [5, 5_000_001, 6]
+        assert [len(line) for _, line in iter_lines_backward(stream)] == [5, 5_000_001, 6]

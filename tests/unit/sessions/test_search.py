@@ -5,8 +5,15 @@ import pytest
 from mainspring import Agent
 from mainspring.env import LocalEnv
 from mainspring.errors import SessionError
-from mainspring.sessions import JsonlStore, MemoryStore, Session, SessionStore, SqliteStore, search_sessions
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.sessions import (
+    JsonlStore,
+    MemorySessionStore,
+    Session,
+    SessionStore,
+    SqliteSessionStore,
+    search_sessions,
+)
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
 pytestmark = pytest.mark.covers("BYD-12")
@@ -15,8 +22,8 @@ pytestmark = pytest.mark.covers("BYD-12")
 @pytest.fixture(params=["jsonl", "memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
     made = {
-        "memory": MemoryStore,
-        "sqlite": lambda: SqliteStore(tmp_path / "s.db"),
+        "memory": MemorySessionStore,
+        "sqlite": lambda: SqliteSessionStore(tmp_path / "s.db"),
         "jsonl": lambda: JsonlStore(tmp_path),
     }
     return made[request.param]()
@@ -36,7 +43,9 @@ async def test_words_are_found_in_prompts_answers_calls_and_results(store: Sessi
     file = tmp_path / "notes.txt"
     file.write_text("the zebra sleeps", encoding="utf-8")
     first = await said(store, folder, "Tell me about Ostriches", Reply("They RUN fast."))
-    second = await said(store, folder, "look", Reply(calls=[Call("read_file", {"path": str(file)})]), Reply("ok"))
+    second = await said(
+        store, folder, "look", Reply(calls=[ScriptedCall("read_file", {"path": str(file)})]), Reply("ok")
+    )
 
     for words, session, role in (
         ("ostrich", first, "user"),
@@ -154,7 +163,7 @@ async def test_a_session_that_goes_while_one_looks_is_left_out(tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite"])
 async def test_nothing_of_a_deleted_session_stays_in_the_index(kind: str, tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path) if kind == "jsonl" else SqliteStore(tmp_path / "s.db")
+    store = JsonlStore(tmp_path) if kind == "jsonl" else SqliteSessionStore(tmp_path / "s.db")
     session = await said(store, str(tmp_path), "the pangolin", Reply("ok"))
     session.close()
     other = await said(store, str(tmp_path), "the ocelot", Reply("ok"))

@@ -19,17 +19,17 @@ from mainspring.sessions import (
     CustomEntry,
     JsonlStore,
     LabelEntry,
-    MemoryStore,
+    MemorySessionStore,
     ModelChangeEntry,
     Session,
     SessionOptions,
     SessionStore,
     SessionTurn,
-    SqliteStore,
+    SqliteSessionStore,
     list_sessions,
     turns_to_messages,
 )
-from mainspring.sessions.paths import project_name, resolved, user_folder
+from mainspring.sessions.paths import project_folder_name, resolve_folder, user_home
 from mainspring.testing.scripted_model import Reply
 from mainspring.tools import tool
 from tests.unit.sessions.harness import QUICK, agent, calling, encoded, stored, text_of, texts, types
@@ -42,7 +42,7 @@ def test_a_new_session_has_its_id_at_once_and_its_file_with_the_first_message(ho
     assert not any(home.rglob("*"))
     asyncio.run(agent(session, "hi").run("go"))
     path = Path(session.place)
-    assert path == home / ".agent" / "sessions" / project_name(os.path.realpath(".")) / f"{session.id}.jsonl"
+    assert path == home / ".agent" / "sessions" / project_folder_name(os.path.realpath(".")) / f"{session.id}.jsonl"
     assert session.context_folder is not None
     assert session.context_folder.is_dir()
     header = stored(session)[0]
@@ -114,7 +114,7 @@ def test_a_file_that_is_no_session_is_passed_over_and_told() -> None:
 @pytest.mark.parametrize("other", ["HOME", "MAINSPRING_HOME"])
 def test_the_user_folder_can_be_moved(other: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path / "h")} | {other: str(tmp_path / "x")}
-    assert user_folder(environ) == (tmp_path / "x" / ".agent" if other == "HOME" else tmp_path / "x")
+    assert user_home(environ) == (tmp_path / "x" / ".agent" if other == "HOME" else tmp_path / "x")
 
 
 async def test_without_a_home_folder_it_is_kept_in_memory_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,9 @@ async def test_a_home_folder_that_cannot_be_made_is_told_and_the_session_goes_on
 
 
 def test_names_of_projects_are_readable_and_different(tmp_path: Path) -> None:
-    names = [project_name(p) for p in ("/", "/a b/ü", "/home/me/my-project", "/home/you/my-project", f"/{'x' * 300}")]
+    names = [
+        project_folder_name(p) for p in ("/", "/a b/ü", "/home/me/my-project", "/home/you/my-project", f"/{'x' * 300}")
+    ]
     assert len(set(names)) == 5
     assert names[2].startswith("me-my-project-")
     assert all(len(n) < 70 and n.isascii() for n in names)
@@ -153,8 +155,8 @@ def test_a_folder_that_is_gone_still_has_a_name(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(gone)
     monkeypatch.setenv("PWD", str(gone))
     gone.rmdir()
-    assert resolved() == str(gone)
-    assert resolved(tmp_path / "a" / ".." / "b") == str(tmp_path.resolve() / "b")
+    assert resolve_folder() == str(gone)
+    assert resolve_folder(tmp_path / "a" / ".." / "b") == str(tmp_path.resolve() / "b")
 
 
 # --- one writer ----------------------------------------------------------------------------------------------------------
@@ -203,9 +205,9 @@ async def test_a_second_opener_can_go_on_in_a_copy() -> None:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
     match request.param:
         case "memory":
-            return MemoryStore()
+            return MemorySessionStore()
         case "sqlite":
-            return SqliteStore(tmp_path / "sessions.db")
+            return SqliteSessionStore(tmp_path / "sessions.db")
         case _:
             return JsonlStore(tmp_path)
 
@@ -414,9 +416,9 @@ async def test_a_run_in_a_session_that_was_closed_is_refused_before_the_model_is
         assert texts(opened.messages) == ["user: first", "assistant: one"]
 
 
-@pytest.mark.parametrize("store", [JsonlStore, SqliteStore, MemoryStore])
+@pytest.mark.parametrize("store", [JsonlStore, SqliteSessionStore, MemorySessionStore])
 def test_nothing_joins_a_closed_session_which_can_still_be_read(store: Any, tmp_path: Path) -> None:
-    with Session.create(home=store() if store is MemoryStore else store(tmp_path / "store")) as session:
+    with Session.create(home=store() if store is MemorySessionStore else store(tmp_path / "store")) as session:
         asyncio.run(agent(session, "one").run("first"))
     for change in (lambda: session.label("x"), lambda: session.custom("x"), session.save, lambda: session.branch(None)):
         with pytest.raises(SessionError, match="closed"):
@@ -461,7 +463,7 @@ def test_a_session_that_another_process_holds_names_it(mine: bool, home: Path) -
         other.kill()
 
 
-@pytest.mark.parametrize("store", [JsonlStore, SqliteStore])
+@pytest.mark.parametrize("store", [JsonlStore, SqliteSessionStore])
 def test_a_session_that_is_open_twice_in_one_process_says_so(store: Any, tmp_path: Path) -> None:
     kept = store(tmp_path / "store")
     with Session.create(home=kept, options=QUICK) as first:

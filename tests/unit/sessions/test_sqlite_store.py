@@ -12,7 +12,7 @@ import pytest
 from mainspring import Agent
 from mainspring.errors import SessionError
 from mainspring.messages import Message
-from mainspring.sessions import MessageEntry, Session, SessionEntry, SqliteStore, encode_entry
+from mainspring.sessions import MessageEntry, Session, SessionEntry, SqliteSessionStore, encode_entry
 from mainspring.testing import Reply, ScriptedModel
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -28,24 +28,24 @@ def line(id: str, text: str = "hi") -> bytes:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> SqliteStore:
-    return SqliteStore(tmp_path / "home" / "sessions.db")
+def store(tmp_path: Path) -> SqliteSessionStore:
+    return SqliteSessionStore(tmp_path / "home" / "sessions.db")
 
 
-def test_the_file_is_the_owner_s_only(store: SqliteStore) -> None:
+def test_the_file_is_the_owner_s_only(store: SqliteSessionStore) -> None:
     store.create(header()).append([encode_entry(header())])
 
     assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(store.path.parent.stat().st_mode) == 0o700
 
 
-def test_looking_makes_no_file(store: SqliteStore) -> None:
+def test_looking_makes_no_file(store: SqliteSessionStore) -> None:
     assert list(store.list()) == []
     assert not store.exists("s1")
     assert not store.path.parent.exists()
 
 
-def test_a_database_of_something_else_is_left_alone(store: SqliteStore) -> None:
+def test_a_database_of_something_else_is_left_alone(store: SqliteSessionStore) -> None:
     store.path.parent.mkdir()
     with sqlite3.connect(store.path) as other:
         other.execute("CREATE TABLE sessions (mine TEXT)")
@@ -61,7 +61,7 @@ def test_a_database_of_something_else_is_left_alone(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("content", [b"hello", b"SQLite format 3\0" + b"\xff" * 2000])
-def test_what_is_no_database_is_left_alone(store: SqliteStore, content: bytes) -> None:
+def test_what_is_no_database_is_left_alone(store: SqliteSessionStore, content: bytes) -> None:
     store.path.parent.mkdir()
     store.path.write_bytes(content)
 
@@ -71,7 +71,7 @@ def test_what_is_no_database_is_left_alone(store: SqliteStore, content: bytes) -
     assert store.path.read_bytes() == content
 
 
-def test_a_newer_layout_is_told(store: SqliteStore) -> None:
+def test_a_newer_layout_is_told(store: SqliteSessionStore) -> None:
     store.create(header()).append([encode_entry(header())])
     with sqlite3.connect(store.path) as other:
         other.execute("PRAGMA user_version = 99")
@@ -81,7 +81,7 @@ def test_a_newer_layout_is_told(store: SqliteStore) -> None:
         store.open("s1")
 
 
-def test_a_session_of_a_newer_version_is_read_and_not_written(store: SqliteStore) -> None:
+def test_a_session_of_a_newer_version_is_read_and_not_written(store: SqliteSessionStore) -> None:
     with_new = header(version=99)
     store.create(with_new).append([encode_entry(with_new), line("a")])
 
@@ -94,7 +94,7 @@ def test_a_session_of_a_newer_version_is_read_and_not_written(store: SqliteStore
 
 HOLDER = """
 import sys
-from mainspring.sessions import SqliteStore
+from mainspring.sessions import SqliteSessionStore as SqliteStore
 log = SqliteStore(sys.argv[1]).open("s1")
 print(log.writable, flush=True)
 sys.stdin.read()
@@ -102,7 +102,7 @@ sys.stdin.read()
 
 
 @pytest.mark.timeout(60)
-def test_another_process_is_kept_out_and_a_dead_one_is_not(store: SqliteStore) -> None:
+def test_another_process_is_kept_out_and_a_dead_one_is_not(store: SqliteSessionStore) -> None:
     log = store.create(header())
     log.append([encode_entry(header())])
     log.close()
@@ -116,7 +116,7 @@ def test_another_process_is_kept_out_and_a_dead_one_is_not(store: SqliteStore) -
     assert store.open("s1").writable
 
 
-def test_two_that_make_the_file_at_once_both_find_it(store: SqliteStore) -> None:
+def test_two_that_make_the_file_at_once_both_find_it(store: SqliteSessionStore) -> None:
     def make(i: int) -> None:
         made = header(f"s{i}")
         store.create(made).append([encode_entry(made), line("a")])
@@ -127,7 +127,7 @@ def test_two_that_make_the_file_at_once_both_find_it(store: SqliteStore) -> None
     assert len(list(store.list())) == 16
 
 
-def test_a_transaction_that_fails_leaves_nothing(store: SqliteStore) -> None:
+def test_a_transaction_that_fails_leaves_nothing(store: SqliteSessionStore) -> None:
     log = store.create(header())
     log.append([encode_entry(header()), line("a")])
     with sqlite3.connect(store.path) as other:
@@ -147,7 +147,7 @@ def test_a_transaction_that_fails_leaves_nothing(store: SqliteStore) -> None:
     assert next(iter(store.list())).size > info.size
 
 
-async def test_an_agent_goes_on_where_it_stopped(store: SqliteStore) -> None:
+async def test_an_agent_goes_on_where_it_stopped(store: SqliteSessionStore) -> None:
     with Session.create("/work", home=store) as session:
         await Agent(ScriptedModel(Reply("hello")), session=session).run("hi")
 

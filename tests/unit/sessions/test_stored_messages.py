@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.sessions.stored_messages import headline
+from mainspring.sessions.stored_messages import prompt_preview
 
 
 @pytest.mark.parametrize(
@@ -15,4 +15,4 @@ from mainspring.sessions.stored_messages import headline
     ],
 )
 def test_the_headline_is_what_the_person_wrote(prompt: str, shown: str) -> None:
-    assert headline(prompt) == shown
+    assert prompt_preview(prompt) == shown

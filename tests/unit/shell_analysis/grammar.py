@@ -106,7 +106,9 @@ class Generator:
         self.depth += 1
         kinds: list[Callable[[], str]] = [self._simple] * 6
         if self.depth < 5:
-            kinds += [self._group, self._subshell, self._if, self._for, self._while, self._test][self.depth // 3 :]
+            kinds += [self._group, self._subshell, self._if, self._text_purpose, self._while, self._test][
+                self.depth // 3 :
+            ]
         text = self.random.choice(kinds)()
         self.depth -= 1
         return text
@@ -132,7 +134,7 @@ class Generator:
             text += f"else {self._list()}{self._stop()}"
         return f"{text}fi{self._redirects(0.1)}"
 
-    def _for(self) -> str:
+    def _text_purpose(self) -> str:
         name = self._pick(("x", "f", "i", "file"))
         words = " ".join(self._word() for _ in range(self.random.randint(1, 3)))
         self.names.append(name)

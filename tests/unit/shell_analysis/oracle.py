@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from mainspring.env import local
-from mainspring.shell_analysis import CommandLine, wildcards
+from mainspring.shell_analysis import AnalyzedLine, wildcards
 from mainspring.shell_analysis.syntax import Redirect, Word
 
 HERE = Path(__file__).parent
@@ -98,14 +98,14 @@ class Oracle:
             worker.communicate()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def check(self, lines: list[tuple[str, CommandLine]]) -> list[str]:
+    def check(self, lines: list[tuple[str, AnalyzedLine]]) -> list[str]:
         """Run lines that are understood; the divergences found, each as a text."""
         count = len(self._workers)
         with ThreadPoolExecutor(count) as pool:
             found = pool.map(self._check_some, range(count), [lines[number::count] for number in range(count)])
             return [problem for problems in found for problem in problems]
 
-    def _check_some(self, number: int, lines: list[tuple[str, CommandLine]]) -> list[str]:
+    def _check_some(self, number: int, lines: list[tuple[str, AnalyzedLine]]) -> list[str]:
         worker = self._workers[number]
         assert worker.stdin is not None
         assert worker.stdout is not None
@@ -119,7 +119,7 @@ class Oracle:
         return problems
 
 
-def divergences(analysis: CommandLine, log: str, changed: list[str], work: str) -> Iterator[str]:
+def divergences(analysis: AnalyzedLine, log: str, changed: list[str], work: str) -> Iterator[str]:
     """What ran or was opened and was not in the analysis."""
     units = [inner for unit in analysis.units for inner in unit.walk()]
     files = [part for part in analysis.parts if isinstance(part, Redirect)]
@@ -150,7 +150,7 @@ def matches(words: tuple[Word, ...], argv: list[str], work: str) -> bool:
         for taken in range(len(argv) + 1):
             if (
                 taken
-                and wildcards.MANY not in word.text
+                and wildcards.ANY_TEXT not in word.text
                 and not pattern.fullmatch(argv[taken - 1])
                 and argv[taken - 1] != _plain(word)
             ):
@@ -167,7 +167,12 @@ def _plain(word: Word) -> str:
 
 
 def _regex(word: Word, work: str) -> re.Pattern[str]:
-    pieces = {wildcards.MANY: ".*", wildcards.ONE: "[^/]*", wildcards.HOME: re.escape(work), wildcards.HERE: ".*"}
+    pieces = {
+        wildcards.ANY_TEXT: ".*",
+        wildcards.ANY_CHAR: "[^/]*",
+        wildcards.HOME: re.escape(work),
+        wildcards.CWD: ".*",
+    }
     return re.compile("".join(pieces.get(c, re.escape(c)) for c in word.text), re.DOTALL)
 
 

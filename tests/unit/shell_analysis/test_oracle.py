@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mainspring.shell_analysis import CommandLine, analyse
+from mainspring.shell_analysis import AnalyzedLine, analyze
 from tests.unit.shell_analysis.grammar import Generator, change
 from tests.unit.shell_analysis.oracle import Oracle, shells
 
@@ -42,7 +42,7 @@ def compare(oracle: Oracle, seed: int, count: int) -> list[str]:
     problems: list[str] = []
     understood = 0
     for start in range(0, count, BATCH):
-        analyzed = [(line, analyse(line)) for line in random_lines(source, min(BATCH, count - start))]
+        analyzed = [(line, analyze(line)) for line in random_lines(source, min(BATCH, count - start))]
         lines = [(line, analysis) for line, analysis in analyzed if not analysis.problem]
         understood += len(lines)
         problems += oracle.check(lines)
@@ -82,7 +82,7 @@ def test_many_random_lines(oracle: Oracle, count: int) -> None:
     else [],
 )
 def test_the_oracle_sees_divergences(oracle: Oracle, line: str, analyzed_as: str, divergence: str) -> None:
-    analysis: CommandLine = analyse(analyzed_as)
+    analysis: AnalyzedLine = analyze(analyzed_as)
 
     problems = oracle.check([(line, analysis)])
 

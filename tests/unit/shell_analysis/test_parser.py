@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.shell_analysis import analyse, wildcards
+from mainspring.shell_analysis import analyze, wildcards
 from mainspring.shell_analysis.syntax import Redirect
 from tests.unit.permissions.harness import decided, shell
 
@@ -143,10 +143,10 @@ WORDS = [
     ("c '' \"\"", ["c", "", ""]),
     ("c a'b'\"c\"\\d", ["c", "abcd"]),
     ('c "\\$x \\a \\\\"', ["c", "$x \\a \\"]),
-    ("c *.py [ab]? 'x*'", ["c", f"{wildcards.ONE}.py", wildcards.ONE * 2, "x*"]),
+    ("c *.py [ab]? 'x*'", ["c", f"{wildcards.ANY_CHAR}.py", wildcards.ANY_CHAR * 2, "x*"]),
     ("c ~ ~/a \"$HOME/b\" a~", ["c", wildcards.HOME, f"{wildcards.HOME}/a", f"{wildcards.HOME}/b", "a~"]),
     ("c HEAD~1 HEAD@{1} HEAD^{} {} ^a a#b a=b", ["c", "HEAD~1", "HEAD@{1}", "HEAD^{}", "{}", "^a", "a#b", "a=b"]),
-    ('c "a$(d)b" "$USER"', ["c", f"a{wildcards.MANY}b", wildcards.MANY]),
+    ('c "a$(d)b" "$USER"', ["c", f"a{wildcards.ANY_TEXT}b", wildcards.ANY_TEXT]),
     ("c \\\n  a \\\n  b", ["c", "a", "b"]),
     ("c a # b", ["c", "a"]),
     ("x=a; c $x/b", ["c", "a/b"]),
@@ -158,7 +158,7 @@ WORDS = [
 async def test_what_is_not_understood_is_named_and_asks(line: str, construct: str) -> None:
     decision = await shell(line, "shell", "shell(*)", "scope:shell-run", reads_free=True)
 
-    assert construct in analyse(line).problem
+    assert construct in analyze(line).problem
     assert (decision.outcome, construct in decision.reason) == ("ask", True)
 
 
@@ -168,33 +168,33 @@ async def test_nothing_hides_behind_a_construct(line: str) -> None:
     free = await decided("shell", {"command": line}, mode="allow")
     denied = await shell(line, "shell", deny=["shell(touch *)"])
 
-    assert analyse(line).problem
+    assert analyze(line).problem
     assert free.outcome == "ask"
     assert denied.outcome == ("deny" if "touch F" in line else "ask")
 
 
 @pytest.mark.parametrize(("line", "words"), WORDS)
 def test_words(line: str, words: list[str]) -> None:
-    analysis = analyse(line)
+    analysis = analyze(line)
 
     assert not analysis.problem
     assert words in [[word.text for word in unit.words] for unit in analysis.units]
 
 
 def test_a_loop_is_seen_as_the_commands_that_it_runs() -> None:
-    units = analyse('for f in a "b c" d/*; do cat "$f"; wc $f; done').units
+    units = analyze('for f in a "b c" d/*; do cat "$f"; wc $f; done').units
 
     seen = [(unit.words[1].text, unit.words[1].splits) for unit in units]
     assert seen == [
-        ("a", False), ("b c", False), (f"d/{wildcards.ONE}", False),
-        ("a", False), (wildcards.MANY, True), (wildcards.MANY, True),
+        ("a", False), ("b c", False), (f"d/{wildcards.ANY_CHAR}", False),
+        ("a", False), (wildcards.ANY_TEXT, True), (wildcards.ANY_TEXT, True),
     ]  # fmt: skip
 
 
 def test_a_value_that_may_not_have_been_assigned_is_not_known() -> None:
-    analysis = analyse("true || x=a; c $x")
+    analysis = analyze("true || x=a; c $x")
 
-    assert [unit.words[1].text for unit in analysis.units if len(unit.words) > 1] == ["a", wildcards.MANY]
+    assert [unit.words[1].text for unit in analysis.units if len(unit.words) > 1] == ["a", wildcards.ANY_TEXT]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_value_that_may_not_have_been_assigned_is_not_known() -> None:
     ],
 )
 def test_redirections(line: str, files: list[tuple[str, bool]]) -> None:
-    found = [(part.target.text, part.writes) for part in analyse(line).parts if isinstance(part, Redirect)]
+    found = [(part.target.text, part.writes) for part in analyze(line).parts if isinstance(part, Redirect)]
 
     assert found == files
 

@@ -6,7 +6,7 @@ from typing import Any
 from mainspring import Agent
 from mainspring.env.memory import MemoryEnv
 from mainspring.messages import ToolResultBlock
-from mainspring.skills import Skills, SkillsConfig
+from mainspring.skills import SkillsConfig, SkillsPlug
 from mainspring.testing import ScriptedModel
 
 
@@ -23,12 +23,12 @@ def write_skill(folder: Path, name: str, body: str = "Do it well.", head: str = 
     return own
 
 
-def agent_with(folder: Path, *script: Any, **options: Any) -> tuple[Agent, ScriptedModel, Skills]:
+def agent_with(folder: Path, *script: Any, **options: Any) -> tuple[Agent, ScriptedModel, SkillsPlug]:
     """An agent with the skills of a folder, a scripted model and an environment in memory."""
     model = options.pop("model", None) or ScriptedModel(*script)
     config = {k: options.pop(k) for k in ("max_skills", "max_active", "inline") if k in options}
     plug = {k: options.pop(k) for k in ("tell", "usage", "toolsets", "confirm", "catalog") if k in options}
-    skills = Skills(SkillsConfig(user=(str(folder),), builtin=False, **config), **plug)
+    skills = SkillsPlug(SkillsConfig(user=(str(folder),), builtin=False, **config), **plug)
     options.setdefault("execution", MemoryEnv())
     return Agent(model, skills=skills, system="Be kind.", **options), model, skills
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, Behavior
+from mainspring import Agent, RunOptions
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ContextExceededError
 from mainspring.loop import LiveSteps
@@ -16,8 +16,8 @@ from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseB
 from mainspring.policies.compaction import Compaction, SummaryCompactor
 from mainspring.policies.compaction.summary_format import is_summary
 from mainspring.sessions import Session
-from mainspring.skills import SkillError, Skills, SkillsConfig
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.skills import SkillError, SkillsConfig, SkillsPlug
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolResult, tool
 from tests.unit.skills.factories import agent_with, results, write_skill
 
@@ -30,8 +30,8 @@ def big(size: int) -> str:
     return "x" * size
 
 
-def use(name: str = "pdf") -> Call:
-    return Call("skills_use", {"name": name})
+def use(name: str = "pdf") -> ScriptedCall:
+    return ScriptedCall("skills_use", {"name": name})
 
 
 def bodies(seen: Any) -> int:
@@ -43,7 +43,7 @@ def bodies(seen: Any) -> int:
 @pytest.mark.covers("SKL-29", "SKL-23")
 async def test_stubs_for_old_results_leave_it_where_it_stood(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf", BODY)
-    calls = [Call("big", {"size": 5000}) for _ in range(8)]
+    calls = [ScriptedCall("big", {"size": 5000}) for _ in range(8)]
     agent, model, _ = agent_with(
         tmp_path,
         use(),
@@ -51,7 +51,7 @@ async def test_stubs_for_old_results_leave_it_where_it_stood(tmp_path: Path) -> 
         "done",
         "later",
         tools=[big],
-        behavior=Behavior(compact_strategy="tail", compact_threshold=8000, compact_keep_turns=1),
+        behavior=RunOptions(compact_strategy="tail", compact_threshold=8000, compact_keep_turns=1),
     )
 
     await agent.run("go")
@@ -67,7 +67,7 @@ async def test_stubs_for_old_results_leave_it_where_it_stood(tmp_path: Path) -> 
 @pytest.mark.covers("SKL-29", "SKL-23")
 async def test_a_summary_does_not_take_its_place(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf", BODY)
-    calls = [Call("big", {"size": 4000}) for _ in range(6)]
+    calls = [ScriptedCall("big", {"size": 4000}) for _ in range(6)]
 
     def wanted(message: AgentMessage) -> bool:
         return isinstance(message, Message) and message.text == "go"
@@ -79,7 +79,7 @@ async def test_a_summary_does_not_take_its_place(tmp_path: Path) -> None:
         *calls,
         "done",
         tools=[big],
-        behavior=Behavior(compaction=Compaction(threshold=4000, keep_recent=1000, model=summed, keep=wanted)),
+        behavior=RunOptions(compaction=Compaction(threshold=4000, keep_recent=1000, model=summed, keep=wanted)),
     )
 
     await agent.run("go")
@@ -96,7 +96,12 @@ async def test_an_application_that_forgets_it_gets_it_put_back_in_one_place(tmp_
     write_skill(tmp_path, "pdf", BODY)
     write_skill(tmp_path, "zip", "Zip it.")
     agent, model, _ = agent_with(
-        tmp_path, [use(), use("zip")], Call("big", {"size": 10}), Call("big", {"size": 20}), "done", tools=[big]
+        tmp_path,
+        [use(), use("zip")],
+        ScriptedCall("big", {"size": 10}),
+        ScriptedCall("big", {"size": 20}),
+        "done",
+        tools=[big],
     )
 
     async def forget(hook: Any) -> None:
@@ -115,7 +120,7 @@ async def test_an_application_that_forgets_it_gets_it_put_back_in_one_place(tmp_
 async def test_an_overflow_leaves_it_whole(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf", BODY)
     agent, model, _ = agent_with(
-        tmp_path, use(), Call("big", {"size": 9000}), ContextExceededError("too long"), "done", tools=[big]
+        tmp_path, use(), ScriptedCall("big", {"size": 9000}), ContextExceededError("too long"), "done", tools=[big]
     )
 
     result = await agent.run("go")
@@ -128,7 +133,7 @@ async def test_an_overflow_leaves_it_whole(tmp_path: Path) -> None:
 async def test_what_keeps_large_results_out_does_not_keep_it_out(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf", BODY)
     agent, model, _ = agent_with(
-        tmp_path, use(), "done", behavior=Behavior(persist_threshold=100, persist_dir=str(tmp_path / "kept"))
+        tmp_path, use(), "done", behavior=RunOptions(persist_threshold=100, persist_dir=str(tmp_path / "kept"))
     )
 
     await agent.run("go")
@@ -139,7 +144,9 @@ async def test_what_keeps_large_results_out_does_not_keep_it_out(tmp_path: Path)
 @pytest.mark.covers("SKL-29")
 async def test_the_prefix_stays_from_turn_to_turn(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf", BODY, "triggers:\n  keywords: [rotate]")
-    agent, model, _ = agent_with(tmp_path, *[Call("big", {"size": 10}) for _ in range(5)], "done", "more", tools=[big])
+    agent, model, _ = agent_with(
+        tmp_path, *[ScriptedCall("big", {"size": 10}) for _ in range(5)], "done", "more", tools=[big]
+    )
 
     await agent.run("rotate it")
     await agent.run("and again, rotate")
@@ -158,14 +165,16 @@ async def test_a_session_brings_its_active_skills_back(tmp_path: Path) -> None:
     config = SkillsConfig(user=(str(tmp_path / "s"),), builtin=False)
 
     def agent_of(session: Session, *script: Any) -> Agent:
-        return Agent(ScriptedModel(*script), skills=Skills(config), session=session, execution=MemoryEnv())
+        return Agent(ScriptedModel(*script), skills=SkillsPlug(config), session=session, execution=MemoryEnv())
 
     with Session.create(str(tmp_path), home=tmp_path / "home") as session:
         await agent_of(session, [use(), use("gone")], "done").run("go")
     (tmp_path / "s" / "gone" / "SKILL.md").unlink()
 
     with Session.latest(str(tmp_path), home=tmp_path / "home") as session:
-        again = agent_of(session, [Call("skills_read", {"skill": "pdf", "path": "guide.md"}), use()], "done", "bye")
+        again = agent_of(
+            session, [ScriptedCall("skills_read", {"skill": "pdf", "path": "guide.md"}), use()], "done", "bye"
+        )
         heard: list[tuple[str, str]] = []
         again.on(SkillsActivate, lambda h: heard.append((h.name, h.via)))
         again.on(SkillsDeactivate, lambda h: heard.append((h.name, h.reason)))
@@ -186,7 +195,7 @@ async def test_what_a_broken_off_run_allowed_still_holds_and_what_an_ended_one_d
         Message.assistant([ToolUseBlock("c1", "skills_use", {"name": "pdf"})], stop_reason="tool_use"),
         Message.user([ToolResultBlock("c1", "skills_use", text)]),
     ]
-    call = Call("big", {"size": 3})
+    call = ScriptedCall("big", {"size": 3})
 
     broken, _, _ = agent_with(tmp_path, call, "done", tools=[big], messages=taken)
     await broken.run()
@@ -246,13 +255,13 @@ async def test_a_compactor_of_ones_own_is_no_way_round_it(tmp_path: Path) -> Non
         tmp_path,
         *(
             use(),
-            Call("big", {"size": 9000}),
+            ScriptedCall("big", {"size": 9000}),
             ContextExceededError("too long"),
             Reply("A summary of what was."),
             "done",
         ),
         tools=[big],
-        behavior=Behavior(on_overflow=compactor),
+        behavior=RunOptions(on_overflow=compactor),
     )
 
     await agent.run("go")
@@ -276,7 +285,7 @@ async def test_a_run_that_is_done_over_from_a_record_is_held_to_what_its_skill_a
     write_skill(tmp_path, "pdf", BODY, "allowed-tools: Read")
     text = f'<skill_content name="pdf">\n\n{BODY}\n</skill_content>'
     agent, model, _ = agent_with(
-        tmp_path, use(), Call("big", {"size": 3}), "done", tools=[big], steps=FromARecord(text)
+        tmp_path, use(), ScriptedCall("big", {"size": 3}), "done", tools=[big], steps=FromARecord(text)
     )
 
     await agent.run("go")
@@ -288,7 +297,9 @@ async def test_a_run_that_is_done_over_from_a_record_is_held_to_what_its_skill_a
 @pytest.mark.covers("SKL-25")
 async def test_what_the_host_lets_go_in_between_stays_so(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf", BODY)
-    agent, _, skills = agent_with(tmp_path, use(), Call("skills_read", {"skill": "pdf", "path": "SKILL.md"}), "done")
+    agent, _, skills = agent_with(
+        tmp_path, use(), ScriptedCall("skills_read", {"skill": "pdf", "path": "SKILL.md"}), "done"
+    )
 
     async def let_go(hook: Any) -> None:
         if hook.name == "skills_use":
@@ -308,9 +319,9 @@ async def test_a_summary_does_not_take_the_text_of_a_skill_for_words_of_the_user
     compaction = Compaction(threshold=3000, keep_recent=500, model=summed)
     agent, model, _ = agent_with(
         tmp_path,
-        *("one", Call("big", {"size": 9000}), Call("big", {"size": 9000}), "two"),
+        *("one", ScriptedCall("big", {"size": 9000}), ScriptedCall("big", {"size": 9000}), "two"),
         tools=[big],
-        behavior=Behavior(compaction=compaction),
+        behavior=RunOptions(compaction=compaction),
     )
 
     await agent.run("rotate it")
@@ -337,7 +348,7 @@ async def test_in_every_request_the_text_of_each_active_skill_stands_once(tmp_pa
             [
                 use(chance.choice(names)),
                 [use(chance.choice(names)), use(chance.choice(names))],
-                Call("big", {"size": chance.choice([10, 5000])}),
+                ScriptedCall("big", {"size": chance.choice([10, 5000])}),
                 "text",
             ]
         )
@@ -345,7 +356,7 @@ async def test_in_every_request_the_text_of_each_active_skill_stands_once(tmp_pa
     ]
     summed = ScriptedModel("A summary of all that came before.", loop=True)
     compaction = Compaction(threshold=6000, keep_recent=1000, model=summed) if seed % 2 else None
-    behavior = Behavior(
+    behavior = RunOptions(
         compact_strategy="tail", compact_threshold=9000, compact_keep_turns=1, max_turns=12, compaction=compaction
     )
     agent, _, skills = agent_with(

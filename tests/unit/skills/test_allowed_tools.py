@@ -4,22 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring import Behavior
+from mainspring import RunOptions
 from mainspring.loop.hooks import ChildToolAfter, ChildToolGate
 from mainspring.permissions import PermissionRequest, Permissions
-from mainspring.skills.allowed_tools import read_allowance
+from mainspring.skills.allowed_tools import parse_allowed_tools
 from mainspring.subagents import Subagents
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from mainspring.tools.builtin import builtin_tools
 from tests.unit.skills.factories import agent_with, results, write_skill
 
 
-def use(name: str) -> Call:
-    return Call("skills_use", {"name": name})
+def use(name: str) -> ScriptedCall:
+    return ScriptedCall("skills_use", {"name": name})
 
 
-async def allowed(tmp_path: Path, entries: str, *calls: Call, others: tuple[tuple[str, str], ...] = ()) -> list[bool]:
+async def allowed(
+    tmp_path: Path, entries: str, *calls: ScriptedCall, others: tuple[tuple[str, str], ...] = ()
+) -> list[bool]:
     """Which calls are let through while a skill with these allowed tools is active."""
     write_skill(tmp_path / "s", "one", head=f"allowed-tools: {entries}")
     for name, listed in others:
@@ -46,13 +48,13 @@ async def allowed(tmp_path: Path, entries: str, *calls: Call, others: tuple[tupl
     return [not r.text.startswith(("Blocked", "Permission denied")) for r in results(agent)[len(first) :]]
 
 
-def sh(command: str) -> Call:
-    return Call("shell", {"command": command})
+def sh(command: str) -> ScriptedCall:
+    return ScriptedCall("shell", {"command": command})
 
 
-READ = Call("read_file", {"path": "docs/a.md"})
-WRITE = Call("write_file", {"path": "x", "content": "x"})
-SEARCH = Call("mcp__docs__search", {"query": "x"})
+READ = ScriptedCall("read_file", {"path": "docs/a.md"})
+WRITE = ScriptedCall("write_file", {"path": "x", "content": "x"})
+SEARCH = ScriptedCall("mcp__docs__search", {"query": "x"})
 
 
 @pytest.mark.covers("SKL-28")
@@ -93,7 +95,13 @@ async def test_nothing_is_slipped_in_behind_an_allowed_command(tmp_path: Path) -
 
 @pytest.mark.covers("SKL-28")
 async def test_all_active_skills_together_allow_and_one_without_a_list_changes_nothing(tmp_path: Path) -> None:
-    calls = (READ, WRITE, sh("git --version"), use("one"), Call("skills_read", {"skill": "one", "path": "SKILL.md"}))
+    calls = (
+        READ,
+        WRITE,
+        sh("git --version"),
+        use("one"),
+        ScriptedCall("skills_read", {"skill": "one", "path": "SKILL.md"}),
+    )
     others = (("two", "Bash(git:*)"), ("free", ""))
 
     assert await allowed(tmp_path, "Read", *calls, others=others) == [True, False, True, True, True]
@@ -144,10 +152,10 @@ async def test_a_sub_agent_is_held_to_what_its_parents_skill_allows(tmp_path: Pa
     write_skill(tmp_path / "s", "two", "Second.")
     model = ScriptedModel(
         use("one"),
-        Call("spawn", {"task": "write it"}),
+        ScriptedCall("spawn", {"task": "write it"}),
         [WRITE, READ, use("two")],  # the child
         "child is done",
-        [use("two"), Call("skills_read", {"skill": "two", "path": "SKILL.md"})],
+        [use("two"), ScriptedCall("skills_read", {"skill": "two", "path": "SKILL.md"})],
         "done",
     )
     agent, _, skills = agent_with(
@@ -173,10 +181,10 @@ async def test_a_sub_agent_is_held_to_what_its_parents_skill_allows(tmp_path: Pa
 @pytest.mark.covers("SKL-28")
 async def test_an_answer_in_a_form_is_no_call_to_be_kept_out(tmp_path: Path) -> None:
     write_skill(tmp_path / "s", "one", head="allowed-tools: Read")
-    agent, _, _ = agent_with(tmp_path / "s", use("one"), Call("__output__", {"n": 5}), execution=str(tmp_path))
+    agent, _, _ = agent_with(tmp_path / "s", use("one"), ScriptedCall("__output__", {"n": 5}), execution=str(tmp_path))
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
-    result = await agent.run("go", behavior=Behavior(schema=schema))
+    result = await agent.run("go", behavior=RunOptions(schema=schema))
 
     assert result.output == {"n": 5}
 
@@ -184,16 +192,16 @@ async def test_an_answer_in_a_form_is_no_call_to_be_kept_out(tmp_path: Path) -> 
 @pytest.mark.covers("SKL-28")
 @given(st.lists(st.text(max_size=30), max_size=5))
 def test_whatever_stands_there_is_read(entries: list[str]) -> None:
-    read = read_allowance(tuple(entries))
+    read = parse_allowed_tools(tuple(entries))
 
     assert len(read.odd) <= len(entries)
     for each in read.odd:
-        assert not read_allowance((each,)).tools
+        assert not parse_allowed_tools((each,)).tools
 
 
 @pytest.mark.covers("SKL-28")
 def test_names_of_other_programs_are_ours() -> None:
-    read = read_allowance(
+    read = parse_allowed_tools(
         ("Bash", "Edit", "WebFetch", "MultiEdit", "TodoWrite", "LS", "Grep", "Task", "mcp__A__B", "Bash(git:*", "a b")
     )
 

@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 from mainspring import Agent
 from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import PermissionRequest, Permissions
-from mainspring.skills import Skills, SkillsConfig, Written
-from mainspring.skills.authoring import skill_text
+from mainspring.skills import SkillDraft, SkillsConfig, SkillsPlug
+from mainspring.skills.authoring import render_skill
 from mainspring.skills.manifest import parse_skill
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from tests.unit.skills.factories import results
 
 _TEXT = "1. Read the log.\n2. Link tickets.\n\nRules: no adjectives."
 
 
-def create(**more: object) -> Call:
+def create(**more: object) -> ScriptedCall:
     given = {
         "name": "release-notes",
         "description": 'Writes notes: "short" ones. Use for releases.',
         "instructions": _TEXT,
     }
-    return Call("skills_create", {**given, **more})
+    return ScriptedCall("skills_create", {**given, **more})
 
 
 def agent_of(tmp_path: Path, *script: Any, confirm: Any = None) -> tuple[Agent, ScriptedModel]:
@@ -33,18 +33,18 @@ def agent_of(tmp_path: Path, *script: Any, confirm: Any = None) -> tuple[Agent, 
         user=(str(tmp_path / "home" / "skills"),), project=str(tmp_path / "p"), trust_project_skills=True
     )
     model = ScriptedModel(*script)
-    return Agent(model, skills=Skills(config, confirm=confirm), execution=MemoryEnv()), model
+    return Agent(model, skills=SkillsPlug(config, confirm=confirm), execution=MemoryEnv()), model
 
 
 @pytest.mark.covers("SKL-34", "SKL-37")
 async def test_a_confirmed_skill_is_written_mended_and_used_by_the_next_conversation(tmp_path: Path) -> None:
-    shown: list[Written] = []
+    shown: list[SkillDraft] = []
 
-    def confirm(written: Written) -> bool:
+    def confirm(written: SkillDraft) -> bool:
         shown.append(written)
         return True
 
-    use = Call("skills_use", {"name": "create-skill"})
+    use = ScriptedCall("skills_use", {"name": "create-skill"})
     agent, model = agent_of(
         tmp_path,
         "the notes",
@@ -68,7 +68,7 @@ async def test_a_confirmed_skill_is_written_mended_and_used_by_the_next_conversa
     assert "skills_create" not in [t.name for t in model.requests[0].request.tools]
     assert "skills_create" in [t.name for t in model.requests[2].request.tools]
 
-    later, model = agent_of(tmp_path, Call("skills_use", {"name": "release-notes"}), "done")
+    later, model = agent_of(tmp_path, ScriptedCall("skills_use", {"name": "release-notes"}), "done")
     await later.run("release notes, please")
     assert '- release-notes: Writes notes: "short" ones. Use for releases.' in (model.requests[0].request.system or "")
     assert "3. Newest first." in results(later)[0].text
@@ -80,7 +80,9 @@ async def test_a_link_of_the_project_leads_no_skill_out_of_it(tmp_path: Path) ->
     outside.mkdir()
     (tmp_path / "p" / ".agent").mkdir(parents=True)
     (tmp_path / "p" / ".agent" / "skills").symlink_to(outside)
-    agent, _ = agent_of(tmp_path, Call("skills_use", {"name": "create-skill"}), create(), "no", confirm=lambda _: True)
+    agent, _ = agent_of(
+        tmp_path, ScriptedCall("skills_use", {"name": "create-skill"}), create(), "no", confirm=lambda _: True
+    )
 
     await agent.run("Create a skill from what we just did")
 
@@ -91,7 +93,7 @@ async def test_a_link_of_the_project_leads_no_skill_out_of_it(tmp_path: Path) ->
 @pytest.mark.covers("SKL-34")
 @pytest.mark.parametrize(("where", "folder"), [("user", "home/skills"), ("project", "p/.agent/skills")])
 async def test_it_is_written_where_it_is_meant_to_be(tmp_path: Path, where: str, folder: str) -> None:
-    use = Call("skills_use", {"name": "create-skill"})
+    use = ScriptedCall("skills_use", {"name": "create-skill"})
     agent, _ = agent_of(tmp_path, use, create(where=where), "ok", confirm=lambda _: True)
 
     await agent.run("create a skill")
@@ -101,11 +103,13 @@ async def test_it_is_written_where_it_is_meant_to_be(tmp_path: Path, where: str,
 
 @pytest.mark.covers("SKL-34", "SKL-37")
 async def test_what_nobody_confirms_is_not_written(tmp_path: Path) -> None:
-    async def no(written: Written) -> bool:
+    async def no(written: SkillDraft) -> bool:
         return False
 
     for confirm in (None, no, lambda written: "yes"):
-        agent, _ = agent_of(tmp_path, Call("skills_use", {"name": "create-skill"}), create(), "ok", confirm=confirm)
+        agent, _ = agent_of(
+            tmp_path, ScriptedCall("skills_use", {"name": "create-skill"}), create(), "ok", confirm=confirm
+        )
         await agent.run("create a skill")
         assert "did not confirm it" in results(agent)[1].text
     assert not (tmp_path / "p").exists()
@@ -138,7 +142,11 @@ async def test_what_is_no_skill_is_refused_and_nothing_is_written(
     (folder / "linked").symlink_to(tmp_path / "elsewhere")
     before = sorted(tmp_path.rglob("*"))
     agent, _ = agent_of(
-        tmp_path, Call("skills_use", {"name": "create-skill"}), create(**wrong), "ok", confirm=lambda written: True
+        tmp_path,
+        ScriptedCall("skills_use", {"name": "create-skill"}),
+        create(**wrong),
+        "ok",
+        confirm=lambda written: True,
     )
 
     await agent.run("create a skill")
@@ -157,10 +165,10 @@ async def test_permissions_ask_about_the_file(tmp_path: Path) -> None:
         return True
 
     config = SkillsConfig(project=str(tmp_path), trust_project_skills=True)
-    model = ScriptedModel(Call("skills_use", {"name": "create-skill"}), create(), "done")
+    model = ScriptedModel(ScriptedCall("skills_use", {"name": "create-skill"}), create(), "done")
     agent = Agent(
         model,
-        skills=Skills(config, confirm=lambda written: True),
+        skills=SkillsPlug(config, confirm=lambda written: True),
         execution=str(tmp_path),
         permissions=Permissions(on_permission_request=ask, allow=["scope:fs-write"]),
     )
@@ -178,7 +186,7 @@ async def test_permissions_ask_about_the_file(tmp_path: Path) -> None:
 )
 def test_every_file_that_is_written_is_a_skill(description: str, body: str) -> None:
     try:
-        text = skill_text("a-b", description, body)
+        text = render_skill("a-b", description, body)
     except ValueError:
         return
 

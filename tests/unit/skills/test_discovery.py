@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mainspring.skills.content import read_body
-from mainspring.skills.discovery import SkillCatalog, find_skills, places_in
+from mainspring.skills.discovery import SkillCatalog, discover_skills, scan_folder
 from mainspring.skills.manifest import parse_skill
 from mainspring.skills.skill import Script, Skill, SkillError, SkillsConfig
 from tests.requires import on_posix
@@ -22,7 +22,7 @@ def put(folder: Path, name: str = "", text: str = "", *, description: str = "Doe
 
 
 def found(config: SkillsConfig) -> dict[str, Skill]:
-    return {s.name: s for s in find_skills(config).skills}
+    return {s.name: s for s in discover_skills(config).skills}
 
 
 def told(catalog: SkillCatalog) -> dict[str, str]:
@@ -75,7 +75,7 @@ def test_project_beats_user_beats_inline_beats_builtin(tmp_path: Path) -> None: 
     put(tmp_path / "user" / "a", description="user")
     put(tmp_path / "user" / "b", description="user")
     put(tmp_path / "more" / "b", description="second user")
-    catalog = find_skills(config)
+    catalog = discover_skills(config)
 
     sources = {s.name: s.source for s in catalog}
     assert [sources[name] for name in ("a", "b", "c", "hello-extended")] == ["project", "user", "inline", "builtin"]
@@ -99,9 +99,9 @@ def test_an_untrusted_project_is_dropped_or_only_text(tmp_path: Path) -> None:
         skills = found(config)
         assert set(skills) == names
         assert all(s.trusted == trusted for s in skills.values())
-    dropped = find_skills(SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=False))
+    dropped = discover_skills(SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=False))
     assert "not trusted" in told(dropped)["a"]
-    assert find_skills(SkillsConfig(builtin=False)).skills == ()  # no project is read unless it is named
+    assert discover_skills(SkillsConfig(builtin=False)).skills == ()  # no project is read unless it is named
 
 
 @pytest.mark.covers("SKL-20")
@@ -111,7 +111,7 @@ def test_a_file_of_an_untrusted_project_is_not_even_read(tmp_path: Path) -> None
     before = os.stat(file).st_atime_ns
     os.utime(file, ns=(before - 10**12, before - 2 * 10**12))
     stamp = os.stat(file).st_atime_ns
-    find_skills(SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=False))
+    discover_skills(SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=False))
     assert os.stat(file).st_atime_ns == stamp
 
 
@@ -132,7 +132,7 @@ def test_a_layout_that_is_a_link_to_another_gives_each_skill_once(tmp_path: Path
     put(tmp_path / ".agents" / "skills" / "a")
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "skills").symlink_to("../.agents/skills")
-    catalog = find_skills(SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=True))
+    catalog = discover_skills(SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=True))
     assert (len(catalog), catalog.problems, catalog.shadowed) == (1, (), ())
 
 
@@ -160,7 +160,7 @@ def test_everything_that_was_not_loaded_says_why(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "SKILL.md").mkdir()
     (tmp_path / "file").write_text("")
-    catalog = find_skills(only(tmp_path, tmp_path / "file", tmp_path / "missing"))
+    catalog = discover_skills(only(tmp_path, tmp_path / "file", tmp_path / "missing"))
     reasons = told(catalog)
 
     assert {s.name for s in catalog} == {"good", "cased"}
@@ -183,9 +183,9 @@ def test_links_that_lead_nowhere_or_round_are_told_and_end(tmp_path: Path) -> No
     (tmp_path / "skills" / "gone").symlink_to(tmp_path / "nowhere")
     (tmp_path / "skills" / "self").symlink_to("self")
     os.mkfifo(tmp_path / "skills" / "pipe.skill.md")
-    catalog = find_skills(only(tmp_path / "skills"))
+    catalog = discover_skills(only(tmp_path / "skills"))
     assert {s.name: s.directory for s in catalog}["b"] == os.path.realpath(tmp_path / "real" / "b")
-    assert len(places_in(tmp_path / "skills").found) == 2
+    assert len(scan_folder(tmp_path / "skills").found) == 2
     reasons = told(catalog)
     assert set(reasons) == {"gone", "self", "pipe.skill.md"}
     assert "leads nowhere" in reasons["gone"]
@@ -207,7 +207,7 @@ def test_links_of_a_project_do_not_lead_out_of_it(tmp_path: Path) -> None:
     (project / ".claude").mkdir()
     (project / ".claude" / "skills").symlink_to(outside)
     config = SkillsConfig(project=str(project), user=(str(user),), builtin=False, trust_project_skills=True)
-    catalog = find_skills(config)
+    catalog = discover_skills(config)
     assert {s.name for s in catalog} == {"own", "shared"}
     assert sum("leads out of the project" in p.reason for p in catalog.problems) == 3
 
@@ -233,7 +233,7 @@ def test_ignore_files_are_honoured(tmp_path: Path) -> None:  # K-03
     put(skills, "d", file="d.skill.md")
     (tmp_path / ".gitignore").write_text("build/\n")
     (skills / ".gitignore").write_text("local-*\nd.skill.md\n")
-    catalog = find_skills(SkillsConfig(project=str(tmp_path), builtin=False))
+    catalog = discover_skills(SkillsConfig(project=str(tmp_path), builtin=False))
     assert {s.name for s in catalog} == {"a"}
     assert set(told(catalog)) >= {"local-c", "d.skill.md"}
 
@@ -253,21 +253,21 @@ def test_off_by_default_disabled_and_switched_on(tmp_path: Path) -> None:
         ({"disabled": ("b",), "switched_on": ("b",)}, {"a"}),
         ({"enabled": False}, set[str]()),
     ):
-        catalog = find_skills(only(tmp_path, **more))
+        catalog = discover_skills(only(tmp_path, **more))
         assert {s.name for s in catalog} == on
-    assert {s.name for s in find_skills(only(tmp_path)).off} == {"b"}
+    assert {s.name for s in discover_skills(only(tmp_path)).off} == {"b"}
 
 
 def test_a_disabled_skill_still_hides_the_one_behind_it(tmp_path: Path) -> None:
     put(tmp_path / "one" / "a", description="one")
     put(tmp_path / "two" / "a", description="two")
-    assert find_skills(only(tmp_path / "one", tmp_path / "two", disabled=("a",))).skills == ()
+    assert discover_skills(only(tmp_path / "one", tmp_path / "two", disabled=("a",))).skills == ()
 
 
 def test_one_that_is_off_by_itself_hides_the_one_behind_it_too(tmp_path: Path) -> None:
     put(tmp_path / "one" / "a", text="default_enabled: false\n")
     put(tmp_path / "two" / "a")
-    catalog = find_skills(only(tmp_path / "one", tmp_path / "two"))
+    catalog = discover_skills(only(tmp_path / "one", tmp_path / "two"))
     assert (catalog.skills, len(catalog.off), len(catalog.shadowed)) == ((), 1, 1)
 
 
@@ -293,7 +293,7 @@ def test_scripts_are_those_that_are_there(tmp_path: Path) -> None:
         (tmp_path / "a" / "out.sh").symlink_to(tmp_path / "out.sh")
         (scripts / "link.sh").symlink_to(tmp_path / "out.sh")
     put(tmp_path, "single", text="scripts: [x.sh]\n", file="single.skill.md")
-    catalog = find_skills(only(tmp_path))
+    catalog = discover_skills(only(tmp_path))
     skills = {s.name: s for s in catalog}
     assert skills["a"].scripts == (
         Script(name="run", path="scripts/run.py"),
@@ -312,7 +312,7 @@ def test_a_skill_given_inline_must_be_one() -> None:
         Skill(name="a", description=" ", brief="", source="inline"),
     ):
         with pytest.raises(SkillError):
-            find_skills(SkillsConfig(inline=(bad,)))
+            discover_skills(SkillsConfig(inline=(bad,)))
 
 
 @pytest.mark.parametrize(("name", "value"), [("max_skills", -1), ("max_active", 0)])
@@ -328,7 +328,7 @@ def test_hundreds_of_skills_keep_no_text_in_memory(tmp_path: Path) -> None:  # K
         folder.mkdir()
         (folder / "SKILL.md").write_text(text.format(f"s{number}"))
     handles = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    catalog = find_skills(only(tmp_path))
+    catalog = discover_skills(only(tmp_path))
     assert len(catalog) == 300
     assert len(msgspec.json.encode((catalog.skills, catalog.problems))) < 300_000  # 6 MB of text lie on the disk
     assert not handles or len(os.listdir("/proc/self/fd")) == handles
@@ -337,6 +337,6 @@ def test_hundreds_of_skills_keep_no_text_in_memory(tmp_path: Path) -> None:  # K
 def test_there_is_a_limit_to_how_many_are_taken(tmp_path: Path) -> None:
     for number in range(5):
         put(tmp_path / f"s{number}")
-    places = places_in(tmp_path, most=3)
+    places = scan_folder(tmp_path, most=3)
     assert len(places.found) == 3
     assert "the rest is left out" in places.problems[0].reason

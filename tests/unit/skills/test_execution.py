@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv
-from mainspring.loop.hooks import HookBus, ToolPermit
-from mainspring.skills.execution import MOST, Commands, has_commands, interpolate
+from mainspring.loop.hooks import HookBus, PermissionCheck
+from mainspring.skills.execution import MAX_COMMANDS, InlineCommandRunner, has_commands, run_inline_commands
 
 
 async def shout(command: str) -> str:
@@ -16,7 +16,7 @@ async def shout(command: str) -> str:
 async def test_a_command_is_replaced_by_its_output_and_nothing_else_is_touched() -> None:
     body = "On !`git branch` and (!`b`)\n`!x` $1 $ARGUMENTS \\`\n```sh\n!`example`\n```\n~~~\n!`two`\n~~~\nwow!`no` ``!`no` ``\n!`end`"
 
-    made = await interpolate(body, shout)
+    made = await run_inline_commands(body, shout)
 
     assert (
         made
@@ -29,14 +29,14 @@ async def test_output_is_not_looked_at_again() -> None:
     async def sly(command: str) -> str:
         return "!`rm -rf /` $1"
 
-    assert await interpolate("!`a`", sly) == "!`rm -rf /` $1"
+    assert await run_inline_commands("!`a`", sly) == "!`rm -rf /` $1"
 
 
 @pytest.mark.covers("SKL-30")
 async def test_only_so_many_commands_run() -> None:
-    made = await interpolate("!`a`\n" * (MOST + 2), shout)
+    made = await run_inline_commands("!`a`\n" * (MAX_COMMANDS + 2), shout)
 
-    assert made.count("A\n") == MOST
+    assert made.count("A\n") == MAX_COMMANDS
     assert made.count("[not run:") == 2
 
 
@@ -45,20 +45,20 @@ def test_text_without_commands_stays_as_it_is(text: str) -> None:
     import asyncio
 
     if not has_commands(text):
-        assert asyncio.run(interpolate(text, shout)) == text
+        assert asyncio.run(run_inline_commands(text, shout)) == text
 
 
 @pytest.mark.covers("SKL-30")
 async def test_failures_stand_in_place(tmp_path: object) -> None:
     env = LocalEnv(str(tmp_path))
-    commands = Commands("s", env, HookBus())
+    commands = InlineCommandRunner("s", env, HookBus())
 
     assert await commands("printf hello") == "hello"
     assert (await commands("echo bad >&2; exit 3")).startswith("[failed: `echo bad >&2; exit 3`: exit 3: bad")
     assert "more bytes]" in await commands("head -c 40000 /dev/zero | tr '\\0' a")
     stopped = CancelToken()
     stopped.cancel("enough")
-    assert "it was stopped" in await Commands("s", env, HookBus(), stopped)("sleep 30")
+    assert "it was stopped" in await InlineCommandRunner("s", env, HookBus(), stopped)("sleep 30")
     await env.aclose()
 
 
@@ -68,13 +68,13 @@ async def test_a_command_that_is_refused_does_not_run(tmp_path: object) -> None:
     bus = HookBus()
     asked: list[tuple[str, str]] = []
 
-    def refuse(hook: ToolPermit) -> None:
+    def refuse(hook: PermissionCheck) -> None:
         asked.append((hook.name, hook.input["command"]))
         hook.deny("the user said no")
 
-    bus.on(ToolPermit, refuse)
+    bus.on(PermissionCheck, refuse)
 
-    said = await Commands("s", env, bus)("touch x")
+    said = await InlineCommandRunner("s", env, bus)("touch x")
 
     assert said == "[not run: `touch x`: the user said no]"
     assert asked == [("shell", "touch x")]

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from mainspring.skills import fetch as git_module
-from mainspring.skills.fetch import read_spec
-from mainspring.skills.install import opened
+from mainspring.skills.fetch import parse_spec
+from mainspring.skills.install import open_source
 from mainspring.skills.skill import SkillError
 from tests.helpers.processes import ended
-from tests.requires import missing, on_posix
+from tests.requires import on_posix, skip_missing
 from tests.unit.skills.git_host import GitHost, git_host
 from tests.unit.skills.test_install import commit, git, skill
 
@@ -29,7 +29,7 @@ pytestmark = [on_posix, pytest.mark.covers("OPT-06")]
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """For ``localhost``, and trusted by nobody."""
     if shutil.which("openssl") is None:
-        missing("openssl")
+        skip_missing("openssl")
     folder = tmp_path_factory.mktemp("certificate")
     made = folder / "cert.pem"
     subprocess.run(
@@ -74,8 +74,8 @@ def host(repository: tuple[Path, str], certificate: Path, monkeypatch: pytest.Mo
 
 async def text_of(address: str) -> str:
     """The skill's text behind an address."""
-    async with opened(read_spec(address, cwd="/nowhere")) as source:
-        offer = await source.offer()
+    async with open_source(parse_spec(address, cwd="/nowhere")) as source:
+        offer = await source.list_skills()
         assert offer.names == {"pdf": "pdf"}
         with tempfile.TemporaryDirectory() as home:
             candidate = await source.candidate("pdf", Path(home))

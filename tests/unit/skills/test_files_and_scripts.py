@@ -11,24 +11,24 @@ import pytest
 from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.permissions import PermissionRequest, Permissions
-from mainspring.skills import Skills, SkillsConfig
-from mainspring.skills.content import OutsideError, listed, locate
-from mainspring.skills.execution import ScriptError, check_arguments, run_script
+from mainspring.skills import SkillsConfig, SkillsPlug
+from mainspring.skills.content import OutsideFolderError, list_files, resolve_skill_path
+from mainspring.skills.execution import ScriptError, run_script, validate_arguments
 from mainspring.skills.skill import Script, Skill
-from mainspring.testing.scripted_model import Call
+from mainspring.testing.scripted_model import ScriptedCall
 from tests.unit.skills.factories import agent_with, results, write_skill
 
 
-def use(name: str = "pdf") -> Call:
-    return Call("skills_use", {"name": name})
+def use(name: str = "pdf") -> ScriptedCall:
+    return ScriptedCall("skills_use", {"name": name})
 
 
-def read(path: str, **more: Any) -> Call:
-    return Call("skills_read", {"skill": "pdf", "path": path, **more})
+def read(path: str, **more: Any) -> ScriptedCall:
+    return ScriptedCall("skills_read", {"skill": "pdf", "path": path, **more})
 
 
-def run(script: str, *arguments: str, **more: Any) -> Call:
-    return Call("skills_run_script", {"skill": "pdf", "script": script, "arguments": list(arguments), **more})
+def run(script: str, *arguments: str, **more: Any) -> ScriptedCall:
+    return ScriptedCall("skills_run_script", {"skill": "pdf", "script": script, "arguments": list(arguments), **more})
 
 
 @pytest.mark.covers("SEC-14", "SKL-31")
@@ -59,8 +59,8 @@ async def test_no_path_leaves_the_folder(tmp_path: Path, path: str) -> None:
     (own / "LINK.md").symlink_to("../other/SKILL.md")
     (own / "folder").symlink_to(other)
 
-    with pytest.raises(OutsideError):
-        await locate(LocalEnv(str(tmp_path)), str(own), path)
+    with pytest.raises(OutsideFolderError):
+        await resolve_skill_path(LocalEnv(str(tmp_path)), str(own), path)
 
 
 @pytest.mark.covers("SEC-14", "SKL-31")
@@ -69,8 +69,8 @@ async def test_a_folder_whose_name_begins_like_the_skills_is_another(tmp_path: P
     write_skill(tmp_path, "pdf-more")
     (own / "link").symlink_to(tmp_path / "pdf-more")
 
-    with pytest.raises(OutsideError, match="link that leads out"):
-        await locate(LocalEnv(str(tmp_path)), str(own), "link/SKILL.md")
+    with pytest.raises(OutsideFolderError, match="link that leads out"):
+        await resolve_skill_path(LocalEnv(str(tmp_path)), str(own), "link/SKILL.md")
 
 
 @pytest.mark.covers("SEC-14")
@@ -79,12 +79,12 @@ async def test_links_inside_are_fine_and_secrets_are_not(tmp_path: Path) -> None
     (own / "short.md").symlink_to("a/guide.md")
     env = LocalEnv(str(tmp_path))
 
-    assert await locate(env, str(own), "short.md") == str(own / "a" / "guide.md")
-    assert await locate(env, str(own), "./a//guide.md") == str(own / "a" / "guide.md")
+    assert await resolve_skill_path(env, str(own), "short.md") == str(own / "a" / "guide.md")
+    assert await resolve_skill_path(env, str(own), "./a//guide.md") == str(own / "a" / "guide.md")
     for path in (".env", "keys/id_rsa", ".ENV"):
-        with pytest.raises(OutsideError, match="keys or passwords"):
-            await locate(env, str(own), path)
-    files, count = await listed(env, str(own))
+        with pytest.raises(OutsideFolderError, match="keys or passwords"):
+            await resolve_skill_path(env, str(own), path)
+    files, count = await list_files(env, str(own))
     assert (list(files), count) == (["a/guide.md", "secrets.md"], 2)
 
 
@@ -161,7 +161,7 @@ async def test_files_in_the_project_are_judged_like_any_of_its_files(tmp_path: P
         use(),
         [read("guide.md"), read("private.md")],
         "done",
-        plugs=[Skills(config)],
+        plugs=[SkillsPlug(config)],
         execution=str(tmp_path / "project"),
         permissions=Permissions(deny=["read_file(**/private.md)"]),
     )
@@ -201,10 +201,10 @@ async def test_a_script_runs_in_the_project_or_the_skill_and_tells_json(tmp_path
 
 @pytest.mark.covers("SKL-09")
 def test_arguments_have_limits() -> None:
-    check_arguments(["x" * 4096] * 100)
+    validate_arguments(["x" * 4096] * 100)
     for wrong, why in ((["x"] * 101, "100 arguments at most"), (["é" * 2049], "4098 bytes"), (["a\0"], "NUL")):
         with pytest.raises(ScriptError, match=why):
-            check_arguments(wrong)
+            validate_arguments(wrong)
 
 
 @pytest.mark.covers("SKL-09", "SEC-14")
@@ -319,7 +319,7 @@ async def test_nothing_of_a_skill_that_is_not_trusted_runs(tmp_path: Path) -> No
     )
     config = SkillsConfig(project=str(tmp_path), builtin=False)  # nobody has said whether it is trusted
     agent, _, plug = agent_with(
-        tmp_path / "none", use(), run("scripts/a.sh"), "done", execution=str(tmp_path), plugs=[Skills(config)]
+        tmp_path / "none", use(), run("scripts/a.sh"), "done", execution=str(tmp_path), plugs=[SkillsPlug(config)]
     )
 
     await agent.run("go")

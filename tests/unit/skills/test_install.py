@@ -10,11 +10,19 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.skills.discovery import find_skills
-from mainspring.skills.fetch import Spec, read_spec
-from mainspring.skills.install import Candidate, changes_between, digest_of, discard, mend, opened, put
+from mainspring.skills.discovery import discover_skills
+from mainspring.skills.fetch import InstallSpec, parse_spec
+from mainspring.skills.install import (
+    Candidate,
+    diff_folders,
+    discard_staged,
+    hash_folder,
+    install_skill,
+    open_source,
+    recover_interrupted,
+)
 from mainspring.skills.skill import SkillError, SkillsConfig
-from mainspring.skills.state import SkillRegistry
+from mainspring.skills.state import SkillStateFile
 from tests.requires import on_posix
 
 HEAD = "---\nname: {}\ndescription: Does it.\n{}---\nBody.\n"
@@ -50,9 +58,9 @@ def commit(folder: Path) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-async def take(spec: Spec, home: Path, name: str = "") -> Candidate:
-    async with opened(spec) as source:
-        offer = await source.offer()
+async def take(spec: InstallSpec, home: Path, name: str = "") -> Candidate:
+    async with open_source(spec) as source:
+        offer = await source.list_skills()
         return await source.candidate(offer.names[name or next(iter(offer.names))], home)
 
 
@@ -75,7 +83,7 @@ async def test_a_skill_is_taken_whole_and_where_it_came_from_is_remembered(tmp_p
     (source / "skills" / "pdf" / "data.bin").write_bytes(bytes(range(256)))
     (source / "other.txt").write_text("not of the skill")
     taken = commit(source)
-    spec = read_spec(f"file://{source}#main" if as_git else str(source), cwd=str(tmp_path))
+    spec = parse_spec(f"file://{source}#main" if as_git else str(source), cwd=str(tmp_path))
 
     candidate = await take(spec, home)
     preview = candidate.preview
@@ -85,10 +93,10 @@ async def test_a_skill_is_taken_whole_and_where_it_came_from_is_remembered(tmp_p
     assert (preview.toolsets, preview.shell_lines, preview.allowed_tools) == (("tools.py:T",), ("ls",), ("Read",))
     assert [each.name for each in preview.lacking] == ["no-such-x"]
     assert not preview.replaces
-    assert find_skills(SkillsConfig(user=(str(home),), builtin=False)).skills == ()  # it does not count yet
+    assert discover_skills(SkillsConfig(user=(str(home),), builtin=False)).skills == ()  # it does not count yet
 
-    registry = SkillRegistry(home)
-    target = put(candidate, home, registry)
+    registry = SkillStateFile(home)
+    target = install_skill(candidate, home, registry)
 
     assert target == home / "pdf"
     assert (target / "data.bin").read_bytes() == bytes(range(256))
@@ -96,9 +104,9 @@ async def test_a_skill_is_taken_whole_and_where_it_came_from_is_remembered(tmp_p
     origin = registry.entries()["pdf"].origin
     assert origin is not None
     assert (origin.path, origin.ref, origin.commit) == ("skills/pdf", "main" if as_git else "", taken if as_git else "")
-    assert origin.digest == digest_of(target)
+    assert origin.digest == hash_folder(target)
     assert left(home) == {"pdf", ".registry.json"}
-    assert [s.name for s in find_skills(SkillsConfig(user=(str(home),), builtin=False))] == ["pdf"]
+    assert [s.name for s in discover_skills(SkillsConfig(user=(str(home),), builtin=False))] == ["pdf"]
 
 
 @pytest.mark.covers("OPT-06")
@@ -119,15 +127,15 @@ async def test_branches_tags_and_commits(tmp_path: Path) -> None:
         second: second,
         second[:9]: second,
     }.items():
-        candidate = await take(Spec(url=f"file://{source}", git=True, ref=ref), home)
+        candidate = await take(InstallSpec(url=f"file://{source}", git=True, ref=ref), home)
         assert candidate.origin.commit == wanted, ref
         assert ("two" in (candidate.staged / "SKILL.md").read_text()) == (wanted == second)
-        discard([candidate])
+        discard_staged([candidate])
     for ref in ("gone", "f" * 40, "abcdef0"):
         with pytest.raises(SkillError, match=ref):
-            await take(Spec(url=f"file://{source}", git=True, ref=ref), home)
+            await take(InstallSpec(url=f"file://{source}", git=True, ref=ref), home)
     with pytest.raises(SkillError, match="there is no such repository"):
-        await take(Spec(url=f"file://{tmp_path}/nowhere", git=True), home)
+        await take(InstallSpec(url=f"file://{tmp_path}/nowhere", git=True), home)
     assert left(home) == set()
 
 
@@ -142,19 +150,19 @@ async def test_what_a_repository_offers(tmp_path: Path) -> None:
     (source / "broken" / "SKILL.md").write_text("no head")
     (source / "one.skill.md").write_text(HEAD.format("one", ""))
     commit(source)
-    for spec in (Spec(url=str(source), git=False), Spec(url=f"file://{source}", git=True)):
-        async with opened(spec) as opening:
-            offer = await opening.offer()
+    for spec in (InstallSpec(url=str(source), git=False), InstallSpec(url=f"file://{source}", git=True)):
+        async with open_source(spec) as opening:
+            offer = await opening.list_skills()
             assert offer.names == {"one": "one.skill.md", "a": "z/a"}
             assert set(offer.problems) == {"broken", ".claude/skills/a"}
             single = await opening.candidate("one.skill.md", tmp_path / "home")
         assert single.preview.files == ("SKILL.md",)
-        discard([single])
-    async with opened(Spec(url=f"file://{source}", git=True, path=".claude")) as opening:
-        assert (await opening.offer()).names == {"a": ".claude/skills/a"}
-    async with opened(Spec(url=f"file://{source}", git=True, path="nowhere")) as opening:
+        discard_staged([single])
+    async with open_source(InstallSpec(url=f"file://{source}", git=True, path=".claude")) as opening:
+        assert (await opening.list_skills()).names == {"a": ".claude/skills/a"}
+    async with open_source(InstallSpec(url=f"file://{source}", git=True, path="nowhere")) as opening:
         with pytest.raises(SkillError, match="there is no folder nowhere"):
-            await opening.offer()
+            await opening.list_skills()
 
 
 @pytest.mark.covers("OPT-06", "SKL-37")
@@ -178,8 +186,8 @@ async def test_nothing_of_a_repository_runs(tmp_path: Path, monkeypatch: pytest.
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"):  # as in a hook of somebody's own repository
         monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_EXTERNAL_DIFF", str(run))
-    put(await take(Spec(url=f"file://{source}", git=True), home), home, SkillRegistry(home))
-    put(await take(Spec(url=str(source), git=False), home), home, SkillRegistry(home))
+    install_skill(await take(InstallSpec(url=f"file://{source}", git=True), home), home, SkillStateFile(home))
+    install_skill(await take(InstallSpec(url=str(source), git=False), home), home, SkillStateFile(home))
     assert not (tmp_path / "elsewhere").exists()
     assert not proof.exists()
     assert not (home / "pdf" / ".git").exists()
@@ -200,7 +208,7 @@ async def test_links_out_of_the_folder_are_refused(tmp_path: Path, link: str, wh
     (home / "secret").write_text("s")
     (source / "pdf" / "x").symlink_to(link)
     commit(source)
-    spec = Spec(url=f"file://{source}", git=True) if as_git else Spec(url=str(source), git=False)
+    spec = InstallSpec(url=f"file://{source}", git=True) if as_git else InstallSpec(url=str(source), git=False)
     with pytest.raises(SkillError, match=why):
         await take(spec, home)
     assert left(home) == {"secret"}
@@ -213,17 +221,17 @@ async def test_links_within_the_folder_stay_links_and_nothing_is_written_through
     skill(source / "pdf")
     (source / "pdf" / "a.md").write_text("text")
     (source / "pdf" / "b.md").symlink_to("a.md")
-    candidate = await take(Spec(url=str(source), git=False), home)
+    candidate = await take(InstallSpec(url=str(source), git=False), home)
     assert (candidate.staged / "b.md").is_symlink()
     assert (candidate.staged / "b.md").read_text() == "text"
-    discard([candidate])
+    discard_staged([candidate])
 
     linked = tmp_path / "linked"
     skill(linked / "pdf")
     (linked / "pdf" / "SKILL.md").rename(linked / "text.md")
     (linked / "pdf" / "SKILL.md").symlink_to("../text.md")
-    async with opened(Spec(url=str(linked), git=False)) as source_:
-        assert "is a link" in (await source_.offer()).problems["pdf"]
+    async with open_source(InstallSpec(url=str(linked), git=False)) as source_:
+        assert "is a link" in (await source_.list_skills()).problems["pdf"]
 
 
 @pytest.mark.covers("OPT-06", "SKL-37")
@@ -251,7 +259,7 @@ async def test_what_is_too_much_or_of_an_odd_kind_is_refused(tmp_path: Path, kin
         case _:
             (pdf / "a\u202eb.md").touch()
     with pytest.raises(SkillError) as caught:
-        await take(Spec(url=str(source), git=False), home)
+        await take(InstallSpec(url=str(source), git=False), home)
     reasons = {
         "many": "2000 are the most",
         "large": "50 are the most",
@@ -266,11 +274,11 @@ async def test_what_is_too_much_or_of_an_odd_kind_is_refused(tmp_path: Path, kin
 
 @pytest.mark.covers("OPT-06")
 async def test_a_newer_one_takes_the_place_of_the_older_and_says_what_changes(tmp_path: Path) -> None:
-    source, home, registry = tmp_path / "source", tmp_path / "home", SkillRegistry(tmp_path / "home")
+    source, home, registry = tmp_path / "source", tmp_path / "home", SkillStateFile(tmp_path / "home")
     skill(source / "pdf", body="one\n")
     (source / "pdf" / "gone.md").write_text("x")
-    spec = Spec(url=str(source), git=False)
-    put(await take(spec, home), home, registry)
+    spec = InstallSpec(url=str(source), git=False)
+    install_skill(await take(spec, home), home, registry)
     first = registry.entries()["pdf"].origin
     assert first is not None
     first = replace(first, installed=datetime(2020, 1, 1, tzinfo=UTC))
@@ -281,13 +289,13 @@ async def test_a_newer_one_takes_the_place_of_the_older_and_says_what_changes(tm
     (source / "pdf" / "gone.md").unlink()
     (source / "pdf" / "new.md").write_text("x")
     candidate = await take(spec, home)
-    changes = changes_between(home / "pdf", candidate.staged)
+    changes = diff_folders(home / "pdf", candidate.staged)
 
     assert candidate.preview.replaces
     assert (changes.added, changes.removed, changes.changed) == (("new.md",), ("gone.md",), ("SKILL.md",))
     assert "-one" in changes.instructions
     assert "+two" in changes.instructions
-    put(candidate, home, registry)
+    install_skill(candidate, home, registry)
     assert "two" in (home / "pdf" / "SKILL.md").read_text()
     assert not (home / "pdf" / "gone.md").exists()
     entry = registry.entries()["pdf"]
@@ -295,31 +303,31 @@ async def test_a_newer_one_takes_the_place_of_the_older_and_says_what_changes(tm
     assert entry.origin is not None
     assert (entry.origin.installed, entry.origin.digest != first.digest) == (first.installed, True)
     assert left(home) == {"pdf", ".registry.json"}
-    assert not changes_between(home / "pdf", source / "pdf")
+    assert not diff_folders(home / "pdf", source / "pdf")
 
 
 @pytest.mark.covers("OPT-06")
 async def test_a_failure_leaves_the_old_one(tmp_path: Path) -> None:
-    source, home, registry = tmp_path / "source", tmp_path / "home", SkillRegistry(tmp_path / "home")
+    source, home, registry = tmp_path / "source", tmp_path / "home", SkillStateFile(tmp_path / "home")
     skill(source / "pdf", body="one\n")
-    spec = Spec(url=str(source), git=False)
-    put(await take(spec, home), home, registry)
+    spec = InstallSpec(url=str(source), git=False)
+    install_skill(await take(spec, home), home, registry)
 
     skill(source / "pdf", body="two\n")
     candidate = await take(spec, home)
     (home / ".registry.json").write_text("{")  # what was installed cannot be noted
     with pytest.raises(ConfigError):
-        put(candidate, home, registry)
+        install_skill(candidate, home, registry)
     assert "one" in (home / "pdf" / "SKILL.md").read_text()
-    discard([candidate])
+    discard_staged([candidate])
     (home / ".registry.json").unlink()
 
     candidate = await take(spec, home)
     candidate.staged.rename(candidate.staged.with_name("moved"))  # its files are gone in between
     with pytest.raises(SkillError, match="cannot be put there"):
-        put(candidate, home, registry)
+        install_skill(candidate, home, registry)
     assert "one" in (home / "pdf" / "SKILL.md").read_text()
-    discard([candidate])
+    discard_staged([candidate])
     assert left(home) == {"pdf"}
 
 
@@ -332,15 +340,15 @@ def test_what_an_interrupted_installation_set_aside_comes_back(tmp_path: Path) -
     stale.mkdir()
     fresh.mkdir()
     os.utime(stale, (1, 1))
-    mend(tmp_path)
+    recover_interrupted(tmp_path)
     assert left(tmp_path) == {"pdf", "doc", ".staging-b"}
     assert "new" in (tmp_path / "doc" / "SKILL.md").read_text()
-    mend(tmp_path / "nowhere")
+    recover_interrupted(tmp_path / "nowhere")
 
 
 @pytest.mark.covers("SKL-37")
 async def test_hidden_characters_are_told_before_anything_is_installed(tmp_path: Path) -> None:
     skill(tmp_path / "pdf", body="Do\U000e0041\U000e0042 it.")
-    candidate = await take(Spec(url=str(tmp_path), git=False), tmp_path / "home")
+    candidate = await take(InstallSpec(url=str(tmp_path), git=False), tmp_path / "home")
     assert any("2 hidden characters" in text for text in candidate.preview.warnings)
-    discard([candidate])
+    discard_staged([candidate])

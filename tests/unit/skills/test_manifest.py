@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.skills.content import decode, examples_of, read_body, shell_lines
-from mainspring.skills.manifest import first_sentence, name_of, parse_skill, rules_of, texts_of
-from mainspring.skills.skill import Script, Skill, SkillError, Triggers
+from mainspring.skills.content import decode_skill_file, extract_examples, find_shell_commands, read_body
+from mainspring.skills.manifest import first_sentence, normalize_name, parse_list, parse_skill, parse_tool_rules
+from mainspring.skills.skill import Script, Skill, SkillError, TriggerWords
 
 FULL = """---
 name: pdf-forms
@@ -70,7 +70,7 @@ def test_all_fields_of_the_format_and_of_the_extended_manifest() -> None:
         metadata={"author": "Ada", "tags": "pdf, forms"},
         tools=("read_file", "grep"),
         allowed_tools=("Read", "shell(git diff *)", "Bash(uv run *)", "mcp__x__*"),
-        triggers=Triggers(keywords=("form", "tax form"), verbs=("fill",), patterns=(r"\bW-?2\b",)),
+        triggers=TriggerWords(keywords=("form", "tax form"), verbs=("fill",), patterns=(r"\bW-?2\b",)),
         scripts=(
             Script(name="fill", path="scripts/fill.py", description="Fills one.", timeout=10.0),
             Script(name="scripts/check.sh", path="scripts/check.sh"),
@@ -83,7 +83,7 @@ def test_all_fields_of_the_format_and_of_the_extended_manifest() -> None:
         argument_hint="<form>",
     )
     assert read_body(skill).startswith("# Forms\n\nDo this.")
-    assert examples_of(read_body(skill)) == "- One."
+    assert extract_examples(read_body(skill)) == "- One."
 
 
 @pytest.mark.covers("SKL-04")
@@ -168,7 +168,7 @@ def test_names_become_what_the_format_asks(name: str, called: str, odd: bool) ->
 @pytest.mark.parametrize("value", ["on", "yes", "1.0", "null", "2024", "0x1f", "true"])
 def test_a_name_is_text_whatever_yaml_takes_it_for(value: str) -> None:  # K-02
     skill = parse_skill(f"---\nname: {value}\ndescription: no\nversion: 1.10\nallowed-tools: [on, off]\n---\n")
-    assert skill.name == name_of(value)
+    assert skill.name == normalize_name(value)
     assert (skill.description, skill.version, skill.allowed_tools) == ("no", "1.10", ("on", "off"))
 
 
@@ -226,7 +226,7 @@ def test_what_real_files_do_is_understood_with_a_warning(head: str, description:
     ],
 )
 def test_bytes_of_all_editors_are_read(data: bytes) -> None:  # K-01
-    skill = parse_skill(decode(data), fallback="a")
+    skill = parse_skill(decode_skill_file(data), fallback="a")
     assert (skill.name, skill.description, read_body(skill)) == ("a", "é", "x\ny")
 
 
@@ -240,7 +240,7 @@ def test_bytes_of_all_editors_are_read(data: bytes) -> None:  # K-01
 )
 def test_bytes_that_are_no_text_say_so(data: bytes, reason: str, line: int) -> None:
     with pytest.raises(SkillError) as caught:
-        decode(data)
+        decode_skill_file(data)
     assert reason in str(caught.value)
     assert caught.value.line == line
 
@@ -269,7 +269,7 @@ def test_hidden_characters_reach_neither_list_nor_text() -> None:
     ],
 )
 def test_tools_are_named_in_many_forms(value: object, rules: tuple[str, ...]) -> None:
-    assert rules_of(value) == rules
+    assert parse_tool_rules(value) == rules
 
 
 @pytest.mark.parametrize("text", ["allowed-tools: []", "allowed-tools: ''", "allowed-tools:"])
@@ -288,10 +288,10 @@ def test_requirements_in_all_their_forms() -> None:
 
 
 def test_commands_and_examples_of_a_text() -> None:
-    assert shell_lines("a !`git status` b !`ls -l` c !`git status` `!x`") == ("git status", "ls -l")
+    assert find_shell_commands("a !`git status` b !`ls -l` c !`git status` `!x`") == ("git status", "ls -l")
     body = "# T\n```md\n## Examples\nno\n```\n### Usage examples\nyes\n#### deeper\nalso\n## Next\nno"
-    assert examples_of(body) == "yes\n#### deeper\nalso"
-    assert examples_of("# Nothing\n") == ""
+    assert extract_examples(body) == "yes\n#### deeper\nalso"
+    assert extract_examples("# Nothing\n") == ""
 
 
 @pytest.mark.covers("SKL-37")
@@ -316,7 +316,7 @@ def _skill_of(text: str) -> Skill | None:
 @given(st.text())
 def test_no_text_breaks_it(text: str) -> None:
     skill = _skill_of(text)
-    assert skill is None or (skill.name == name_of(skill.name) and skill.description)
+    assert skill is None or (skill.name == normalize_name(skill.name) and skill.description)
 
 
 _scalars = st.text(st.characters(codec="utf-8"), max_size=30)
@@ -344,8 +344,8 @@ def test_no_fields_break_it(fields: dict[str, object]) -> None:
 
 @given(st.text(st.characters(codec="utf-8"), max_size=80))
 def test_names_and_lists_are_settled(text: str) -> None:
-    assert name_of(name_of(text)) == name_of(text)
-    assert all(t == t.strip() and t for t in texts_of(text))
+    assert normalize_name(normalize_name(text)) == normalize_name(text)
+    assert all(t == t.strip() and t for t in parse_list(text))
 
 
 @pytest.mark.covers("SKL-03")

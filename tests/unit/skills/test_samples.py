@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from mainspring.env import MemoryEnv
-from mainspring.skills.content import examples_of, read_body
-from mainspring.skills.discovery import SAMPLES, find_skills, places_in
+from mainspring.skills.content import extract_examples, read_body
+from mainspring.skills.discovery import BUNDLED_FOLDER, discover_skills, scan_folder
 from mainspring.skills.skill import SkillsConfig
-from mainspring.skills.toolsets import Dependencies, load_toolset, tools_of
+from mainspring.skills.toolsets import ToolsetContext, create_tools, load_toolset
 from mainspring.skills.validation import check_skills
 
 EVERY = SkillsConfig(switched_on=("hello-extended",))
@@ -19,27 +19,27 @@ EVERY = SkillsConfig(switched_on=("hello-extended",))
 
 @pytest.mark.covers("SKL-18", "SKL-33")
 def test_all_of_them_load_without_a_warning() -> None:
-    catalog = find_skills(EVERY)
-    assert len(catalog) == len(places_in(SAMPLES).found)
+    catalog = discover_skills(EVERY)
+    assert len(catalog) == len(scan_folder(BUNDLED_FOLDER).found)
     assert catalog.problems == ()
     for skill in catalog:
         assert (skill.source, skill.trusted) == ("builtin", True)
-    assert [(v.loads, [w for w in v.warnings if "PATH" not in w]) for v in check_skills(SAMPLES)] == [(True, [])] * len(
-        catalog
-    )
-    assert find_skills(SkillsConfig(builtin=False)).skills == ()
+    assert [(v.loads, [w for w in v.warnings if "PATH" not in w]) for v in check_skills(BUNDLED_FOLDER)] == [
+        (True, [])
+    ] * len(catalog)
+    assert discover_skills(SkillsConfig(builtin=False)).skills == ()
 
 
 @pytest.mark.covers("SKL-33", "SKL-04")
 def test_the_sample_shows_everything_that_a_skill_can_have() -> None:
-    assert find_skills().get("hello-extended") is None  # it costs nobody tokens who does not want it
-    skill = find_skills(EVERY).get("hello-extended")
+    assert discover_skills().get("hello-extended") is None  # it costs nobody tokens who does not want it
+    skill = discover_skills(EVERY).get("hello-extended")
     assert skill is not None
     assert skill.brief == "Greets people in several languages."
     assert skill.triggers.keywords
     assert skill.triggers.verbs
     assert skill.triggers.patterns
-    assert examples_of(read_body(skill))
+    assert extract_examples(read_body(skill))
     assert (Path(skill.directory or "") / "references" / "manners.md").is_file()
 
     [script] = skill.scripts
@@ -51,10 +51,10 @@ def test_the_sample_shows_everything_that_a_skill_can_have() -> None:
 
 @pytest.mark.covers("SKL-33")
 async def test_the_toolset_of_the_sample_greets() -> None:
-    skill = find_skills(EVERY).get("hello-extended")
+    skill = discover_skills(EVERY).get("hello-extended")
     assert skill is not None
     made = load_toolset(skill, skill.toolsets[0])
-    toolset, tools = tools_of(made, Dependencies(env=MemoryEnv({}), extra={}, agent="a", skill=skill))
+    toolset, tools = create_tools(made, ToolsetContext(env=MemoryEnv({}), extra={}, agent="a", skill=skill))
     assert {t.name for t in tools} == {"hello", "greeting_languages"}
     assert await toolset.hello(" Ada ", "French") == "Bonjour, Ada !"
     with pytest.raises(ValueError, match="there is no greeting in klingon"):

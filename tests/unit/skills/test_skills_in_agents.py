@@ -11,17 +11,17 @@ from mainspring import Agent, AgentError, Approve, ConfigError
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError
 from mainspring.loop.hooks import (
+    PermissionCheck,
     SkillsActivate,
     SkillsCatalog,
     SkillsDeactivate,
     SkillsResolve,
-    ToolAfter,
+    ToolFinished,
     ToolGate,
-    ToolPermit,
 )
 from mainspring.messages import Message
-from mainspring.skills import Skill, SkillError, Skills, SkillsConfig
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.skills import Skill, SkillError, SkillsConfig, SkillsPlug
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from tests.unit.skills.factories import agent_with, results, write_skill
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
@@ -35,8 +35,8 @@ def told(agent: Agent) -> list[tuple[str, ...]]:
     return heard
 
 
-def use(name: str) -> Call:
-    return Call("skills_use", {"name": name})
+def use(name: str) -> ScriptedCall:
+    return ScriptedCall("skills_use", {"name": name})
 
 
 @pytest.mark.covers("SKL-17", "SKL-22", "SKL-29", "TOL-19")
@@ -75,7 +75,7 @@ async def test_without_skills_nothing_is_there(tmp_path: Path) -> None:
 async def test_an_unknown_skill_is_an_error_that_helps(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
     agent, _, _ = agent_with(
-        tmp_path, [use("pfd"), use("zzz"), Call("skills_read", {"skill": "no", "path": "x"})], "done"
+        tmp_path, [use("pfd"), use("zzz"), ScriptedCall("skills_read", {"skill": "no", "path": "x"})], "done"
     )
 
     await agent.run("go")
@@ -172,7 +172,7 @@ async def test_activated_while_it_runs_the_text_joins_behind_the_results(tmp_pat
         if hook.name == "skills_use":
             await agent.activate_skill("pdf")
 
-    agent.on(ToolAfter, activate)
+    agent.on(ToolFinished, activate)
     await agent.run("go")
 
     last = model.requests[1].messages[-1]
@@ -207,7 +207,7 @@ async def test_a_paused_run_keeps_its_skills_and_an_aborted_one_does_not(tmp_pat
     agent, _, skills = agent_with(
         tmp_path,
         use("pdf"),
-        Call("skills_read", {"skill": "pdf", "path": "SKILL.md"}),
+        ScriptedCall("skills_read", {"skill": "pdf", "path": "SKILL.md"}),
         "done",
         use("pdf"),
         Reply("slow", delay=30),
@@ -308,7 +308,7 @@ async def test_two_activations_at_once_make_one(tmp_path: Path) -> None:
 async def test_load_skill_is_the_same_and_is_decided_on_as_such(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
     agent, model, skills = agent_with(
-        tmp_path, [Call("load_skill", {"skill": "pdf"}), Call("load_skill", {"name": "x"})], "done"
+        tmp_path, [ScriptedCall("load_skill", {"skill": "pdf"}), ScriptedCall("load_skill", {"name": "x"})], "done"
     )
     await agent.run("go")
     first, second = results(agent)
@@ -317,8 +317,8 @@ async def test_load_skill_is_the_same_and_is_decided_on_as_such(tmp_path: Path) 
     assert second.text == "Skill not found: x. There are pdf."
     assert "load_skill" not in [t.name for t in model.requests[0].request.tools]
 
-    other, _, theirs = agent_with(tmp_path, Call("load_skill", {"name": "pdf"}), "done")
-    other.on(ToolPermit, lambda h: h.deny("not here") if h.name == "skills_use" else None)
+    other, _, theirs = agent_with(tmp_path, ScriptedCall("load_skill", {"name": "pdf"}), "done")
+    other.on(PermissionCheck, lambda h: h.deny("not here") if h.name == "skills_use" else None)
     await other.run("go")
     assert results(other)[0].text == "Permission denied: not here"
     assert "pdf" not in theirs.active
@@ -328,7 +328,7 @@ async def test_load_skill_is_the_same_and_is_decided_on_as_such(tmp_path: Path) 
 async def test_an_alias_is_what_the_model_is_told(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
     agent, model, _ = agent_with(
-        tmp_path, Call("load_skill", {"name": "pdf"}), "done", tool_aliases={"skills_use": "load_skill"}
+        tmp_path, ScriptedCall("load_skill", {"name": "pdf"}), "done", tool_aliases={"skills_use": "load_skill"}
     )
 
     await agent.run("go")
@@ -396,7 +396,7 @@ async def test_recent_use_is_asked_for_and_noted(tmp_path: Path) -> None:
         def last_used(self) -> Mapping[str, float]:
             return {"bb": 5.0}
 
-        def note_use(self, name: str) -> None:
+        def record_use(self, name: str) -> None:
             self.names.append(name)
 
     usage = Noted()
@@ -414,7 +414,7 @@ async def test_what_is_said_meanwhile_calls_for_skills_too(tmp_path: Path) -> No
     write_skill(tmp_path, "aa")
     write_skill(tmp_path, "zip", "Zip it.", "triggers:\n  keywords: [archive]")
     agent, model, _ = agent_with(tmp_path, use("aa"), "done")
-    agent.on(ToolAfter, lambda h: agent.steer("make an archive"))
+    agent.on(ToolFinished, lambda h: agent.steer("make an archive"))
 
     await agent.run("go")
 
@@ -462,7 +462,7 @@ async def test_options_and_mistakes(tmp_path: Path) -> None:
         await Agent(ScriptedModel(), execution=MemoryEnv()).activate_skill("x")
     with pytest.raises(SkillError, match="Skill not found: nope"):
         await agent.activate_skill("nope")
-    plug = Skills(SkillsConfig(builtin=False))
+    plug = SkillsPlug(SkillsConfig(builtin=False))
     Agent(ScriptedModel(), execution=MemoryEnv(), skills=plug)
     with pytest.raises(ConfigError, match="belong to another agent"):
         Agent(ScriptedModel(), execution=MemoryEnv(), skills=plug)

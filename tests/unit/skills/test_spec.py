@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.skills.fetch import Spec, read_spec
+from mainspring.skills.fetch import InstallSpec, parse_spec
 from mainspring.skills.skill import SkillError
 
 COMMIT = "0123456789" * 4
@@ -17,30 +17,30 @@ COMMIT = "0123456789" * 4
 @pytest.mark.parametrize(
     ("text", "spec"),
     [
-        ("https://example.org/a/b.git", Spec(url="https://example.org/a/b.git", git=True)),
-        ("https://example.org/a/b/#v1.2", Spec(url="https://example.org/a/b", git=True, ref="v1.2")),
-        ("https://me@example.org:8443/b", Spec(url="https://me@example.org:8443/b", git=True)),
-        ("ssh://git@example.org:22/a/b", Spec(url="ssh://git@example.org:22/a/b", git=True)),
-        ("git@github.com:a/b.git#main", Spec(url="git@github.com:a/b.git", git=True, ref="main")),
-        ("file:///srv/my%20repo", Spec(url="file:///srv/my repo", git=True)),
-        ("anthropics/skills", Spec(url="https://github.com/anthropics/skills", git=True)),
-        ("a/b/skills/pdf#x/y", Spec(url="https://github.com/a/b", git=True, ref="x/y", path="skills/pdf")),
+        ("https://example.org/a/b.git", InstallSpec(url="https://example.org/a/b.git", git=True)),
+        ("https://example.org/a/b/#v1.2", InstallSpec(url="https://example.org/a/b", git=True, ref="v1.2")),
+        ("https://me@example.org:8443/b", InstallSpec(url="https://me@example.org:8443/b", git=True)),
+        ("ssh://git@example.org:22/a/b", InstallSpec(url="ssh://git@example.org:22/a/b", git=True)),
+        ("git@github.com:a/b.git#main", InstallSpec(url="git@github.com:a/b.git", git=True, ref="main")),
+        ("file:///srv/my%20repo", InstallSpec(url="file:///srv/my repo", git=True)),
+        ("anthropics/skills", InstallSpec(url="https://github.com/anthropics/skills", git=True)),
+        ("a/b/skills/pdf#x/y", InstallSpec(url="https://github.com/a/b", git=True, ref="x/y", path="skills/pdf")),
         (
             "https://github.com/a/b/tree/main/skills/pdf",
-            Spec(url="https://github.com/a/b", git=True, ref="main", path="skills/pdf"),
+            InstallSpec(url="https://github.com/a/b", git=True, ref="main", path="skills/pdf"),
         ),
         (
             "https://github.com/a/b/blob/main/skills/pdf/SKILL.md",
-            Spec(url="https://github.com/a/b", git=True, ref="main", path="skills/pdf"),
+            InstallSpec(url="https://github.com/a/b", git=True, ref="main", path="skills/pdf"),
         ),
         (
             "https://gitlab.com/a/b/-/tree/v2/pdf/",
-            Spec(url="https://gitlab.com/a/b", git=True, ref="v2", path="pdf"),
+            InstallSpec(url="https://gitlab.com/a/b", git=True, ref="v2", path="pdf"),
         ),
     ],
 )  # fmt: skip
-def test_addresses(text: str, spec: Spec, tmp_path: Path) -> None:
-    assert read_spec(text, cwd=str(tmp_path)) == spec
+def test_addresses(text: str, spec: InstallSpec, tmp_path: Path) -> None:
+    assert parse_spec(text, cwd=str(tmp_path)) == spec
 
 
 @pytest.mark.covers("OPT-06")
@@ -49,10 +49,12 @@ def test_folders_and_files(tmp_path: Path) -> None:
     (tmp_path / "a" / "b" / "SKILL.md").write_text("")
     (tmp_path / "one.skill.md").write_text("")
     for text in ("a/b", "./a/b/", str(tmp_path / "a" / "b"), "a/b/SKILL.md"):
-        assert read_spec(text, cwd=str(tmp_path)) == Spec(url=str(tmp_path / "a" / "b"), git=False)
-    assert read_spec("one.skill.md", cwd=str(tmp_path)) == Spec(url=str(tmp_path), git=False, path="one.skill.md")
-    assert read_spec("a#v1", cwd=str(tmp_path)) == Spec(url=f"file://{tmp_path}/a", git=True, ref="v1")
-    assert read_spec("a", cwd=str(tmp_path), path="b") == Spec(url=str(tmp_path / "a"), git=False, path="b")
+        assert parse_spec(text, cwd=str(tmp_path)) == InstallSpec(url=str(tmp_path / "a" / "b"), git=False)
+    assert parse_spec("one.skill.md", cwd=str(tmp_path)) == InstallSpec(
+        url=str(tmp_path), git=False, path="one.skill.md"
+    )
+    assert parse_spec("a#v1", cwd=str(tmp_path)) == InstallSpec(url=f"file://{tmp_path}/a", git=True, ref="v1")
+    assert parse_spec("a", cwd=str(tmp_path), path="b") == InstallSpec(url=str(tmp_path / "a"), git=False, path="b")
 
 
 @pytest.mark.covers("OPT-06", "SKL-37")
@@ -82,28 +84,28 @@ def test_folders_and_files(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_installed_from(text: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(SkillError, match=why) as caught:
-        read_spec(text, cwd=str(tmp_path))
+        parse_spec(text, cwd=str(tmp_path))
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../b", "-x"])
 def test_a_folder_outside_of_the_repository(path: str, tmp_path: Path) -> None:
     with pytest.raises(SkillError, match="is no folder in there"):
-        read_spec("https://example.org/a", cwd=str(tmp_path), path=path)
+        parse_spec("https://example.org/a", cwd=str(tmp_path), path=path)
 
 
 def test_what_is_pinned_and_what_needs_the_network() -> None:
-    assert Spec(url="https://x", git=True, ref=COMMIT).pinned
-    assert not Spec(url="https://x", git=True, ref="main").pinned
-    assert Spec(url="https://x", git=True).remote
-    assert not Spec(url="file:///x", git=True).remote
-    assert not Spec(url="/x", git=False).remote
+    assert InstallSpec(url="https://x", git=True, ref=COMMIT).is_pinned
+    assert not InstallSpec(url="https://x", git=True, ref="main").is_pinned
+    assert InstallSpec(url="https://x", git=True).remote
+    assert not InstallSpec(url="file:///x", git=True).remote
+    assert not InstallSpec(url="/x", git=False).remote
 
 
 @given(st.text(max_size=60), st.text(max_size=10), st.text(max_size=10))
 def test_whatever_is_named_git_gets_no_option(text: str, ref: str, path: str) -> None:
     try:
-        spec = read_spec(text, cwd="/nowhere", ref=ref, path=path)
+        spec = parse_spec(text, cwd="/nowhere", ref=ref, path=path)
     except SkillError:
         return
     assert not spec.ref.startswith("-")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from mainspring.errors import ConfigError
-from mainspring.skills.state import FILE, Entry, Origin, SkillRegistry, Used
+from mainspring.skills.state import STATE_FILE_NAME, InstallOrigin, SkillState, SkillStateFile, UsageRecord
 from tests.requires import on_posix
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
-ORIGIN = Origin(
+ORIGIN = InstallOrigin(
     url="https://example.org/x", ref="v1", path="a", commit="c" * 40, digest="d", installed=NOON, updated=NOON
 )
 
@@ -21,50 +21,50 @@ ORIGIN = Origin(
 @pytest.mark.covers("SKL-36")
 def test_it_is_kept_from_program_to_program(tmp_path: Path) -> None:
     folder = tmp_path / "skills"
-    first = SkillRegistry(folder)
+    first = SkillStateFile(folder)
     assert first.entries() == {}
     first.record("a", ORIGIN)
     first.switch("a", False)
     first.switch("b", True)
-    first.note_use("a", NOON)
-    first.note_use("a", NOON - timedelta(days=1))
+    first.record_use("a", NOON)
+    first.record_use("a", NOON - timedelta(days=1))
 
-    second = SkillRegistry(folder)
+    second = SkillStateFile(folder)
     assert second.entries() == {
-        "a": Entry(origin=ORIGIN, enabled=False, usage=Used(2, NOON)),
-        "b": Entry(enabled=True),
+        "a": SkillState(origin=ORIGIN, enabled=False, usage=UsageRecord(2, NOON)),
+        "b": SkillState(enabled=True),
     }
-    assert second.switched() == (("b",), ("a",))
+    assert second.enabled_and_disabled() == (("b",), ("a",))
     assert second.last_used() == {"a": NOON.timestamp()}
     second.switch("b", None)
     second.forget("a")
-    assert SkillRegistry(folder).entries() == {}
+    assert SkillStateFile(folder).entries() == {}
 
 
 @pytest.mark.covers("SKL-36")
 @on_posix
 def test_only_its_owner_may_read_it_and_nothing_half_written_stays(tmp_path: Path) -> None:
     folder = tmp_path / "skills"
-    SkillRegistry(folder).note_use("a")
+    SkillStateFile(folder).record_use("a")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE((folder / FILE).stat().st_mode) == 0o600
-    assert [p.name for p in folder.iterdir()] == [FILE]
-    assert json.loads((folder / FILE).read_text())["version"] == 1
+    assert stat.S_IMODE((folder / STATE_FILE_NAME).stat().st_mode) == 0o600
+    assert [p.name for p in folder.iterdir()] == [STATE_FILE_NAME]
+    assert json.loads((folder / STATE_FILE_NAME).read_text())["version"] == 1
 
 
 @pytest.mark.covers("SKL-36")
 def test_many_at_a_time_lose_nothing(tmp_path: Path) -> None:
     def work(number: int) -> None:
         for _ in range(5):
-            SkillRegistry(tmp_path).note_use("a")
-        SkillRegistry(tmp_path).switch(f"s{number}", True)
+            SkillStateFile(tmp_path).record_use("a")
+        SkillStateFile(tmp_path).switch(f"s{number}", True)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    entries = SkillRegistry(tmp_path).entries()
+    entries = SkillStateFile(tmp_path).entries()
     assert entries["a"].usage is not None
     assert entries["a"].usage.count == 20
     assert set(entries) == {"a", "s0", "s1", "s2", "s3"}
@@ -73,32 +73,32 @@ def test_many_at_a_time_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.covers("SKL-36")
 @pytest.mark.parametrize("text", ["{", "[]", '{"skills": {"a": {"enabled": 3}}}', '{"version": 2}', "\xff"])
 def test_a_broken_file_is_told_and_left_alone(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE).write_bytes(text.encode("latin-1"))
-    registry = SkillRegistry(tmp_path)
+    (tmp_path / STATE_FILE_NAME).write_bytes(text.encode("latin-1"))
+    registry = SkillStateFile(tmp_path)
     for act in (
         registry.entries,
-        registry.switched,
+        registry.enabled_and_disabled,
         lambda: registry.switch("a", True),
         lambda: registry.record("a", ORIGIN),
     ):
         with pytest.raises(ConfigError, match=r"\.registry\.json"):
             act()
-    registry.note_use("a")  # a hint alone: a run goes on without it
+    registry.record_use("a")  # a hint alone: a run goes on without it
     assert registry.last_used() == {}
-    assert (tmp_path / FILE).read_bytes() == text.encode("latin-1")
+    assert (tmp_path / STATE_FILE_NAME).read_bytes() == text.encode("latin-1")
 
 
 def test_without_a_folder_it_lasts_as_long_as_the_object() -> None:
-    registry = SkillRegistry(None)
-    registry.note_use("a", NOON.astimezone(timezone(timedelta(hours=5))))
-    assert registry.entries() == {"a": Entry(usage=Used(1, NOON))}
+    registry = SkillStateFile(None)
+    registry.record_use("a", NOON.astimezone(timezone(timedelta(hours=5))))
+    assert registry.entries() == {"a": SkillState(usage=UsageRecord(1, NOON))}
 
 
 def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
-        SkillRegistry(tmp_path / "file").switch("a", True)
-    SkillRegistry(tmp_path / "file").note_use("a")
+        SkillStateFile(tmp_path / "file").switch("a", True)
+    SkillStateFile(tmp_path / "file").record_use("a")
 
 
 def test_usage_of_long_ago_is_dropped_where_there_is_much(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_usage_of_long_ago_is_dropped_where_there_is_much(tmp_path: Path) -> Non
         f"s{n}": {"usage": {"count": 1, "last": (NOON + timedelta(days=n)).isoformat()}} for n in range(1_000)
     }
     skills["s0"]["enabled"] = True
-    (tmp_path / FILE).write_text(json.dumps({"version": 1, "skills": skills}))
-    SkillRegistry(tmp_path).note_use("new", NOON + timedelta(days=2_000))
-    entries = SkillRegistry(tmp_path).entries()
-    assert entries["s0"] == Entry(enabled=True)
+    (tmp_path / STATE_FILE_NAME).write_text(json.dumps({"version": 1, "skills": skills}))
+    SkillStateFile(tmp_path).record_use("new", NOON + timedelta(days=2_000))
+    entries = SkillStateFile(tmp_path).entries()
+    assert entries["s0"] == SkillState(enabled=True)
     assert len(entries) == 1_001

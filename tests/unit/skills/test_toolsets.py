@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from mainspring.env.memory import MemoryEnv
-from mainspring.skills import Dependencies, Skill, load_toolset
-from mainspring.skills.toolsets import ToolsetError, tools_of
-from mainspring.testing.scripted_model import Call
+from mainspring.skills import Skill, ToolsetContext, load_toolset
+from mainspring.skills.toolsets import ToolsetError, create_tools
+from mainspring.testing.scripted_model import ScriptedCall
 from mainspring.tools import ToolContext, tool
 from tests.unit.skills.factories import agent_with, results, write_skill
 
@@ -39,8 +39,8 @@ class Client:
         return f"Hello, {name}"
 
 
-def use(name: str = "hello") -> Call:
-    return Call("skills_use", {"name": name})
+def use(name: str = "hello") -> ScriptedCall:
+    return ScriptedCall("skills_use", {"name": name})
 
 
 @pytest.mark.covers("SKL-08", "SKL-39")
@@ -48,7 +48,7 @@ async def test_a_toolset_works_with_what_the_agent_has_while_its_skill_is_active
     write_skill(tmp_path, "hello", head='toolsets: ["tools.py:Greeter"]\nallowed-tools: Read', tools_dot_py=_TOOLS)
     client = Client()
     agent, model, _ = agent_with(
-        tmp_path, use(), Call("greet", {"name": "Ada"}), "done", "later", extra={"client": client}
+        tmp_path, use(), ScriptedCall("greet", {"name": "Ada"}), "done", "later", extra={"client": client}
     )
 
     await agent.run("go")
@@ -70,7 +70,9 @@ async def test_another_toolset_can_stand_for_it_in_a_test(tmp_path: Path) -> Non
             """Greet."""
             return f"fake {name}"
 
-    agent, _, skills = agent_with(tmp_path, use(), Call("greet", {"name": "x"}), "done", toolsets={"hello": [Fake]})
+    agent, _, skills = agent_with(
+        tmp_path, use(), ScriptedCall("greet", {"name": "x"}), "done", toolsets={"hello": [Fake]}
+    )
 
     await agent.run("go")
 
@@ -114,7 +116,7 @@ async def test_one_that_cannot_be_had_is_told_and_the_text_comes_all_the_same(
     )
 
     def made() -> Any:
-        return tools_of(load_toolset(skill, spec), Dependencies(MemoryEnv(), {}, "a", skill))
+        return create_tools(load_toolset(skill, spec), ToolsetContext(MemoryEnv(), {}, "a", skill))
 
     with pytest.raises(ToolsetError, match=why):
         made()
@@ -124,7 +126,7 @@ async def test_one_that_cannot_be_had_is_told_and_the_text_comes_all_the_same(
 async def test_each_public_method_is_a_tool_of_its_own(tmp_path: Path) -> None:
     code = "class T:\n    def one(self) -> str:\n        return '1'\n    def two(self) -> str:\n        return '2'\n    def _no(self): ...\n"
     write_skill(tmp_path, "hello", head='toolsets: ["tools.py:T"]', tools_dot_py=code)
-    agent, model, _ = agent_with(tmp_path, use(), [Call("one", {}), Call("two", {})], "done")
+    agent, model, _ = agent_with(tmp_path, use(), [ScriptedCall("one", {}), ScriptedCall("two", {})], "done")
 
     await agent.run("go")
 
@@ -169,7 +171,7 @@ async def test_names_that_are_taken_stay_with_whoever_has_them(tmp_path: Path) -
     agent, _, skills = agent_with(
         tmp_path,
         use("shell"),
-        [Call("shell"), Call("load_skill", {"name": "shell"})],
+        [ScriptedCall("shell"), ScriptedCall("load_skill", {"name": "shell"})],
         "done",
         "again",
         tools=[shell],

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.skills.skill import Skill
-from mainspring.skills.skill import Triggers as Given
-from mainspring.skills.triggers import Triggers, asks_for_list, rank
+from mainspring.skills.skill import TriggerWords as Given
+from mainspring.skills.triggers import TriggerMatcher, asks_for_skills, sort_matches
 
 
 def skill(name: str, *keywords: str, verbs: tuple[str, ...] = (), patterns: tuple[str, ...] = ()) -> Skill:
@@ -20,7 +20,7 @@ def skill(name: str, *keywords: str, verbs: tuple[str, ...] = (), patterns: tupl
 
 
 def found(prompt: str, *skills: Skill) -> list[str]:
-    return [hit.skill.name for hit in Triggers(skills).find(prompt)]
+    return [hit.skill.name for hit in TriggerMatcher(skills).find(prompt)]
 
 
 @pytest.mark.covers("SKL-10")
@@ -71,18 +71,18 @@ def test_named_goes_before_phrase_before_recent_use_before_the_rest() -> None:
         skill("phrase", "failing tests"),
         skill("named", "tests"),
     ]
-    hits = Triggers(skills).find("use named on the failing tests")
+    hits = TriggerMatcher(skills).find("use named on the failing tests")
 
-    ranked = [s.name for s in rank(hits, {"gamma": 2.0, "beta": 1.0}, 9)]
+    ranked = [s.name for s in sort_matches(hits, {"gamma": 2.0, "beta": 1.0}, 9)]
 
     assert ranked == ["named", "phrase", "gamma", "beta", "alpha"]
-    assert [s.name for s in rank(hits, {}, 3)] == ["named", "phrase", "alpha"]
-    assert rank(hits, {}, 0) == []
+    assert [s.name for s in sort_matches(hits, {}, 3)] == ["named", "phrase", "alpha"]
+    assert sort_matches(hits, {}, 0) == []
 
 
 @pytest.mark.covers("SKL-10", "SKL-37")
 def test_a_pattern_that_would_take_for_ever_is_left_out_or_bounded() -> None:
-    triggers = Triggers([skill("slow", patterns=(r"^(a+)+$", r"(x*)*y", "(", "a" * 600))])
+    triggers = TriggerMatcher([skill("slow", patterns=(r"^(a+)+$", r"(x*)*y", "(", "a" * 600))])
     started = time.perf_counter()
 
     hits = triggers.find("a" * 19_999 + "!")
@@ -104,13 +104,13 @@ def test_a_pattern_that_would_take_for_ever_is_left_out_or_bounded() -> None:
     ],
 )
 def test_a_question_for_the_list_is_one(prompt: str) -> None:
-    assert asks_for_list(prompt)
+    assert asks_for_skills(prompt)
 
 
 @pytest.mark.covers("SKL-15")
 @pytest.mark.parametrize("prompt", ["what can you do about this bug? no", "list the files", "skills of a baker", ""])
 def test_another_question_is_none(prompt: str) -> None:
-    assert asks_for_list(prompt) is prompt.startswith("what can you do")
+    assert asks_for_skills(prompt) is prompt.startswith("what can you do")
 
 
 @given(prompt=st.text(max_size=300), words=st.lists(st.text(min_size=1, max_size=20), max_size=5))
@@ -118,7 +118,7 @@ def test_another_question_is_none(prompt: str) -> None:
 def test_no_prompt_and_no_keyword_breaks_the_search(prompt: str, words: list[str]) -> None:
     one = skill("one", *words)
 
-    triggers = Triggers([one])
+    triggers = TriggerMatcher([one])
 
     assert [h.skill for h in triggers.find(prompt)] in ([], [one])
     for word in words:

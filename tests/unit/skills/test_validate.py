@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.skills.authoring import scaffold
+from mainspring.skills.authoring import create_skill_folder
 from mainspring.skills.skill import SkillError
-from mainspring.skills.strict_validation import strict_faults
+from mainspring.skills.strict_validation import check_spec
 from mainspring.skills.validation import check_skills
 
 
@@ -51,7 +51,7 @@ def write(folder: Path, text: str, name: str = "SKILL.md") -> Path:
     ],
 )
 def test_the_rules_of_the_format(head: str, rules: list[str]) -> None:
-    assert [f.rule for f in strict_faults(f"---\n{head}\n---\nbody", "skill")] == rules
+    assert [f.rule for f in check_spec(f"---\n{head}\n---\nbody", "skill")] == rules
 
 
 @pytest.mark.covers("SKL-21")
@@ -67,13 +67,13 @@ def test_the_rules_of_the_format(head: str, rules: list[str]) -> None:
     ],
 )
 def test_the_head_ends_at_the_second_dashes_wherever_they_stand(text: str, rules: list[str]) -> None:
-    assert [f.rule for f in strict_faults(text, "skill")] == rules
+    assert [f.rule for f in check_spec(text, "skill")] == rules
 
 
 @given(st.text(), st.text(max_size=20))
 def test_no_text_breaks_the_strict_reading(text: str, folder: str) -> None:
-    strict_faults(text, folder)
-    strict_faults(f"---\n{text}\n---\n", folder)
+    check_spec(text, folder)
+    check_spec(f"---\n{text}\n---\n", folder)
 
 
 @pytest.mark.covers("SKL-21", "SKL-38")
@@ -123,7 +123,7 @@ def test_what_else_is_odd_is_told(tmp_path: Path) -> None:
 @pytest.mark.covers("SKL-38")
 def test_a_new_skill_is_valid_by_both_readings(tmp_path: Path) -> None:
     for number, description in enumerate(("", 'Writes "notes": use it when\nasked. #1 \\o/', "[x]", "yes")):
-        made = scaffold(tmp_path / "skills", f"notes-{number}", description=description, scripts=number == 1)
+        made = create_skill_folder(tmp_path / "skills", f"notes-{number}", description=description, scripts=number == 1)
         [verdict] = check_skills(made)
         assert (verdict.valid, verdict.loads, verdict.warnings) == (True, True, ()), verdict
     assert (tmp_path / "skills" / "notes-1" / "scripts" / "example.py").is_file()
@@ -134,15 +134,15 @@ def test_a_new_skill_is_valid_by_both_readings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "A", "a b", "../a", "a/b", "-a", "a--b", "x" * 65, ".", "a_b"])
 def test_a_new_skill_needs_a_proper_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(SkillError, match="cannot be the name"):
-        scaffold(tmp_path / "skills", name)
+        create_skill_folder(tmp_path / "skills", name)
     assert not (tmp_path / "skills").exists()
 
 
 @pytest.mark.covers("SKL-38")
 def test_a_new_skill_takes_no_place_that_is_taken(tmp_path: Path) -> None:
-    scaffold(tmp_path, "a")
+    create_skill_folder(tmp_path, "a")
     with pytest.raises(SkillError, match="already"):
-        scaffold(tmp_path, "a")
+        create_skill_folder(tmp_path, "a")
     with pytest.raises(SkillError, match="1024 characters at most"):
-        scaffold(tmp_path, "b", description="x" * 1025)
+        create_skill_folder(tmp_path, "b", description="x" * 1025)
     assert [p.name for p in tmp_path.iterdir()] == ["a"]

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.skills.discovery import Place, load_skill
+from mainspring.skills.discovery import SkillFile, load_skill
 from mainspring.skills.manifest import parse_skill
-from mainspring.skills.validation import lacking
+from mainspring.skills.validation import find_missing
 
 HERE = {"git": "/usr/bin/git", "python3": "/usr/bin/python3"}
 
 
 def missing(head: str) -> list[tuple[str, str]]:
     skill = parse_skill(f"---\nname: a\ndescription: d\n{head}\n---\n")
-    found = lacking(skill, environ={"HOME": "/x"}, which=HERE.get, has_package=lambda name: name == "pandas")
+    found = find_missing(skill, environ={"HOME": "/x"}, which=HERE.get, has_package=lambda name: name == "pandas")
     assert all(each.name in each.text for each in found)
     return [(each.kind, each.name) for each in found]
 
@@ -58,8 +58,8 @@ def test_the_first_lines_of_scripts_name_programs(tmp_path: Path) -> None:
         "e.py": "#!/usr/bin/env python3",
     }.items():
         (scripts / name).write_text(f"{line}\n")
-    skill = load_skill(Place(tmp_path / "a" / "SKILL.md", tmp_path / "a", "x"), "user", trusted=True)
-    found = lacking(skill, environ={}, which=HERE.get)
+    skill = load_skill(SkillFile(tmp_path / "a" / "SKILL.md", tmp_path / "a", "x"), "user", trusted=True)
+    found = find_missing(skill, environ={}, which=HERE.get)
     assert [each.name for each in found] == ["node", "bash", "uv"]
     assert "scripts/a.js" in found[0].text
 
@@ -67,4 +67,4 @@ def test_the_first_lines_of_scripts_name_programs(tmp_path: Path) -> None:
 @pytest.mark.covers("OPT-06")
 def test_packages_are_looked_for_where_mainspring_runs() -> None:
     skill = parse_skill("---\nname: a\ndescription: d\nrequires: ['python:msgspec', 'python:no-such-package-x']\n---\n")
-    assert [each.name for each in lacking(skill)] == ["no-such-package-x"]
+    assert [each.name for each in find_missing(skill)] == ["no-such-package-x"]

@@ -7,15 +7,15 @@ from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.messages import Cost, Message, ToolResultBlock, Usage
 from mainspring.subagents import AgentDefinition, Subagents
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 
 
-def spawn(task: str, agent: str = "", **more: Any) -> Call:
+def spawn(task: str, agent: str = "", **more: Any) -> ScriptedCall:
     """A call that starts a sub-agent."""
-    return Call("spawn", {"task": task, **({"agent": agent} if agent else {}), **more})
+    return ScriptedCall("spawn", {"task": task, **({"agent": agent} if agent else {}), **more})
 
 
-def paid(text: str, dollars: float, *calls: Call, tokens: int = 10) -> Reply:
+def paid(text: str, dollars: float, *calls: ScriptedCall, tokens: int = 10) -> Reply:
     """An answer that costs something."""
     return Reply(text, calls=calls, usage=Usage(output_tokens=tokens, cost=Cost(output=dollars)))
 

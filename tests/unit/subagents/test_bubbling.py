@@ -7,17 +7,17 @@ import pytest
 from mainspring.loop.hooks import (
     CHILD_HOOKS,
     HOOKS,
+    BeforeSpawn,
     ChildHook,
     ChildMcpToolGate,
     ChildToolBefore,
     ChildToolError,
     ChildToolGate,
     McpToolGate,
-    SpawnBefore,
     ToolGate,
 )
 from mainspring.messages import ToolUseBlock
-from mainspring.testing.scripted_model import Call, Reply
+from mainspring.testing.scripted_model import Reply, ScriptedCall
 from mainspring.tools import tool
 from tests.unit.subagents.harness import heard, kind, parent, requests_of, results, spawn
 
@@ -38,8 +38,8 @@ async def look(key: str) -> str:
 async def test_what_a_child_does_is_heard_with_its_id_and_depth() -> None:
     helper = kind(
         "helper",
-        Reply("hm", thinking="let me see", calls=[Call("look", {"key": "a"})]),
-        Call("look", {"key": "bad"}),
+        Reply("hm", thinking="let me see", calls=[ScriptedCall("look", {"key": "a"})]),
+        ScriptedCall("look", {"key": "bad"}),
         "end",
     )
     one = parent(spawn("go", "helper"), "done", kinds=[helper], tools=[look])
@@ -62,7 +62,7 @@ async def test_what_a_child_does_is_heard_with_its_id_and_depth() -> None:
 
 @pytest.mark.covers("SUB-06", "HOK-37")
 async def test_grandchildren_are_heard_by_everybody_above_with_their_own_depth() -> None:
-    inner = kind("inner", Call("look", {"key": "a"}), "deep")
+    inner = kind("inner", ScriptedCall("look", {"key": "a"}), "deep")
     outer = kind("outer", spawn("deeper", "inner"), "back")
     one = parent(spawn("deep", "outer"), "done", kinds=[inner, outer], tools=[look], options={"depth": 2})
     told = heard(one, "child:tool:gate", "child:stream:text")
@@ -77,7 +77,13 @@ async def test_grandchildren_are_heard_by_everybody_above_with_their_own_depth()
 
 @pytest.mark.covers("HOK-38", "SUB-05")
 async def test_a_parent_decides_within_the_childs_own_gate() -> None:
-    helper = kind("helper", Call("look", {"key": "a"}), Call("look", {"key": "b"}), Call("look", {"key": "c"}), "end")
+    helper = kind(
+        "helper",
+        ScriptedCall("look", {"key": "a"}),
+        ScriptedCall("look", {"key": "b"}),
+        ScriptedCall("look", {"key": "c"}),
+        "end",
+    )
     one = parent(spawn("go", "helper"), "done", kinds=[helper], tools=[look])
 
     @one.on(ChildToolGate)
@@ -99,7 +105,7 @@ async def test_a_parent_decides_within_the_childs_own_gate() -> None:
 
 @pytest.mark.covers("HOK-38")
 async def test_a_parents_gate_that_fails_blocks_the_childs_call() -> None:
-    helper = kind("helper", Call("look", {"key": "a"}), "end")
+    helper = kind("helper", ScriptedCall("look", {"key": "a"}), "end")
     one = parent(spawn("go", "helper"), "done", kinds=[helper], tools=[look])
 
     def broken(hook: ChildToolGate) -> None:
@@ -113,7 +119,7 @@ async def test_a_parents_gate_that_fails_blocks_the_childs_call() -> None:
 
 @pytest.mark.covers("HOK-38")
 async def test_an_error_of_a_child_can_be_answered_from_above() -> None:
-    helper = kind("helper", Call("look", {"key": "bad"}), "end")
+    helper = kind("helper", ScriptedCall("look", {"key": "bad"}), "end")
     one = parent(spawn("go", "helper"), "done", kinds=[helper], tools=[look])
     one.on("child:tool:error", lambda hook: {"result": "mended"})
     await one.run("go")
@@ -122,13 +128,13 @@ async def test_an_error_of_a_child_can_be_answered_from_above() -> None:
 
 @pytest.mark.covers("HOK-38")
 async def test_gates_that_are_added_while_a_child_runs_are_asked() -> None:
-    helper = kind("helper", Call("look", {"key": "a"}), "end")
+    helper = kind("helper", ScriptedCall("look", {"key": "a"}), "end")
     one = parent(spawn("go", "helper"), "done", kinds=[helper], tools=[look])
 
-    def late(hook: SpawnBefore) -> None:
+    def late(hook: BeforeSpawn) -> None:
         hook.agent.on("turn:before", lambda _: one.on("child:tool:gate", lambda g: {"block": "late"}))
 
-    one.on(SpawnBefore, late)
+    one.on(BeforeSpawn, late)
     await one.run("go")
     assert requests_of(helper)[-1].messages[-1].tool_results[0].text == "Blocked: late"
 
@@ -140,7 +146,7 @@ async def test_the_gate_of_mcp_tools_bubbles_too() -> None:
     one.on(ChildMcpToolGate, lambda hook: {"block": f"not from {hook.server} for {hook.child_id}"})
     fired: list[McpToolGate] = []
 
-    async def fire(hook: SpawnBefore) -> None:
+    async def fire(hook: BeforeSpawn) -> None:
         async def during(_: Any) -> None:
             gate = McpToolGate(ToolUseBlock("1", "mcp__docs__find"), "turn", {})
             gate.server = "docs"
@@ -149,7 +155,7 @@ async def test_the_gate_of_mcp_tools_bubbles_too() -> None:
 
         hook.agent.on("turn:before", during)
 
-    one.on(SpawnBefore, fire)
+    one.on(BeforeSpawn, fire)
     await one.run("go")
     assert [g.block for g in fired] == ["not from docs for helper-1"]
 
@@ -184,10 +190,10 @@ async def test_a_child_costs_its_parent_no_events_that_nobody_asked_for() -> Non
     one = parent(spawn("go", "helper"), "done", kinds=[helper])
     listened: list[bool] = []
 
-    def look_at(hook: SpawnBefore) -> None:
+    def look_at(hook: BeforeSpawn) -> None:
         hook.agent.on("turn:before", lambda _: listened.append(hook.agent.bus.has(HOOKS["stream:text"])))
 
-    one.on(SpawnBefore, look_at)
+    one.on(BeforeSpawn, look_at)
     await one.run("go")
     assert listened == [False]
     assert results(one)[0].text == "end"

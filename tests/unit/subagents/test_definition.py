@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.subagents import AgentDefinition, load_definitions, parse_definition
 from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools.builtin import builtin_tools
@@ -43,7 +43,7 @@ def test_a_file_says_prompt_tools_model_and_limits() -> None:
         system="You review changes.\n\nBe brief.",
         tools=("read_file", "grep", "glob", "shell", "mcp__docs__*"),
         model="openai:gpt-5-mini",
-        behavior=Behavior(max_turns=12, max_cost=0.5, thinking="high"),
+        behavior=RunOptions(max_turns=12, max_cost=0.5, thinking="high"),
         source="reviewer.md",
     )
 

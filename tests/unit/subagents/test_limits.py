@@ -10,11 +10,11 @@ import pytest
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.loop.hooks import ChildToolBefore
 from mainspring.permissions import Permissions
-from mainspring.subagents import Child
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.subagents import SubagentRun
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, tool
 from mainspring.tools.builtin import write_file
 from tests.unit.subagents.harness import heard, kind, paid, parent, requests_of, results, spawn
@@ -37,7 +37,7 @@ async def hang(ctx: ToolContext) -> str:
 
 @pytest.mark.covers("SUB-03", "BYD-03", "BYD-20")
 async def test_what_children_spend_counts_in_their_parents_run() -> None:
-    helper = kind("helper", paid("", 0.25, Call("look", {"key": "a"})), paid("end", 0.25))
+    helper = kind("helper", paid("", 0.25, ScriptedCall("look", {"key": "a"})), paid("end", 0.25))
     one = parent(paid("", 0.5, spawn("go", "helper")), paid("done", 0.125), kinds=[helper], tools=[look])
     result = await one.run("go")
     assert result.cost is not None
@@ -50,9 +50,9 @@ async def test_what_children_spend_counts_in_their_parents_run() -> None:
 
 @pytest.mark.covers("BYD-20", "SUB-02")
 async def test_a_limit_of_the_parent_ends_its_children_before_their_next_request() -> None:
-    spender = kind("spender", *[paid("", 0.4, Call("look", {"key": "a"}))] * 9)
+    spender = kind("spender", *[paid("", 0.4, ScriptedCall("look", {"key": "a"}))] * 9)
     one = parent(
-        paid("", 0.1, spawn("go", "spender")), "never", kinds=[spender], tools=[look], behavior=Behavior(max_cost=1.0)
+        paid("", 0.1, spawn("go", "spender")), "never", kinds=[spender], tools=[look], behavior=RunOptions(max_cost=1.0)
     )
     result = await one.run("go")
     assert len(requests_of(spender)) == 3  # 0.1 + 3 * 0.4 is over the limit
@@ -63,11 +63,11 @@ async def test_a_limit_of_the_parent_ends_its_children_before_their_next_request
 
 @pytest.mark.covers("BYD-20")
 async def test_a_limit_is_shared_by_children_side_by_side_and_on_all_levels() -> None:
-    deep = kind("deep", *[paid("", 0.3, Call("look", {"key": "a"}))] * 9)
+    deep = kind("deep", *[paid("", 0.3, ScriptedCall("look", {"key": "a"}))] * 9)
     middle = kind("middle", paid("", 0.1, spawn("x", "deep"), spawn("y", "deep")), "never")
     one = parent(
         paid("", 0.1, spawn("go", "middle")), "never", kinds=[deep, middle], tools=[look], options={"depth": 2},
-        behavior=Behavior(max_cost=1.0),
+        behavior=RunOptions(max_cost=1.0),
     )  # fmt: skip
     result = await one.run("go")
     assert result.status == "max_cost"
@@ -78,9 +78,11 @@ async def test_a_limit_is_shared_by_children_side_by_side_and_on_all_levels() ->
 
 @pytest.mark.covers("SUB-02")
 async def test_a_kind_may_have_tighter_limits_of_its_own() -> None:
-    small = kind("small", *[paid("part", 0.2, Call("look", {"key": "a"}))] * 9, behavior=Behavior(max_cost=0.3))
+    small = kind(
+        "small", *[paid("part", 0.2, ScriptedCall("look", {"key": "a"}))] * 9, behavior=RunOptions(max_cost=0.3)
+    )
     one = parent(
-        paid("", 0.1, spawn("go", "small")), "done", kinds=[small], tools=[look], behavior=Behavior(max_cost=9)
+        paid("", 0.1, spawn("go", "small")), "done", kinds=[small], tools=[look], behavior=RunOptions(max_cost=9)
     )
     result = await one.run("go")
     assert (result.status, result.text, len(requests_of(small))) == ("completed", "done", 2)
@@ -102,7 +104,7 @@ async def test_three_run_at_once_and_the_rest_waits_its_turn() -> None:
         order.append(key)
         return key
 
-    script = [Call("work", {"key": "k"}), *["end"]]
+    script = [ScriptedCall("work", {"key": "k"}), *["end"]]
     kinds = [kind(f"k{i}", *script) for i in range(7)]
     one = parent([spawn("go", f"k{i}") for i in range(7)], "done", kinds=kinds, tools=[work])
     result = await one.run("go")
@@ -127,7 +129,7 @@ async def test_a_run_starts_only_so_many_sub_agents_on_all_levels() -> None:
 
 @pytest.mark.covers("BYD-03")
 async def test_one_child_can_be_stopped_and_everybody_else_goes_on() -> None:
-    slow, quick = kind("slow", Call("hang"), "never"), kind("quick", "quick end")
+    slow, quick = kind("slow", ScriptedCall("hang"), "never"), kind("quick", "quick end")
     one = parent([spawn("a", "slow"), spawn("b", "quick")], "done", kinds=[slow, quick], tools=[hang])
     seen: list[tuple[str, str, bool]] = []
 
@@ -137,7 +139,7 @@ async def test_one_child_can_be_stopped_and_everybody_else_goes_on() -> None:
 
     one.on("spawn:complete", stop)
     errors = heard(one, "spawn:error")
-    result = await one.run("go", behavior=Behavior(abort_grace=0.05))
+    result = await one.run("go", behavior=RunOptions(abort_grace=0.05))
     first, second = results(one)
     assert result.text == "done"
     assert "it was stopped" in first.text
@@ -149,7 +151,7 @@ async def test_one_child_can_be_stopped_and_everybody_else_goes_on() -> None:
 
 
 async def test_a_child_that_waits_for_its_turn_can_be_stopped_before_it_began() -> None:
-    slow = kind("slow", Call("look", {"key": "x"}), "end")
+    slow = kind("slow", ScriptedCall("look", {"key": "x"}), "end")
     never = kind("never")
     one = parent(
         [spawn("a", "slow"), spawn("b", "never")], "done", kinds=[slow, never], tools=[look], options={"concurrency": 1}
@@ -179,11 +181,11 @@ async def test_an_abort_of_the_parent_ends_all_children_in_bounded_time() -> Non
                 await over.wait()
         return ""
 
-    deep = kind("deep", paid("", 0.1, Call("stubborn")), paid("", 0.1, Call("stubborn")), "never")
+    deep = kind("deep", paid("", 0.1, ScriptedCall("stubborn")), paid("", 0.1, ScriptedCall("stubborn")), "never")
     middle = kind("middle", paid("", 0.1, spawn("x", "deep")), "never")
     one = parent(
         [spawn("a", "middle"), spawn("b", "deep")], "never", kinds=[deep, middle], tools=[stubborn],
-        options={"depth": 2}, behavior=Behavior(abort_grace=0.1),
+        options={"depth": 2}, behavior=RunOptions(abort_grace=0.1),
     )  # fmt: skip
     deepest = asyncio.Event()
     one.on(ChildToolBefore, lambda hook: deepest.set() if hook.depth == 2 else None)
@@ -202,21 +204,21 @@ async def test_an_abort_of_the_parent_ends_all_children_in_bounded_time() -> Non
 
 
 async def test_figures_of_an_aborted_child_are_not_lost() -> None:
-    helper = kind("helper", paid("", 0.25, Call("hang")), "never")
+    helper = kind("helper", paid("", 0.25, ScriptedCall("hang")), "never")
     one = parent(paid("", 0.5, spawn("a", "helper")), "never", kinds=[helper], tools=[hang])
     one.on("child:tool:before", lambda hook: one.abort())
-    result = await one.run("go", raise_errors=False, behavior=Behavior(abort_grace=0.2))
+    result = await one.run("go", raise_errors=False, behavior=RunOptions(abort_grace=0.2))
     assert result.status == "aborted"
     assert result.stats.children[0].usage.total_tokens == 10
     assert one.ledger.cost == 0.75
 
 
 async def test_cancelling_the_run_from_outside_ends_the_children() -> None:
-    helper = kind("helper", Call("hang"), "never")
-    one = parent(spawn("a", "helper"), "never", kinds=[helper], tools=[hang], behavior=Behavior(abort_grace=0.05))
+    helper = kind("helper", ScriptedCall("hang"), "never")
+    one = parent(spawn("a", "helper"), "never", kinds=[helper], tools=[hang], behavior=RunOptions(abort_grace=0.05))
     reached = asyncio.Event()
     one.on("child:tool:before", lambda hook: reached.set())
-    children: list[Child] = []
+    children: list[SubagentRun] = []
     run = asyncio.ensure_future(one.run("go"))
     await reached.wait()
     children += one.children
@@ -249,7 +251,7 @@ async def test_children_side_by_side_may_all_ask_one_person() -> None:
         await asyncio.sleep(0)
         return True
 
-    kinds = [kind(f"k{i}", Call("write_file", {"path": f"{i}.txt", "content": "x"}), "end") for i in range(3)]
+    kinds = [kind(f"k{i}", ScriptedCall("write_file", {"path": f"{i}.txt", "content": "x"}), "end") for i in range(3)]
     one = parent(
         [spawn("go", f"k{i}") for i in range(3)], "done", kinds=kinds, tools=[write_file],
         permissions=Permissions(on_permission_request=ask),

@@ -8,12 +8,12 @@ import pytest
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, NetworkError, ToolError
-from mainspring.events.types import ChildStats
-from mainspring.loop import Behavior
-from mainspring.loop.hooks import SpawnBefore
+from mainspring.events.types import SubagentStats
+from mainspring.loop import RunOptions
+from mainspring.loop.hooks import BeforeSpawn
 from mainspring.permissions import Permissions
 from mainspring.subagents import AgentDefinition, Subagents
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, tool
 from mainspring.tools.builtin import read_file, write_file
 from tests.unit.subagents.harness import heard, kind, parent, requests_of, results, spawn
@@ -35,10 +35,10 @@ async def count(key: str) -> str:
 
 @pytest.mark.covers("SUB-01", "SUB-02", "TOL-20")
 async def test_a_child_works_on_its_task_alone_with_what_its_parent_has() -> None:
-    helper = kind("helper", Call("look", {"key": "a"}), "it is a", description="Looks.")
+    helper = kind("helper", ScriptedCall("look", {"key": "a"}), "it is a", description="Looks.")
     one = parent(
         spawn("find a", "helper"), "done", kinds=[helper], tools=[look], system="Be exact.",
-        behavior=Behavior(temperature=0.5, max_turns=7), tool_aliases={"look": "peek"},
+        behavior=RunOptions(temperature=0.5, max_turns=7), tool_aliases={"look": "peek"},
     )  # fmt: skip
     result = await one.run("a long story, and then: find a")
 
@@ -54,7 +54,7 @@ async def test_a_child_works_on_its_task_alone_with_what_its_parent_has() -> Non
 @pytest.mark.covers("SUB-02")
 async def test_a_child_can_be_restricted_by_its_kind_and_by_the_call() -> None:
     strict = kind(
-        "strict", "x", system="Only count.", tools=("count", "look", "gone"), behavior=Behavior(max_output_tokens=99)
+        "strict", "x", system="Only count.", tools=("count", "look", "gone"), behavior=RunOptions(max_output_tokens=99)
     )
     one = parent(
         spawn("go", "strict", tools=["sum"]), "done", kinds=[strict], tools=[look, count], system="Parent.",
@@ -77,7 +77,7 @@ async def test_a_child_can_be_restricted_by_its_kind_and_by_the_call() -> None:
         (spawn("   "), "the task is empty"),
     ],
 )
-async def test_a_child_never_gets_what_its_parent_does_not_have(call: Call, told: str) -> None:
+async def test_a_child_never_gets_what_its_parent_does_not_have(call: ScriptedCall, told: str) -> None:
     one = parent(call, "done", kinds=[kind("needy", "x", tools=("shell",))], tools=[look])
     await one.run("go")
     assert told in results(one)[0].text
@@ -91,7 +91,7 @@ async def test_the_tools_the_model_and_the_limits_of_the_run_hold_for_its_childr
     spawning = one.tools.get("spawn")
     assert spawning is not None
 
-    await one.run("go", model=model, tools=[count, spawning], system="This run.", behavior=Behavior(temperature=0.1))
+    await one.run("go", model=model, tools=[count, spawning], system="This run.", behavior=RunOptions(temperature=0.1))
 
     request = model.requests[1].request
     assert (results(one)[0].text, request.system, request.temperature) == ("count", "This run.", 0.1)
@@ -118,7 +118,7 @@ async def test_a_child_has_no_spawn_unless_it_is_allowed_and_then_down_to_the_de
     depths: list[int] = []
     two = parent(
         spawn("one"), spawn("two"), tools_of, "back at one", "done", tools=[look], options={"depth": 2},
-        hooks={SpawnBefore: lambda h: depths.append(h.depth)},
+        hooks={BeforeSpawn: lambda h: depths.append(h.depth)},
     )  # fmt: skip
     result = await two.run("go")
     assert results(two)[0].text == "back at one"
@@ -147,7 +147,10 @@ async def test_permissions_hold_for_children_with_the_same_grants() -> None:
         return False
 
     helper = kind(
-        "helper", Call("write_file", {"path": "b.txt", "content": "x"}), Call("read_file", {"path": "a.txt"}), "end"
+        "helper",
+        ScriptedCall("write_file", {"path": "b.txt", "content": "x"}),
+        ScriptedCall("read_file", {"path": "a.txt"}),
+        "end",
     )
     env = MemoryEnv({"a.txt": "text"})
     one = Agent(
@@ -174,7 +177,7 @@ async def test_what_an_application_refuses_its_agent_is_refused_to_children_on_e
         if hook.name == "count":
             hook.deny("not counted")
 
-    inner = kind("inner", [Call("look", {"key": "a"}), Call("count", {"key": "b"})], "end")
+    inner = kind("inner", [ScriptedCall("look", {"key": "a"}), ScriptedCall("count", {"key": "b"})], "end")
     outer = kind("outer", spawn("inner task", "inner"), "end")
     one = parent(spawn("outer task", "outer"), "done", kinds=[inner, outer], tools=[look, count], options={"depth": 2})
     one.on("tool:gate", refuse)
@@ -185,10 +188,10 @@ async def test_what_an_application_refuses_its_agent_is_refused_to_children_on_e
 
 
 async def test_policies_of_the_parent_do_not_judge_children_by_its_own_history() -> None:
-    helper = kind("helper", Call("look", {"key": "a"}), Call("look", {"key": "b"}), "end")
+    helper = kind("helper", ScriptedCall("look", {"key": "a"}), ScriptedCall("look", {"key": "b"}), "end")
     one = parent(
-        Call("look", {"key": "c"}), spawn("go", "helper"), "done", kinds=[helper], tools=[look],
-        behavior=Behavior(tool_budgets={"look": 2}),
+        ScriptedCall("look", {"key": "c"}), spawn("go", "helper"), "done", kinds=[helper], tools=[look],
+        behavior=RunOptions(tool_budgets={"look": 2}),
     )  # fmt: skip
     await one.run("go")
     texts = [m.tool_results[0].text for m in requests_of(helper)[-1].messages if m.tool_results]
@@ -197,7 +200,7 @@ async def test_policies_of_the_parent_do_not_judge_children_by_its_own_history()
 
 @pytest.mark.covers("SUB-03", "HOK-36", "AGT-42")
 async def test_the_parent_is_told_of_each_child_and_gets_its_figures() -> None:
-    helper = kind("helper", Call("look", {"key": "a"}), "it is a")
+    helper = kind("helper", ScriptedCall("look", {"key": "a"}), "it is a")
     one = parent(spawn("find a", "helper"), "done", kinds=[helper], tools=[look])
     told = heard(one, "spawn:before", "spawn:complete", "spawn:error")
     result = await one.run("go")
@@ -208,7 +211,7 @@ async def test_the_parent_is_told_of_each_child_and_gets_its_figures() -> None:
     assert (complete.text, complete.status, complete.stats.turns) == ("it is a", "completed", 2)
     assert complete.stats.tool_counts == {"look": 1}
     assert result.stats.children == (complete.stats,)
-    assert isinstance(complete.stats, ChildStats)
+    assert isinstance(complete.stats, SubagentStats)
     details = results(one)[0].details
     assert (details["child_id"], details["status"], details["turns"]) == ("helper-1", "completed", 2)
 
@@ -221,12 +224,12 @@ async def test_a_handler_may_change_the_task_or_keep_the_child_from_running() ->
     helper = kind("helper", "ok")
     one = parent(spawn("a", "helper"), spawn("b", "helper"), "done", kinds=[helper])
 
-    def gate(hook: SpawnBefore) -> None:
+    def gate(hook: BeforeSpawn) -> None:
         if hook.task == "b":
             hook.block = "enough"
         hook.task = f"{hook.task}, please"
 
-    one.on(SpawnBefore, gate)
+    one.on(BeforeSpawn, gate)
     errors = heard(one, "spawn:error")
     await one.run("go")
     assert [m.text for m in requests_of(helper)[0].messages] == ["a, please"]
@@ -235,10 +238,10 @@ async def test_a_handler_may_change_the_task_or_keep_the_child_from_running() ->
 
     two = parent(spawn("a"), "done")
 
-    def broken(hook: SpawnBefore) -> None:
+    def broken(hook: BeforeSpawn) -> None:
         raise ZeroDivisionError
 
-    two.on(SpawnBefore, broken)  # a check that fails is no consent
+    two.on(BeforeSpawn, broken)  # a check that fails is no consent
     await two.run("go")
     assert "ZeroDivisionError" in results(two)[0].text
 
@@ -273,8 +276,10 @@ async def test_a_model_that_cannot_be_used_is_a_failure_of_the_child_only() -> N
 
 @pytest.mark.covers("SUB-04")
 async def test_a_child_that_stops_at_a_limit_or_says_nothing_is_no_success_in_disguise() -> None:
-    endless = kind("endless", Reply("so far", calls=[Call("look", {"key": "a"})]), behavior=Behavior(max_turns=1))
-    mute = kind("mute", Call("look", {"key": "a"}), "", "", "", "", behavior=Behavior(max_repairs=0))
+    endless = kind(
+        "endless", Reply("so far", calls=[ScriptedCall("look", {"key": "a"})]), behavior=RunOptions(max_turns=1)
+    )
+    mute = kind("mute", ScriptedCall("look", {"key": "a"}), "", "", "", "", behavior=RunOptions(max_repairs=0))
     one = parent([spawn("a", "endless"), spawn("b", "mute")], "done", kinds=[endless, mute], tools=[look])
     await one.run("go")
     first, second = results(one)
@@ -317,7 +322,7 @@ async def test_a_tool_may_start_a_sub_agent_through_its_context() -> None:
         return f"found: {found.text}"
 
     helper = kind("helper", "much")
-    one = parent(Call("survey", {"topic": "x"}), "done", kinds=[helper], tools=[survey])
+    one = parent(ScriptedCall("survey", {"topic": "x"}), "done", kinds=[helper], tools=[survey])
     result = await one.run("go")
     assert results(one)[0].text == "found: much"
     assert len(result.stats.children) == 1

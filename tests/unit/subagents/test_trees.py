@@ -12,13 +12,13 @@ from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError
 from mainspring.events import StreamEvent
-from mainspring.loop import Behavior
-from mainspring.loop.hooks import SpawnBefore
+from mainspring.loop import RunOptions
+from mainspring.loop.hooks import BeforeSpawn
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
 from mainspring.subagents import Subagents
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
-from tests.unit.loop.harness import paired
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
+from tests.unit.loop.harness import assert_results_follow_calls
 
 Node = tuple[int, bool, list[Any]]
 """Cents that each of its two calls of the model costs, whether it fails after the first, and its children."""
@@ -44,7 +44,7 @@ class TreeModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         assert self.agent is not None
-        paired(request.messages)
+        assert_results_follow_calls(request.messages)
         self.spent.append(self.agent.ledger.cost)
         path = request.messages[0].text.split(":")[1]
         cents, fails, children = self._node(path)
@@ -55,7 +55,9 @@ class TreeModel:
             raise NetworkError("it broke", retryable=False)
         self.cents += cents
         calls = (
-            [Call("spawn", {"task": f"node:{path}.{i}"}) for i in range(len(children))] if first and may_spawn else []
+            [ScriptedCall("spawn", {"task": f"node:{path}.{i}"}) for i in range(len(children))]
+            if first and may_spawn
+            else []
         )
         usage = Usage(output_tokens=cents, cost=Cost(output=cents / 100))
         script = ScriptedModel(Reply(f"end of {path}" if not calls else "", calls=calls, usage=usage))
@@ -87,7 +89,7 @@ def test_every_tree_keeps_the_rules(root: Node, depth: int, places: int, cents: 
     most: list[int] = [0]
 
     def watch(agent: Agent) -> None:
-        def before(hook: SpawnBefore) -> None:
+        def before(hook: BeforeSpawn) -> None:
             running[agent.name] = running.get(agent.name, 0) + 1
             most[0] = max(most[0], running[agent.name])
             assert hook.depth <= depth
@@ -96,7 +98,7 @@ def test_every_tree_keeps_the_rules(root: Node, depth: int, places: int, cents: 
         def after(hook: Any) -> None:
             running[agent.name] -= 1
 
-        agent.on(SpawnBefore, before)
+        agent.on(BeforeSpawn, before)
         agent.on("spawn:complete", after)
         agent.on("spawn:error", after)
 
@@ -105,12 +107,12 @@ def test_every_tree_keeps_the_rules(root: Node, depth: int, places: int, cents: 
             model,
             execution=MemoryEnv({}),
             subagents=Subagents(depth=depth, concurrency=places),
-            behavior=Behavior(max_cost=None if cents is None else cents / 100, retry=None),
+            behavior=RunOptions(max_cost=None if cents is None else cents / 100, retry=None),
         )
         model.agent = agent
         watch(agent)
         result = await agent.run("node:r")
-        paired(m for m in agent.messages if isinstance(m, Message))
+        assert_results_follow_calls(m for m in agent.messages if isinstance(m, Message))
         return agent, result
 
     agent, result = asyncio.run(play())

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from mainspring.telemetry import Telemetry, TelemetryOptions
-from mainspring.telemetry.otel import Api
+from mainspring.telemetry.otel import OtelApi
 from mainspring.telemetry.pipeline import Pipeline
 
 
@@ -29,7 +29,7 @@ class Recorder:
         self._logs = InMemoryLogRecordExporter()
         logs = LoggerProvider(shutdown_on_exit=False)
         logs.add_log_record_processor(SimpleLogRecordProcessor(self._logs))
-        pipeline = Pipeline(Api(), self.provider.get_tracer("t"), meters.get_meter("t"), logs.get_logger("t"))
+        pipeline = Pipeline(OtelApi(), self.provider.get_tracer("t"), meters.get_meter("t"), logs.get_logger("t"))
         self.telemetry = Telemetry(TelemetryOptions(**options), pipeline=pipeline, environ=environ or {})
 
     @property

@@ -11,13 +11,13 @@ from opentelemetry.trace import StatusCode
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ModelError, NetworkError, RateLimitedError
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from mainspring.models import RetryConfig
 from mainspring.redaction import Redactor
 from mainspring.telemetry import Tracing
-from mainspring.telemetry.content import Cleaner, Content
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.telemetry.content import Cleaner, ContentEncoder
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolResult, tool
 from tests.unit.telemetry.recorder import Recorder
 
@@ -46,7 +46,10 @@ QUICKLY = RetryConfig(max_retries=1, base_delay_ms=1, jitter=0.0)
 
 
 async def run(recorder: Recorder, **options: Any) -> None:
-    calls = [Call("fetch", {"url": f"http://x/{CANARY}", "token": KEY}), Call("fetch", {"url": "broken", "token": OWN})]
+    calls = [
+        ScriptedCall("fetch", {"url": f"http://x/{CANARY}", "token": KEY}),
+        ScriptedCall("fetch", {"url": "broken", "token": OWN}),
+    ]
     model = ScriptedModel(
         NetworkError(f"refused {KEY}"),
         Reply("looking", thinking=f"{CANARY} {OWN}", calls=calls),
@@ -58,7 +61,7 @@ async def run(recorder: Recorder, **options: Any) -> None:
         execution=MemoryEnv(),
         tools=[fetch],
         plugs=[Tracing(recorder.telemetry)],
-        behavior=Behavior(retry=QUICKLY),
+        behavior=RunOptions(retry=QUICKLY),
         **options,
     )
     await agent.run(f"Tell me {CANARY} {KEY} {OWN}")
@@ -83,12 +86,12 @@ async def test_what_an_error_quotes_is_content_too(sensitive: bool) -> None:
     recorder = Recorder(sensitive=sensitive)
     refused = RateLimitedError(f"not allowed here: {CANARY}", reason="quota", status=429)
     odd = ModelError(f"odd: {CANARY}", reason=f"it said {CANARY}")
-    calls = [Call("fetch", {"url": "broken"}), Call("coded", {})]
+    calls = [ScriptedCall("fetch", {"url": "broken"}), ScriptedCall("coded", {})]
     for script in ([refused, refused], [odd], [Reply("", calls=calls), "done"]):
         agent = Agent(
             ScriptedModel(*script), execution=MemoryEnv(), tools=[fetch, coded], plugs=[Tracing(recorder.telemetry)]
         )
-        await agent.run("go", behavior=Behavior(retry=QUICKLY), raise_errors=False)
+        await agent.run("go", behavior=RunOptions(retry=QUICKLY), raise_errors=False)
     with pytest.raises(ValueError, match=CANARY), recorder.telemetry.helpers.start_llm_span("openai", "gpt-5-mini"):
         raise ValueError(CANARY)
 
@@ -173,7 +176,7 @@ async def test_a_message_is_converted_once_for_a_run() -> None:
     recorder, counting = Recorder(sensitive=True), Counting()
     assert recorder.telemetry.signals is not None
     recorder.telemetry.signals.cleaner = counting
-    script = [Call("fetch", {"url": str(n)}) for n in range(20)]
+    script = [ScriptedCall("fetch", {"url": str(n)}) for n in range(20)]
     agent = Agent(
         ScriptedModel(*script, "x"), execution=MemoryEnv(), tools=[fetch], plugs=[Tracing(recorder.telemetry)]
     )
@@ -183,7 +186,7 @@ async def test_a_message_is_converted_once_for_a_run() -> None:
 
 
 def test_images_go_as_their_size_only() -> None:
-    made = Content(Cleaner(100, Redactor())).messages(
+    made = ContentEncoder(Cleaner(100, Redactor())).messages(
         [Message.user([ImageBlock("image/png", "QUJD"), TextBlock("see")])]
     )
 
@@ -208,7 +211,7 @@ blocks = st.one_of(
 @settings(max_examples=40)
 @given(st.lists(st.lists(blocks, max_size=4).map(lambda b: Message("user", tuple(b))), max_size=4), st.integers(0, 40))
 def test_whatever_is_said_becomes_json_without_the_secret(messages: list[Message], limit: int) -> None:
-    content = Content(Cleaner(limit, Redactor([OWN])))
+    content = ContentEncoder(Cleaner(limit, Redactor([OWN])))
     secret = Message.user(f"x {OWN} y")
 
     made = content.messages([*messages, secret])

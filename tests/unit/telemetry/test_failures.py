@@ -19,9 +19,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
-from mainspring.telemetry.otel import Api
+from mainspring.telemetry.otel import OtelApi
 from mainspring.telemetry.pipeline import Pipeline
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.requires import on_posix
 from tests.unit.telemetry.receiver import Receiver, taken
@@ -35,7 +35,7 @@ async def look(key: str) -> str:
 
 
 async def run(*plugs: Any) -> str:
-    model = ScriptedModel([Call("look", {"key": "a"}), Call("look", {"key": "b"})], "done")
+    model = ScriptedModel([ScriptedCall("look", {"key": "a"}), ScriptedCall("look", {"key": "b"})], "done")
     return (await Agent(model, execution=MemoryEnv(), tools=[look], plugs=plugs).run("go")).text
 
 
@@ -109,7 +109,7 @@ async def test_instruments_and_events_that_raise_do_not_matter() -> None:
 def own(exporter: SpanExporter, close_seconds: float = 0.3) -> Telemetry:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=10))
-    api = Api()
+    api = OtelApi()
     pipeline = Pipeline(
         api, provider.get_tracer("t"), api.metrics.get_meter("t"), api.logs.get_logger("t"), (provider.shutdown,)
     )

@@ -9,7 +9,7 @@ from mainspring.callbacks import AgentCallbacks
 from mainspring.env import MemoryEnv
 from mainspring.events import SpanContext
 from mainspring.telemetry import Telemetry, Tracing, install_tracing
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.telemetry.recorder import Recorder
 
@@ -36,7 +36,7 @@ def callbacks(told: dict[str, SpanContext]) -> AgentCallbacks:
 async def test_ids_are_those_of_the_spans(late: bool) -> None:
     recorder, told = Recorder(), dict[str, SpanContext]()
     agent = Agent(
-        ScriptedModel(Call("look", {"key": "a"}), "done"),
+        ScriptedModel(ScriptedCall("look", {"key": "a"}), "done"),
         execution=MemoryEnv(),
         tools=[look],
         callbacks=callbacks(told),
@@ -86,7 +86,7 @@ async def test_a_tracer_without_a_generator_of_ids_leaves_calls_with_ids_of_thei
     assert recorder.telemetry.signals is not None
     recorder.telemetry.signals.ids = None
     agent = Agent(
-        ScriptedModel(Call("look", {"key": "a"}), "done"),
+        ScriptedModel(ScriptedCall("look", {"key": "a"}), "done"),
         execution=MemoryEnv(),
         tools=[look],
         callbacks=callbacks(told),

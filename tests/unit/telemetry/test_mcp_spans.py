@@ -6,17 +6,17 @@ import pytest
 
 from mainspring import Agent
 from mainspring.env import MemoryEnv
-from mainspring.loop import CoreAgent, Plug
+from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import McpBootstrapEnd, McpBootstrapStart, McpConnect, McpError, TurnBefore
 from mainspring.telemetry import Tracing
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolContext
 from tests.unit.telemetry.recorder import Recorder
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
 
-class Servers(Plug):
+class Servers(Plugin):
     """Fires the hooks that connecting fires."""
 
     def install(self, agent: CoreAgent) -> None:
@@ -34,7 +34,7 @@ class Servers(Plug):
 
 
 def traced(
-    recorder: Recorder, *script: Any, tools: tuple[Tool, ...] = (), plugs: tuple[Plug, ...] = (Servers(),)
+    recorder: Recorder, *script: Any, tools: tuple[Tool, ...] = (), plugs: tuple[Plugin, ...] = (Servers(),)
 ) -> Agent:
     return Agent(
         ScriptedModel(*script), execution=MemoryEnv(), tools=tools, plugs=[Tracing(recorder.telemetry), *plugs]
@@ -113,7 +113,7 @@ async def test_a_tool_of_a_server_says_so() -> None:
         name="mcp__sky__weather", description="Weather", input_schema=schema, execute=execute, source="mcp:sky"
     )
 
-    await traced(recorder, Call("mcp__sky__weather"), "done", tools=(weather,), plugs=()).run("go")
+    await traced(recorder, ScriptedCall("mcp__sky__weather"), "done", tools=(weather,), plugs=()).run("go")
 
     facts = recorder.span("execute_tool mcp__sky__weather").attributes or {}
     assert facts["mcp.method.name"] == "tools/call"

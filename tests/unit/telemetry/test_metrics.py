@@ -7,10 +7,10 @@ import pytest
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.messages import Cost, Usage
 from mainspring.telemetry import Tracing
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.telemetry.recorder import Recorder
 
@@ -36,7 +36,7 @@ def point(points: list[Any], **wanted: Any) -> Any:
 @pytest.mark.covers("BYD-30", "TEL-13")
 async def test_tokens_time_and_money_are_measured() -> None:
     recorder = Recorder()
-    calls = [Call("look", {"key": "a"}), Call("look", {"key": "bad"})]
+    calls = [ScriptedCall("look", {"key": "a"}), ScriptedCall("look", {"key": "bad"})]
     model = ScriptedModel(Reply(calls=calls, usage=USAGE, pieces=3), Reply("done, all of it", usage=USAGE, pieces=4))
     agent = Agent(model, execution=MemoryEnv(), tools=[look], plugs=[Tracing(recorder.telemetry)])
 
@@ -65,7 +65,7 @@ async def test_failed_calls_are_measured_by_their_error() -> None:
     recorder = Recorder()
     agent = Agent(ScriptedModel(NetworkError("cut")), plugs=[Tracing(recorder.telemetry)], execution=MemoryEnv())
 
-    await agent.run("go", behavior=Behavior(retry=None), raise_errors=False)
+    await agent.run("go", behavior=RunOptions(retry=None), raise_errors=False)
 
     durations = recorder.metrics["gen_ai.client.operation.duration"]
     assert {p.attributes["gen_ai.operation.name"]: p.attributes["error.type"] for p in durations} == {

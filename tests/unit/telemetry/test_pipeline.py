@@ -13,7 +13,7 @@ from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.telemetry import Telemetry, Tracing
 from mainspring.telemetry.options import TelemetryOptions
-from mainspring.telemetry.pipeline import Off, connect
+from mainspring.telemetry.pipeline import TelemetryDisabled, create_pipeline
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.telemetry.receiver import Receiver
 
@@ -74,8 +74,8 @@ async def test_opentelemetrys_own_variables_hold(receiver: Receiver, monkeypatch
     ],
 )
 def test_what_cannot_be_is_off_and_says_why(environ: dict[str, str], given: dict[str, Any], why: str) -> None:
-    with pytest.raises(Off, match=why):
-        connect(TelemetryOptions(**given), environ)
+    with pytest.raises(TelemetryDisabled, match=why):
+        create_pipeline(TelemetryOptions(**given), environ)
 
     telemetry = Telemetry(environ=environ, **given)
 

@@ -12,19 +12,19 @@ from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError, NetworkError, RateLimitedError
 from mainspring.events import StreamEvent, StreamStart
-from mainspring.loop import Behavior
-from mainspring.loop.hooks import ModelErrorHook, ToolGate, ToolStart, UsageUpdate
+from mainspring.loop import RunOptions
+from mainspring.loop.hooks import BeforeToolRun, ModelErrorHook, ToolGate, UsageUpdate
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig
 from mainspring.subagents import AgentDefinition
 from mainspring.telemetry import Telemetry, Tracing, install_tracing
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, tool
 from tests.unit.telemetry.recorder import Recorder
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
-QUICK = Behavior(retry=RetryConfig(max_retries=2, base_delay_ms=1, max_delay_ms=1, jitter=0.0))
+QUICK = RunOptions(retry=RetryConfig(max_retries=2, base_delay_ms=1, max_delay_ms=1, jitter=0.0))
 USAGE = Usage(100, 20, cache_read=50, cache_write=10, reasoning_tokens=5, cost=Cost(0.01, 0.02))
 
 
@@ -46,7 +46,9 @@ def traced(recorder: Recorder, *script: Any, **options: Any) -> Agent:
 @pytest.mark.covers("TEL-02", "TEL-03", "TEL-04", "TEL-06", "TEL-10")
 async def test_a_run_is_one_tree_with_the_conventions_attributes() -> None:
     recorder = Recorder()
-    agent = traced(recorder, Reply(calls=[Call("look", {"key": "a"}, "c1")], usage=USAGE), Reply("done", usage=USAGE))
+    agent = traced(
+        recorder, Reply(calls=[ScriptedCall("look", {"key": "a"}, "c1")], usage=USAGE), Reply("done", usage=USAGE)
+    )
 
     await agent.run("go")
 
@@ -93,7 +95,7 @@ async def test_a_run_is_one_tree_with_the_conventions_attributes() -> None:
 async def test_spans_can_have_their_classic_names() -> None:
     recorder = Recorder(span_names="classic")
 
-    await traced(recorder, Call("look", {"key": "a"}), "done").run("go")
+    await traced(recorder, ScriptedCall("look", {"key": "a"}), "done").run("go")
 
     assert recorder.names == ["agent.run", "gen_ai.chat", "tool.execute", "gen_ai.chat"]
 
@@ -112,7 +114,7 @@ async def test_calls_that_run_together_are_each_within_their_own_span() -> None:
         assert trace.get_current_span().get_span_context().span_id == own
         return f"{own:x}"
 
-    agent = traced(recorder, [Call("meet", {"n": n}, f"c{n}") for n in range(3)], "done", tools=[meet])
+    agent = traced(recorder, [ScriptedCall("meet", {"n": n}, f"c{n}") for n in range(3)], "done", tools=[meet])
 
     await agent.run("go")
 
@@ -133,7 +135,7 @@ async def test_a_tool_that_blocks_in_a_thread_sees_its_span_too() -> None:
         recorder.provider.get_tracer("user").start_span("inside").end()
         return "ok"
 
-    await traced(recorder, Call("block"), "done", tools=[block]).run("go")
+    await traced(recorder, ScriptedCall("block"), "done", tools=[block]).run("go")
 
     assert recorder.parent_of(recorder.span("inside")) == "execute_tool block"
 
@@ -154,7 +156,7 @@ async def test_agents_that_run_at_the_same_time_have_traces_of_their_own() -> No
     recorder = Recorder()
 
     async def one(n: int) -> None:
-        script = [Call("look", {"key": str(i)}) for i in range(5)]
+        script = [ScriptedCall("look", {"key": str(i)}) for i in range(5)]
         await traced(recorder, *script, "done", name=f"w{n}").run("go")
 
     await asyncio.gather(*[one(n) for n in range(5)])
@@ -172,9 +174,9 @@ async def test_sub_agents_are_within_the_calls_that_started_them() -> None:
     recorder = Recorder()
 
     def child(request: ModelRequest) -> Any:
-        return Call("look", {"key": "x"}) if len(request.messages) == 1 else "found"
+        return ScriptedCall("look", {"key": "x"}) if len(request.messages) == 1 else "found"
 
-    spawns = [Call("spawn", {"task": f"t{n}", "agent": "scout"}, f"s{n}") for n in range(2)]
+    spawns = [ScriptedCall("spawn", {"task": f"t{n}", "agent": "scout"}, f"s{n}") for n in range(2)]
     definition = AgentDefinition(name="scout", description="Looks.", model=ScriptedModel(child, loop=True))
     agent = traced(recorder, spawns, "done", subagents=[definition])
 
@@ -198,7 +200,7 @@ async def test_a_sub_agent_within_a_sub_agent_is_within_its_call() -> None:
 
     def answer(request: ModelRequest) -> Any:
         names = [t.name for t in request.tools]
-        return Call("spawn", {"task": "deeper"}) if "spawn" in names and len(request.messages) == 1 else "end"
+        return ScriptedCall("spawn", {"task": "deeper"}) if "spawn" in names and len(request.messages) == 1 else "end"
 
     agent = traced(recorder, ScriptedModel(answer, loop=True), subagents=Subagents(depth=2))
 
@@ -235,15 +237,15 @@ async def test_a_sub_agent_that_is_started_from_outside_a_call_is_within_its_par
 async def test_what_goes_wrong_with_a_call_has_a_type() -> None:
     recorder = Recorder()
     calls = [
-        Call("look", {"key": "bad"}, "raised"),
-        Call("nope", {}, "unknown"),
-        Call("look", {"wrong": 1}, "invalid"),
-        Call("look", {"key": "secret"}, "blocked"),
-        Call("look", {"key": "held"}, "held"),
+        ScriptedCall("look", {"key": "bad"}, "raised"),
+        ScriptedCall("nope", {}, "unknown"),
+        ScriptedCall("look", {"wrong": 1}, "invalid"),
+        ScriptedCall("look", {"key": "secret"}, "blocked"),
+        ScriptedCall("look", {"key": "held"}, "held"),
     ]
     agent = traced(recorder, calls, "done")
     agent.on(ToolGate, lambda ctx: {"block": "not this"} if ctx.call_id == "blocked" else None)
-    agent.on(ToolStart, lambda ctx: {"block": "not now"} if ctx.call_id == "held" else None)
+    agent.on(BeforeToolRun, lambda ctx: {"block": "not now"} if ctx.call_id == "held" else None)
 
     await agent.run("go")
 
@@ -280,7 +282,7 @@ async def test_attempts_that_failed_can_be_seen() -> None:
 
 async def test_a_model_call_that_fails_for_good_has_its_error_and_so_has_the_run() -> None:
     recorder = Recorder()
-    agent = traced(recorder, RateLimitedError("slow down"), behavior=Behavior(retry=None))
+    agent = traced(recorder, RateLimitedError("slow down"), behavior=RunOptions(retry=None))
 
     with pytest.raises(AgentProviderError):
         await agent.run("go")
@@ -293,7 +295,7 @@ async def test_a_model_call_that_fails_for_good_has_its_error_and_so_has_the_run
 
 async def test_a_handler_that_has_the_model_asked_again_gives_another_span() -> None:
     recorder = Recorder()
-    agent = traced(recorder, NetworkError("cut"), "done", behavior=Behavior(retry=None))
+    agent = traced(recorder, NetworkError("cut"), "done", behavior=RunOptions(retry=None))
     agent.on(ModelErrorHook, lambda ctx: ctx.retry())
 
     await agent.run("go")
@@ -313,7 +315,7 @@ async def test_spans_are_closed_where_a_run_is_aborted_in_a_tool() -> None:
         await asyncio.Event().wait()
         return ""
 
-    agent = traced(recorder, [Call("hang", {}, "a"), Call("hang", {}, "b")], "never", tools=[hang])
+    agent = traced(recorder, [ScriptedCall("hang", {}, "a"), ScriptedCall("hang", {}, "b")], "never", tools=[hang])
 
     with pytest.raises(AgentAbortedError):
         await agent.run("go")
@@ -362,7 +364,7 @@ async def test_spans_are_closed_where_the_task_is_cancelled() -> None:
         await asyncio.Event().wait()
         return ""
 
-    run = asyncio.ensure_future(traced(recorder, Call("hang"), tools=[hang]).run("go"))
+    run = asyncio.ensure_future(traced(recorder, ScriptedCall("hang"), tools=[hang]).run("go"))
     await begun.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):

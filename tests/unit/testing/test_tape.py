@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from mainspring import Agent, AgentProviderError, Behavior, RetryConfig
+from mainspring import Agent, AgentProviderError, RetryConfig, RunOptions
 from mainspring.errors import ConfigError
 from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.models import MemoryResponse, MemoryTransport, create_model
@@ -59,14 +59,14 @@ def host(*answers: bytes) -> HttpModel:
     ]
     made = create_model("compatible:m", base_url="http://h/v1", api_key=KEY)
     assert isinstance(made, HttpModel)
-    return made.through(MemoryTransport(*served))
+    return made.with_transport(MemoryTransport(*served))
 
 
 async def run(
     tape: Tape, looking: Looking, model: Any = None, prompt: str = f"Find it, {SECRET}", **options: Any
 ) -> Any:
     model = tape.model("compatible:m", base_url="http://h/v1") if model is None else tape.model(model)
-    behavior = Behavior(retry=RetryConfig(base_delay_ms=1 if tape.recording else 60_000), **options)
+    behavior = RunOptions(retry=RetryConfig(base_delay_ms=1 if tape.recording else 60_000), **options)
     return await Agent(model, tools=[looking.tool()], steps=tape.steps, behavior=behavior).run(prompt)
 
 
@@ -84,7 +84,7 @@ async def record(path: Path, *answers: bytes, looking: Looking | None = None) ->
         return await run(tape, looking or Looking(), host(*answers))
 
 
-QUICK = Behavior(retry=RetryConfig(base_delay_ms=1))
+QUICK = RunOptions(retry=RetryConfig(base_delay_ms=1))
 TWO = (answer(call="a"), answer(call="bad"), answer(text="Done."))
 
 

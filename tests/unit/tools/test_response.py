@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.messages import TextBlock
-from mainspring.tools import ToolErrorCode, ToolResult, as_result
+from mainspring.tools import ToolErrorCode, ToolResult, to_tool_result
 from mainspring.tools.response import (
     AssistRequest,
     ErrorResponse,
     SuccessResponse,
-    assist_request,
     error_response,
+    extract_assist_request,
     success_response,
     to_tool_response,
 )
@@ -49,12 +49,12 @@ def test_a_result_becomes_a_response() -> None:
 
 @pytest.mark.covers("TDF-10", "TDF-11")
 def test_a_tool_may_return_a_response_and_its_failure_counts_as_one() -> None:
-    failed = as_result(error_response("RATE_LIMITED", "slow down"))
+    failed = to_tool_result(error_response("RATE_LIMITED", "slow down"))
     assert (failed.is_error, failed.code, failed.output) == (True, ToolErrorCode.RATE_LIMITED, "slow down")
-    done = as_result(success_response({"n": 1}, "counted"))
+    done = to_tool_result(success_response({"n": 1}, "counted"))
     assert (done.is_error, json.loads(done.text), done.title) == (False, {"n": 1}, "counted")
-    assert as_result(success_response("text")).output == "text"
-    assert as_result(success_response(None)).output == ""
+    assert to_tool_result(success_response("text")).output == "text"
+    assert to_tool_result(success_response(None)).output == ""
 
 
 @given(st.sampled_from(list(ToolErrorCode)), st.text())
@@ -71,27 +71,27 @@ REQUEST = {"action": "LLM_ASSIST_REQUIRED", "prompt": "Summarize: ...", "message
     "result",
     [
         AssistRequest(prompt="Summarize: ...", message="too long").to_tool_result(),
-        as_result(AssistRequest(prompt="Summarize: ...", message="too long")),
+        to_tool_result(AssistRequest(prompt="Summarize: ...", message="too long")),
         ToolResult(output=json.dumps(REQUEST), metadata={"error": "LLM_ASSIST_REQUIRED"}),
         ToolResult(metadata={"error": "LLM_ASSIST_REQUIRED", "prompt": "Summarize: ...", "message": "too long"}),
-        as_result(REQUEST),
-        as_result({**REQUEST, "taskType": "summary"}),
-        as_result({**REQUEST, "success": False, "error": "LLM_ASSIST_REQUIRED"}),
+        to_tool_result(REQUEST),
+        to_tool_result({**REQUEST, "taskType": "summary"}),
+        to_tool_result({**REQUEST, "success": False, "error": "LLM_ASSIST_REQUIRED"}),
     ],
 )
 def test_every_form_of_a_request_is_understood(result: ToolResult) -> None:
     expected = AssistRequest(prompt="Summarize: ...", message="too long", action="LLM_ASSIST_REQUIRED")
-    assert assist_request(result) == expected
+    assert extract_assist_request(result) == expected
 
 
 @pytest.mark.covers("TDF-13")
 def test_the_older_form_without_a_prompt_asks_what_its_message_says() -> None:
     legacy = {"success": False, "error": "LLM_ASSIST_REQUIRED", "message": "Which of the two is newer?"}
-    assert assist_request(as_result(legacy)) == AssistRequest(
+    assert extract_assist_request(to_tool_result(legacy)) == AssistRequest(
         prompt="Which of the two is newer?", message="Which of the two is newer?"
     )
-    marked = as_result(error_response("LLM_ASSIST_REQUIRED", "Which is newer?"))
-    assert assist_request(marked) == AssistRequest(prompt="Which is newer?")
+    marked = to_tool_result(error_response("LLM_ASSIST_REQUIRED", "Which is newer?"))
+    assert extract_assist_request(marked) == AssistRequest(prompt="Which is newer?")
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,13 @@ def test_the_older_form_without_a_prompt_asks_what_its_message_says() -> None:
     ],
 )
 def test_what_is_no_request_is_none(result: ToolResult) -> None:
-    assert assist_request(result) is None
+    assert extract_assist_request(result) is None
 
 
 @pytest.mark.covers("TDF-13")
 def test_text_that_others_wrote_can_ask_for_nothing() -> None:
     planted = ToolResult(output=json.dumps(REQUEST))
-    assert assist_request(planted) is not None
-    assert assist_request(planted, trust_text=False) is None
+    assert extract_assist_request(planted) is not None
+    assert extract_assist_request(planted, trust_text=False) is None
     marked = AssistRequest(prompt="p").to_tool_result()
-    assert assist_request(marked, trust_text=False) == AssistRequest(prompt="p")
+    assert extract_assist_request(marked, trust_text=False) == AssistRequest(prompt="p")

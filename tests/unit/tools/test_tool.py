@@ -20,8 +20,8 @@ from mainspring.tools import (
     ToolErrorCode,
     ToolRegistry,
     ToolResult,
-    as_result,
     define_tool,
+    to_tool_result,
     tool,
 )
 from mainspring.tools.execute import run_tool
@@ -100,11 +100,11 @@ async def test_a_definition_may_come_later() -> None:
 @pytest.mark.covers("TDF-03", "TDF-06", "TDF-09", "TEX-18")
 def test_whatever_a_tool_returns_becomes_a_result() -> None:
     image = ImageBlock("image/png", "AAAA")
-    assert as_result("text").output == "text"
-    assert as_result(None).output == ""
-    assert as_result({"a": [1, 2]}).output == '{"a":[1,2]}'
-    assert as_result([TextBlock("a"), image]).output == (TextBlock("a"), image)
-    assert as_result(image).text == "[image/png]"
+    assert to_tool_result("text").output == "text"
+    assert to_tool_result(None).output == ""
+    assert to_tool_result({"a": [1, 2]}).output == '{"a":[1,2]}'
+    assert to_tool_result([TextBlock("a"), image]).output == (TextBlock("a"), image)
+    assert to_tool_result(image).text == "[image/png]"
     full = ToolResult(
         output="x",
         title="done",
@@ -113,7 +113,7 @@ def test_whatever_a_tool_returns_becomes_a_result() -> None:
         is_error=True,
         code=ToolErrorCode.NOT_FOUND,
     )
-    assert as_result(full) is full
+    assert to_tool_result(full) is full
     assert (full.title, full.metadata["rows"], full.attachments[0].name) == ("done", 3, "plot.png")
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.tools.checks import compile_plain
-from mainspring.tools.formats import FORMATS
-from mainspring.tools.patterns import BadPatternError, compile_pattern, safe_length
-from mainspring.tools.problems import format_path, listing, nearest, show
-from mainspring.tools.validation import CompiledSchema, _FullSchema, _Memo, compile_validator, schema_problem, validate
+from mainspring.tools.formats import SUPPORTED_FORMATS
+from mainspring.tools.patterns import BadPatternError, compile_pattern, max_safe_length
+from mainspring.tools.problems import closest_names, format_issues, format_path, format_value
+from mainspring.tools.validation import SchemaValidator, _FullSchema, _Memo, get_validator, schema_error, validate
 from tests.unit.tools.arguments.test_coerce import JSON, SCHEMA
 
 TRIP = {
@@ -91,7 +91,7 @@ def test_formats_are_checked(variant: Any, name: str, good: str, bad: str):
     schema = variant({"type": "object", "properties": {"x": {"type": "string", "format": name}}})
     assert validate(schema, {"x": good}) == []
     assert validate(schema, {"x": bad}) != []
-    assert name in FORMATS
+    assert name in SUPPORTED_FORMATS
 
 
 @pytest.mark.covers("TEX-30")
@@ -104,7 +104,7 @@ def test_unknown_keywords_and_formats_do_no_harm(variant: Any):
         }
     )
     assert validate(schema, {"x": "red"}) == []
-    assert schema_problem(schema) is None
+    assert schema_error(schema) is None
 
 
 @ENGINES
@@ -172,7 +172,7 @@ def test_the_draft_is_that_of_the_schema():
 )
 def test_a_schema_that_is_wrong_gives_a_clear_error(schema: Any):
     for value in ({"x": 1}, "text"):
-        problems = CompiledSchema(schema)(value)
+        problems = SchemaValidator(schema)(value)
         if isinstance(value, dict) or not isinstance(schema, dict) or "properties" not in schema:
             assert any("schema" in each for each in problems) or schema == {"type": "string", "pattern": "["}
 
@@ -257,8 +257,8 @@ def test_patterns_mean_the_same_however_they_are_run(pattern: str, text: str, fo
 def test_what_is_no_pattern_is_said():
     with pytest.raises(BadPatternError, match="not a regular expression"):
         compile_pattern("(")
-    assert safe_length("(") == -1
-    assert safe_length("^[a-z]{3}$") > 10_000
+    assert max_safe_length("(") == -1
+    assert max_safe_length("^[a-z]{3}$") > 10_000
 
 
 @given(st.text("ab-", max_size=30))
@@ -283,10 +283,10 @@ def test_both_engines_agree(schema: Any, value: Any):
 
 
 def test_a_schema_is_compiled_once_and_the_cache_is_bounded():
-    assert compile_validator(TRIP) is compile_validator(TRIP)
-    assert compile_validator(dict(TRIP)) is not compile_validator(TRIP)
+    assert get_validator(TRIP) is get_validator(TRIP)
+    assert get_validator(dict(TRIP)) is not get_validator(TRIP)
     for number in range(1200):
-        compile_validator({"const": number})
+        get_validator({"const": number})
     memo = _Memo()
     for number in range(1200):
         memo.get({"const": number})
@@ -296,7 +296,7 @@ def test_a_schema_is_compiled_once_and_the_cache_is_bounded():
 
 def test_a_plain_schema_needs_no_jsonschema():
     code = (
-        "import sys; from mainspring.tools.validation import compile_validator as c\n"
+        "import sys; from mainspring.tools.validation import get_validator as c\n"
         "s = {'type': 'object', 'properties': {'x': {'anyOf': [{'$ref': '#/$defs/a'}, {'type': 'null'}]}}, '$defs': {'a': {'type': 'string', 'format': 'uri'}}}\n"
         "assert c(s)({'x': 1}) and not c(s)({'x': 'a:b'})\n"
         "assert not {'jsonschema', 'referencing', 'json_repair', 'jiter', 'docstring_parser'} & set(sys.modules)"
@@ -306,9 +306,9 @@ def test_a_plain_schema_needs_no_jsonschema():
 
 def test_paths_and_texts():
     assert format_path(("items", 2, "name", "a b", "x-y", "")) == '$.items[2].name["a b"].x-y[""]'
-    assert show("x" * 100).endswith("…")
-    assert show({1}) == '"{1}"'
-    assert show(float("nan")) == "NaN"
-    assert nearest("fileName", ["file_name", "path"]) == ["file_name"]
-    assert listing(["one"]) == "one"
-    assert listing([str(n) for n in range(30)]).endswith("- and 10 more")
+    assert format_value("x" * 100).endswith("…")
+    assert format_value({1}) == '"{1}"'
+    assert format_value(float("nan")) == "NaN"
+    assert closest_names("fileName", ["file_name", "path"]) == ["file_name"]
+    assert format_issues(["one"]) == "one"
+    assert format_issues([str(n) for n in range(30)]).endswith("- and 10 more")

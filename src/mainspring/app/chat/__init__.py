@@ -2,18 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.app.chat.commands import command_of as command_of
+    from mainspring.app.chat.commands import parse_line as parse_line
     from mainspring.app.chat.engine import Chat as Chat
     from mainspring.app.chat.options import ChatOptions as ChatOptions
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
         "engine": "Chat",
-        "commands": "command_of",
+        "commands": "parse_line",
         "options": "ChatOptions",
     },
 )

@@ -9,8 +9,8 @@ from typing import Any
 from mainspring.app.chat.commands import Approve
 from mainspring.app.chat.decisions import choices_for
 from mainspring.app.chat.events import ApprovalAsked, Notice
-from mainspring.app.chat.questions import Questions
-from mainspring.app.chat.tool_display import Display, diffs_of
+from mainspring.app.chat.questions import PendingQuestions
+from mainspring.app.chat.tool_display import ToolLabeler, diffs_from_preview
 from mainspring.app.workspace.grants import GrantEffect
 from mainspring.app.workspace.saved_rules import REACHES, Reach, RuleFiles
 from mainspring.errors import ConfigError
@@ -18,11 +18,11 @@ from mainspring.loop import Approve as WithInput
 from mainspring.permissions import PermissionRequest, Permissions, Reply
 from mainspring.tools.support.editing.review import Hunk
 
-Key = tuple[str, str]
+CallKey = tuple[str, str]
 """Name of the agent, id of the call."""
 
 
-class Approvals:
+class ApprovalManager:
     """Asks a person about calls, one after the other.
 
     Args:
@@ -35,8 +35,8 @@ class Approvals:
 
     def __init__(
         self,
-        questions: Questions,
-        display: Display,
+        questions: PendingQuestions,
+        display: ToolLabeler,
         is_child: Callable[[str], bool],
         notice: Callable[[Notice], None],
         mode_changed: Callable[[], None],
@@ -46,10 +46,10 @@ class Approvals:
         self._is_child = is_child
         self._notice = notice
         self._mode_changed = mode_changed
-        self._hunks: dict[Key, Approve] = {}
+        self._hunks: dict[CallKey, Approve] = {}
         self._edits: dict[str, dict[str, Any]] = {}
-        self._given: dict[Key, tuple[dict[str, Any], Approve]] = {}
-        self._unspent: dict[Key, tuple[PermissionRequest, Approve]] = {}
+        self._given: dict[CallKey, tuple[dict[str, Any], Approve]] = {}
+        self._unused_approvals: dict[CallKey, tuple[PermissionRequest, Approve]] = {}
         self.permissions: Permissions | None = None
         self.files = RuleFiles(None, "")
 
@@ -58,13 +58,13 @@ class Approvals:
         self._hunks.clear()
         self._edits.clear()
         self._given.clear()
-        self._unspent.clear()
+        self._unused_approvals.clear()
 
     def spent(self, agent: str, call_id: str) -> None:
         """A call was made: the yes to it is used up."""
-        self._unspent.pop((agent, call_id), None)
+        self._unused_approvals.pop((agent, call_id), None)
 
-    def take_edits(self) -> dict[str, WithInput]:
+    def pop_edited_inputs(self) -> dict[str, WithInput]:
         """The calls that are to go on with other arguments, once."""
         edits, self._edits = self._edits, {}
         return {id: WithInput(arguments) for id, arguments in edits.items()}
@@ -77,7 +77,7 @@ class Approvals:
         known = self._given.get(key)
         if known is not None and known[0] == request.input:  # the run goes on behind an edited call beside it
             return self._reply(known[1], request, key)
-        again = self._agreed_to(request)
+        again = self._reuse_approval(request)
         if again is not None:
             return self._reply(again, request, key)
         if not self._questions.attended:
@@ -86,22 +86,22 @@ class Approvals:
         await self._apply(given, request)
         self._given[key] = (given.input if given.decision == "edit" and given.input else request.input, given)
         if given.decision == "once" and not self._is_child(request.agent):
-            self._unspent[key] = (request, given)
+            self._unused_approvals[key] = (request, given)
         return self._reply(given, request, key)
 
-    def _agreed_to(self, request: PermissionRequest) -> Approve | None:
+    def _reuse_approval(self, request: PermissionRequest) -> Approve | None:
         """The yes to the very same call, if that was not made after all: because its file had to be read first, say."""
-        for key, (earlier, given) in list(self._unspent.items()):
+        for key, (earlier, given) in list(self._unused_approvals.items()):
             same = (earlier.agent, earlier.tool, earlier.input) == (request.agent, request.tool, request.input)
             if same and earlier.call_id != request.call_id and _same_change(earlier, request):
-                del self._unspent[key]
-                self._unspent[request.agent, request.call_id] = (request, given)
+                del self._unused_approvals[key]
+                self._unused_approvals[request.agent, request.call_id] = (request, given)
                 return given
         return None
 
     def _asked(self, request: PermissionRequest) -> ApprovalAsked:
         child = request.agent if self._is_child(request.agent) else ""
-        diffs = diffs_of(request.preview) if request.preview else ()
+        diffs = diffs_from_preview(request.preview) if request.preview else ()
         rules = [v.rule for v in request.verdicts if v.rule is not None]
         reason = request.reason
         if request.preview is not None and request.preview.problem:
@@ -125,7 +125,7 @@ class Approvals:
             choices=choices_for(request.suggestions, is_edit=request.is_edit),
         )
 
-    def _reply(self, given: Approve, request: PermissionRequest, key: Key) -> Reply:
+    def _reply(self, given: Approve, request: PermissionRequest, key: CallKey) -> Reply:
         match given.decision:
             case "deny" | "never":
                 return Reply(allow=False, reason=given.reason, stop=given.stop)
@@ -180,4 +180,4 @@ class Approvals:
 def _same_change(one: PermissionRequest, other: PermissionRequest) -> bool:
     if one.preview is None or other.preview is None:
         return one.preview is other.preview
-    return one.preview.is_like(other.preview)
+    return one.preview.has_same_changes(other.preview)

@@ -6,10 +6,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.app.chat.types import FileDiff, snake
+from mainspring.app.chat.types import FileDiff, snake_case_tag
 
 
-class _Shown(Struct, frozen=True, tag_field="type", tag=snake):
+class _Shown(Struct, frozen=True, tag_field="type", tag=snake_case_tag):
     pass
 
 
@@ -82,7 +82,7 @@ class Screen(_Shown, frozen=True):
     action: Literal["clear", "quit"]
 
 
-Shown = Text | Fields | Table | Picker | Changes | Clipboard | Screen
+CommandResult = Text | Fields | Table | Picker | Changes | Clipboard | Screen
 """What a command can give."""
 
 

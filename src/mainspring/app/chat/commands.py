@@ -12,10 +12,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from mainspring.app.chat.types import Decision, Mode, ThinkingName, snake
+from mainspring.app.chat.types import AgentMode, ApprovalDecision, ThinkingLevelName, snake_case_tag
 
 
-class Command(Struct, frozen=True, tag_field="type", tag=snake, forbid_unknown_fields=True):
+class ChatCommandBase(Struct, frozen=True, tag_field="type", tag=snake_case_tag, forbid_unknown_fields=True):
     """Base of all commands. As JSON, a field that is not known is refused: what was asked for with it would not happen."""
 
 
@@ -35,7 +35,7 @@ class Attachment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str = ""
 
 
-class Prompt(Command, frozen=True):
+class Prompt(ChatCommandBase, frozen=True):
     """Say something. Begins a run; while one is going on it is queued, as `Queue` is.
 
     Attributes:
@@ -47,53 +47,53 @@ class Prompt(Command, frozen=True):
     attachments: tuple[Attachment, ...] = ()
 
 
-class Steer(Command, frozen=True):
+class Steer(ChatCommandBase, frozen=True):
     """Have the run see this at its next step; without a run the same as `Prompt`."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
 
 
-class Queue(Command, frozen=True):
+class Queue(ChatCommandBase, frozen=True):
     """Have this said when the run is over; without a run the same as `Prompt`."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
 
 
-class EditQueued(Command, frozen=True):
+class EditQueued(ChatCommandBase, frozen=True):
     """Change a text that waits, in its place."""
 
     id: str
     text: str
 
 
-class RemoveQueued(Command, frozen=True):
+class RemoveQueued(ChatCommandBase, frozen=True):
     """Take back a text that waits."""
 
     id: str
 
 
-class SendQueued(Command, frozen=True):
+class SendQueued(ChatCommandBase, frozen=True):
     """Say a text that waits now: it steers the run that is going on, or begins one. Empty for the first that waits."""
 
     id: str = ""
 
 
-class Shell(Command, frozen=True):
+class Shell(ChatCommandBase, frozen=True):
     """Run a shell command of the user's own. ``tell``: whether its output joins the conversation."""
 
     line: str
     tell: bool = True
 
 
-class Shortcut(Command, frozen=True):
+class Shortcut(ChatCommandBase, frozen=True):
     """Do what an extension has put on a key: ``ctrl+k``."""
 
     key: str
 
 
-class Approve(Command, frozen=True):
+class Approve(ChatCommandBase, frozen=True):
     """Answer an `ApprovalAsked`.
 
     Attributes:
@@ -110,7 +110,7 @@ class Approve(Command, frozen=True):
     """
 
     id: str
-    decision: Decision
+    decision: ApprovalDecision
     reason: str = ""
     hunks: tuple[int, ...] | None = None
     input: dict[str, Any] | None = None
@@ -118,7 +118,7 @@ class Approve(Command, frozen=True):
     stop: bool = False
 
 
-class Answer(Command, frozen=True):
+class Answer(ChatCommandBase, frozen=True):
     """Answer a `QuestionAsked`.
 
     Attributes:
@@ -134,7 +134,7 @@ class Answer(Command, frozen=True):
     declined: bool = False
 
 
-class Abort(Command, frozen=True):
+class Abort(ChatCommandBase, frozen=True):
     """Stop what is going on: the run, a shell command of the user's, or a slash command. What is queued stays, and waits.
 
     Attributes:
@@ -146,49 +146,49 @@ class Abort(Command, frozen=True):
     child: str = ""
 
 
-class SetModel(Command, frozen=True):
+class SetModel(ChatCommandBase, frozen=True):
     """Have another model answer, from the next request on: ``provider:model``."""
 
     model: str
 
 
-class SetThinking(Command, frozen=True):
+class SetThinking(ChatCommandBase, frozen=True):
     """How much the model reasons, from the next request on; ``None`` leaves it to the provider."""
 
-    level: ThinkingName | None
+    level: ThinkingLevelName | None
 
 
-class SetMode(Command, frozen=True):
+class SetMode(ChatCommandBase, frozen=True):
     """``build`` works; ``accept_edits`` edits the project's files without approval, too; ``plan`` only looks and plans."""
 
-    mode: Mode
+    mode: AgentMode
 
 
-class ExecutePlan(Command, frozen=True):
+class ExecutePlan(ChatCommandBase, frozen=True):
     """Leave plan mode and carry out the plan: the file named, or the last one."""
 
     plan: str = ""
 
 
-class Slash(Command, frozen=True):
+class Slash(ChatCommandBase, frozen=True):
     """A command line, as ``/model openai:gpt-5-mini``, with its slash. Its outcome comes as `CommandDone`."""
 
     line: str
 
 
-class Resume(Command, frozen=True):
+class Resume(ChatCommandBase, frozen=True):
     """Go on with another session: its id, title or file; empty for the folder's last one."""
 
     session: str = ""
 
 
-class Fork(Command, frozen=True):
+class Fork(ChatCommandBase, frozen=True):
     """Go on in a copy of the session: of all of it, or up to an entry (see ``/tree``)."""
 
     entry: str = ""
 
 
-class Rewind(Command, frozen=True):
+class Rewind(ChatCommandBase, frozen=True):
     """Take the conversation, the files or both back to a prompt.
 
     Attributes:
@@ -204,17 +204,17 @@ class Rewind(Command, frozen=True):
     force: bool = False
 
 
-class NewSession(Command, frozen=True):
+class NewSession(ChatCommandBase, frozen=True):
     """Begin anew; the session so far stays on disk."""
 
 
-class Rename(Command, frozen=True):
+class Rename(ChatCommandBase, frozen=True):
     """Give the session a title."""
 
     title: str
 
 
-class Compact(Command, frozen=True):
+class Compact(ChatCommandBase, frozen=True):
     """Sum up the conversation so far. ``instructions`` say what matters."""
 
     instructions: str = ""
@@ -263,7 +263,7 @@ def decode_command(line: bytes | str) -> ChatCommand:
     return _decoder().decode(line)
 
 
-class Receipt(Struct, frozen=True):
+class CommandReceipt(Struct, frozen=True):
     """What became of a command at once.
 
     Attributes:
@@ -280,7 +280,7 @@ class Receipt(Struct, frozen=True):
         return not self.refused
 
 
-def command_of(
+def parse_line(
     line: str,
     attachments: tuple[Attachment, ...] = (),
     *,

@@ -6,20 +6,20 @@ import time
 from collections.abc import Iterable, Sequence
 
 from mainspring.app.chat.command_results import Candidate
-from mainspring.app.chat.slash.registry import COMMANDS, Slashes
-from mainspring.app.chat.state import Room
+from mainspring.app.chat.slash.registry import COMMANDS, SlashCommands
+from mainspring.app.chat.state import ChatState
 from mainspring.errors import MainspringError
 from mainspring.lazy import lazy_re
 
-MOST = 50
+MAX_CANDIDATES = 50
 """Completions that are offered at once."""
 
 _MOST_FILES = 20_000
-_FRESH_SECONDS = 5.0
+_CACHE_SECONDS = 5.0
 _MENTION = lazy_re(r'(?:^|(?<=[\s(\["\'{]))@("?)([^\s"]*)$')
 
 
-class Completion:
+class Completer:
     """Completes lines.
 
     Args:
@@ -27,7 +27,7 @@ class Completion:
         slashes: Its commands.
     """
 
-    def __init__(self, room: Room, slashes: Slashes) -> None:
+    def __init__(self, room: ChatState, slashes: SlashCommands) -> None:
         self._room = room
         self._slashes = slashes
         self._files: tuple[float, str, tuple[str, ...]] = (0.0, "", ())
@@ -36,7 +36,7 @@ class Completion:
         """What may stand at the end of a line; what was typed in full comes first."""
         mention = _MENTION.search(line)
         if mention is not None:
-            found = _ranked(mention[2], [(path, "") for path in await self._paths()])
+            found = _rank_matches(mention[2], [(path, "") for path in await self._paths()])
             quote = mention[1]
             return tuple([Candidate(f"@{quote}{path}{quote}", mention.start(), about) for path, about in found])
         if not line.startswith("/"):
@@ -45,7 +45,7 @@ class Completion:
         if not space:
             if name.startswith("mcp:"):
                 await self._slashes.refresh()
-            found = _ranked(name, sorted(self._slashes.names().items()))
+            found = _rank_matches(name, sorted(self._slashes.names().items()))
             return tuple([Candidate(f"/{each}", 0, about) for each, about in found])
         command = COMMANDS.get(name.lower())
         if command is None or command.complete is None:
@@ -55,13 +55,13 @@ class Completion:
         except MainspringError:  # nothing to choose from
             return ()
         start = len(line) - len(typed.lstrip())
-        return tuple([Candidate(each, start, about) for each, about in _ranked(typed.strip(), offered)])
+        return tuple([Candidate(each, start, about) for each, about in _rank_matches(typed.strip(), offered)])
 
     async def _paths(self) -> tuple[str, ...]:
         """The files and folders of the project that ignore files leave in; looked for again only after a while."""
         env = self._room.conversation.env
         since, cwd, paths = self._files
-        if cwd == env.cwd and time.monotonic() - since < _FRESH_SECONDS:
+        if cwd == env.cwd and time.monotonic() - since < _CACHE_SECONDS:
             return paths
         walk = await env.walk(env.cwd, limit=_MOST_FILES)
         paths = tuple([f"{entry.path}/" if entry.kind == "directory" else entry.path for entry in walk.entries])
@@ -69,7 +69,7 @@ class Completion:
         return paths
 
 
-def _ranked(typed: str, offered: Iterable[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+def _rank_matches(typed: str, offered: Iterable[tuple[str, str]]) -> Sequence[tuple[str, str]]:
     """Those that fit what was typed: the very one, those that begin with it, those that hold it."""
     head = "./" if typed.startswith("./") else ""
     wanted = typed.removeprefix("./").lower()
@@ -88,4 +88,4 @@ def _ranked(typed: str, offered: Iterable[tuple[str, str]]) -> Sequence[tuple[st
         else:
             continue
         ranks.append((rank, lower.count("/"), text, about))
-    return [(head + text, about) for _, _, text, about in sorted(ranks, key=lambda r: r[:3])[:MOST]]
+    return [(head + text, about) for _, _, text, about in sorted(ranks, key=lambda r: r[:3])[:MAX_CANDIDATES]]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mainspring.app.chat.types import Decision, Option
+from mainspring.app.chat.types import ApprovalDecision, Option
 from mainspring.errors import ConfigError
 from mainspring.permissions import is_portable, parse_rule
 
-_COPY: tuple[tuple[Decision, str, str], ...] = (
+_COPY: tuple[tuple[ApprovalDecision, str, str], ...] = (
     ("once", "Yes", "Allow"),
     ("session", "Yes, and don't ask again this session", "Allow for This Session"),
     (
@@ -30,7 +30,7 @@ def choices_for(rules: tuple[str, ...] = (), *, is_edit: bool = False) -> tuple[
         rules: The rules that would allow it, all of them needed; empty if none would.
         is_edit: Whether allowing all edits in the project would allow it.
     """
-    left_out: set[Decision] = set() if is_edit else {"edits"}
+    left_out: set[ApprovalDecision] = set() if is_edit else {"edits"}
     if not rules:
         left_out |= {"always", "everywhere", "never"}
     if not all(map(_is_portable, rules)):

@@ -13,22 +13,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.app.chat import commands as asked
-from mainspring.app.chat.command_results import Shown
+from mainspring.app.chat.command_results import CommandResult
 from mainspring.app.chat.commands import ChatCommand
 from mainspring.app.chat.events import ChatEvent, CommandDone
-from mainspring.app.chat.message_queue import said
-from mainspring.app.chat.runs import Runs, begin_plan
-from mainspring.app.chat.session_control import Switching
+from mainspring.app.chat.message_queue import create_queued_message
+from mainspring.app.chat.runs import RunController, start_plan
+from mainspring.app.chat.session_control import SessionController
 from mainspring.app.chat.shell import run_shell
 from mainspring.app.chat.slash.agent import set_thinking, switch_model
-from mainspring.app.chat.slash.registry import Slashes
+from mainspring.app.chat.slash.registry import SlashCommands
 from mainspring.app.chat.slash.sessions import compact
-from mainspring.app.chat.state import Room
+from mainspring.app.chat.state import ChatState
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError, MainspringError
 
 
-class Work(Struct, frozen=True):
+class QueuedCommand(Struct, frozen=True):
     """A command that waits for its turn.
 
     Attributes:
@@ -39,10 +39,10 @@ class Work(Struct, frozen=True):
 
     id: str
     name: str
-    do: Callable[[], Awaitable[Shown | None]]
+    do: Callable[[], Awaitable[CommandResult | None]]
 
 
-class Lane:
+class CommandQueue:
     """Does commands in the order in which they came.
 
     Args:
@@ -53,25 +53,25 @@ class Lane:
     def __init__(self, tell: Callable[[ChatEvent], None], idle: Callable[[], None]) -> None:
         self._tell = tell
         self._idle = idle
-        self._waiting: deque[Work] = deque()
-        self._wake = asyncio.Event()
-        self._doing: asyncio.Task[Shown | None] | None = None
-        self._now: Work | None = None
+        self._waiting: deque[QueuedCommand] = deque()
+        self._notify_waiter = asyncio.Event()
+        self._current_task: asyncio.Task[CommandResult | None] | None = None
+        self._now: QueuedCommand | None = None
 
     @property
     def busy(self) -> bool:
         """Whether a command is being done or waits."""
         return self._now is not None or bool(self._waiting)
 
-    def put(self, work: Work) -> None:
+    def put(self, work: QueuedCommand) -> None:
         """One more."""
         self._waiting.append(work)
-        self._wake.set()
+        self._notify_waiter.set()
 
     def stop(self) -> bool:
         """Stop the one that is being done. Says whether there was one."""
-        if self._doing is not None and not self._doing.done():
-            self._doing.cancel()
+        if self._current_task is not None and not self._current_task.done():
+            self._current_task.cancel()
             return True
         return False
 
@@ -84,13 +84,13 @@ class Lane:
                 self._now = None
                 if not self._waiting:
                     self._idle()
-            self._wake.clear()
-            await self._wake.wait()
+            self._notify_waiter.clear()
+            await self._notify_waiter.wait()
 
-    async def _do(self, work: Work) -> None:
-        shown: Shown | None = None
+    async def _do(self, work: QueuedCommand) -> None:
+        shown: CommandResult | None = None
         error = ""
-        self._doing = task = asyncio.ensure_future(work.do())
+        self._current_task = task = asyncio.ensure_future(work.do())
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError:  # the chat is being closed
@@ -98,7 +98,7 @@ class Lane:
             await asyncio.wait((task,))
             raise
         finally:
-            self._doing = None
+            self._current_task = None
         try:
             shown = task.result()
         except asyncio.CancelledError:
@@ -110,14 +110,14 @@ class Lane:
             self._tell(CommandDone(work.id, work.name, shown, error))
 
 
-_BUSY = "a run goes on; stop it first"
-_Saying = asked.Prompt | asked.Queue | asked.Steer
-_Queued = asked.EditQueued | asked.RemoveQueued | asked.SendQueued
-_Idle = asked.Resume | asked.Fork | asked.Rewind | asked.NewSession | asked.Compact | asked.ExecutePlan
+_BUSY_MESSAGE = "a run goes on; stop it first"
+_PromptCommand = asked.Prompt | asked.Queue | asked.Steer
+_QueueCommand = asked.EditQueued | asked.RemoveQueued | asked.SendQueued
+_IdleOnlyCommand = asked.Resume | asked.Fork | asked.Rewind | asked.NewSession | asked.Compact | asked.ExecutePlan
 """What needs that no run goes on."""
 
 
-class Taking:
+class CommandDispatcher:
     """Takes commands.
 
     Args:
@@ -127,18 +127,20 @@ class Taking:
         slashes: Its slash commands.
     """
 
-    def __init__(self, room: Room, runs: Runs, switching: Switching, slashes: Slashes) -> None:
+    def __init__(
+        self, room: ChatState, runs: RunController, switching: SessionController, slashes: SlashCommands
+    ) -> None:
         self._room = room
         self._runs = runs
         self._switching = switching
         self._slashes = slashes
         self._shells: dict[str, CancelToken] = {}
-        self.lane = Lane(room.tell, runs.proceed)
+        self.command_queue = CommandQueue(room.tell, runs.start_next_queued)
 
     @property
     def busy(self) -> bool:
         """Whether a command goes on, or one is about to."""
-        return self.lane.busy or bool(self._shells)
+        return self.command_queue.busy or bool(self._shells)
 
     def stop_shells(self, reason: str) -> None:
         """Stop the shell commands that run."""
@@ -155,7 +157,7 @@ class Taking:
             case asked.Abort():
                 return id, self._abort(command)
             case asked.EditQueued() | asked.RemoveQueued() | asked.SendQueued():
-                return id, self._queued(command)
+                return id, self._edit_queue(command)
             case asked.Slash(line=line):
                 return id, self._slash(id, line)
             case asked.Shell():
@@ -165,13 +167,13 @@ class Taking:
             case _:
                 return id, self._change(id, command)
 
-    def _say(self, id: str, command: _Saying) -> tuple[str, str]:
+    def _say(self, id: str, command: _PromptCommand) -> tuple[str, str]:
         room, waiting = self._room, self._room.waiting
         empty = not command.text.strip() and not command.attachments
         if empty and (room.running or room.conversation.agent.pending is None):
             return id, "there is nothing in it"
         steers = isinstance(command, asked.Steer)
-        text = said(command.text, command.attachments, "steer" if steers and room.running else "queue")
+        text = create_queued_message(command.text, command.attachments, "steer" if steers and room.running else "queue")
         if room.running:
             if steers:
                 self._runs.steer(text)
@@ -179,7 +181,7 @@ class Taking:
                 waiting.add(text)
         else:
             waiting.hold(False)
-            if self.lane.busy:
+            if self.command_queue.busy:
                 waiting.add(text)
             elif empty:
                 self._runs.begin(None)
@@ -187,7 +189,7 @@ class Taking:
                 self._runs.begin(text)
         return text.id, ""
 
-    def _queued(self, command: _Queued) -> str:
+    def _edit_queue(self, command: _QueueCommand) -> str:
         waiting = self._room.waiting
         found = waiting.find(command.id) if command.id or isinstance(command, asked.SendQueued) else None
         if found is None:
@@ -199,7 +201,7 @@ class Taking:
                 waiting.edit(found.id, text)
             case asked.RemoveQueued():
                 waiting.take(found.id)
-                self._room.conversation.agent.withdraw(found.id)
+                self._room.conversation.agent.cancel_steering(found.id)
             case asked.SendQueued():
                 if self._room.running:
                     if found.kind == "queue":
@@ -207,7 +209,7 @@ class Taking:
                         self._runs.steer(replace(found, kind="steer"))
                 else:
                     waiting.hold(False)
-                    if not self.lane.busy:
+                    if not self.command_queue.busy:
                         waiting.take(found.id)
                         self._runs.begin(found, "queue")
         return ""
@@ -217,14 +219,14 @@ class Taking:
             found = self._runs.abort_child(command.child, command.reason)
             return "" if found else f"no sub-agent {command.child!r} runs"
         self._runs.abort(command.reason)
-        self.lane.stop()
+        self.command_queue.stop()
         self.stop_shells(command.reason or "the user stopped it")
         return ""
 
     def _slash(self, id: str, line: str) -> str:
         refused = self._slashes.why_not(line)
         if not refused:
-            self._later(id, line.strip()[1:].split(maxsplit=1)[0].lower(), lambda: self._slashes.run(line))
+            self._enqueue(id, line.strip()[1:].split(maxsplit=1)[0].lower(), lambda: self._slashes.run(line))
         return refused
 
     def _shortcut(self, id: str, key: str) -> str:
@@ -236,7 +238,7 @@ class Taking:
         async def press() -> None:
             await runner.run_shortcut(key)
 
-        self._later(id, "shortcut", press)
+        self._enqueue(id, "shortcut", press)
         return ""
 
     def _shell(self, id: str, command: asked.Shell) -> str:
@@ -249,7 +251,7 @@ class Taking:
             try:
                 await run_shell(room, id, command.line, signal, tell=command.tell)
             except OSError as error:
-                room.notice_error(error)
+                room.publish_error(error)
             finally:
                 del self._shells[id]
 
@@ -258,19 +260,19 @@ class Taking:
 
     def _change(self, id: str, command: ChatCommand) -> str:
         """What changes how the conversation goes on, in order."""
-        room, idle = self._room, isinstance(command, _Idle)
+        room, idle = self._room, isinstance(command, _IdleOnlyCommand)
         if idle and room.running:
-            return _BUSY
+            return _BUSY_MESSAGE
 
-        async def do() -> Shown | None:
+        async def do() -> CommandResult | None:
             if idle and room.running:  # it began meanwhile
-                raise ConfigError(_BUSY)
-            return await (self._elsewhere(command) if idle else self._here(command))
+                raise ConfigError(_BUSY_MESSAGE)
+            return await (self._elsewhere(command) if idle else self._apply_setting(command))
 
-        self._later(id, str(type(command).__struct_config__.tag), do)
+        self._enqueue(id, str(type(command).__struct_config__.tag), do)
         return ""
 
-    async def _here(self, command: ChatCommand) -> Shown | None:
+    async def _apply_setting(self, command: ChatCommand) -> CommandResult | None:
         match command:
             case asked.SetModel(model=model):
                 switch_model(self._room, model)
@@ -284,11 +286,11 @@ class Taking:
                 pass
         return None
 
-    async def _elsewhere(self, command: ChatCommand) -> Shown | None:
+    async def _elsewhere(self, command: ChatCommand) -> CommandResult | None:
         switching = self._switching
         match command:
             case asked.ExecutePlan(plan=plan):
-                begin_plan(self._room, self._runs, plan)
+                start_plan(self._room, self._runs, plan)
             case asked.Resume(session=session):
                 await switching.resume(session)
             case asked.Fork(entry=entry):
@@ -303,5 +305,5 @@ class Taking:
                 pass
         return None
 
-    def _later(self, id: str, name: str, do: Callable[[], Awaitable[Shown | None]]) -> None:
-        self.lane.put(Work(id, name, do))
+    def _enqueue(self, id: str, name: str, do: Callable[[], Awaitable[CommandResult | None]]) -> None:
+        self.command_queue.put(QueuedCommand(id, name, do))

@@ -20,13 +20,13 @@ from mainspring.app.chat.events import (
     Working,
 )
 
-MOST_PROGRESS = 65_536
+MAX_PENDING_PROGRESS = 65_536
 """Characters of progress that wait for a slow reader; what comes before them is dropped, the final result has it."""
 
-_LATEST = (StatusChanged, QueueChanged, Working)  # of several in a row only the last one matters
+_REPLACEABLE_EVENTS = (StatusChanged, QueueChanged, Working)  # of several in a row only the last one matters
 
 
-class _Pieces:
+class _CoalescedText:
     """Pieces of one text that wait to be read."""
 
     __slots__ = ("first", "most", "parts", "size")
@@ -40,7 +40,7 @@ class _Pieces:
     def add(self, event: ChatEvent) -> None:
         title = _title(event)
         if title:
-            self.first = _with(self.first, None, title)
+            self.first = _replace_text(self.first, None, title)
         text = _text(event)
         self.parts.append(text)
         self.size += len(text)
@@ -49,46 +49,46 @@ class _Pieces:
 
     def joined(self) -> ChatEvent:
         text = "".join(self.parts)
-        return _with(self.first, text if self.most is None else text[-self.most :], "")
+        return _replace_text(self.first, text if self.most is None else text[-self.most :], "")
 
 
-class Outbox(AsyncIterator[ChatEvent]):
+class EventBuffer(AsyncIterator[ChatEvent]):
     """A queue of events for one reader. Whoever pushes never waits.
 
     Pieces of a text that nobody has read yet are joined, so that what waits does not grow with the number of pieces.
     """
 
     def __init__(self) -> None:
-        self._events: deque[ChatEvent | _Pieces] = deque()
-        self._open: dict[Hashable, _Pieces] = {}  # texts that a further piece may join: nothing else came since
+        self._events: deque[ChatEvent | _CoalescedText] = deque()
+        self._open: dict[Hashable, _CoalescedText] = {}  # texts that a further piece may join: nothing else came since
         self._closed = False
-        self._wake = asyncio.Event()
+        self._notify_waiter = asyncio.Event()
 
     def push(self, event: ChatEvent) -> None:
         """Add an event; after the end it is dropped."""
         if self._closed:
             return
-        key = _key(event)
+        key = _coalescing_key(event)
         if key is not None:
             pieces = self._open.get(key)
             if pieces is None:
-                most = None if key[-1] == "" else MOST_PROGRESS
-                self._open[key] = pieces = _Pieces(event, most)
+                most = None if key[-1] == "" else MAX_PENDING_PROGRESS
+                self._open[key] = pieces = _CoalescedText(event, most)
                 self._events.append(pieces)
             pieces.add(event)
         else:
             last = self._events[-1] if self._events else None
-            if isinstance(event, _LATEST) and type(last) is type(event):
+            if isinstance(event, _REPLACEABLE_EVENTS) and type(last) is type(event):
                 self._events[-1] = event
             else:
                 self._events.append(event)
             self._open.clear()
-        self._wake.set()
+        self._notify_waiter.set()
 
     def close(self) -> None:
         """No further events; what waits can still be read."""
         self._closed = True
-        self._wake.set()
+        self._notify_waiter.set()
 
     def __len__(self) -> int:
         return len(self._events)
@@ -100,16 +100,16 @@ class Outbox(AsyncIterator[ChatEvent]):
         while not self._events:
             if self._closed:
                 raise StopAsyncIteration
-            self._wake.clear()
-            await self._wake.wait()
+            self._notify_waiter.clear()
+            await self._notify_waiter.wait()
         first = self._events.popleft()
-        if isinstance(first, _Pieces):
+        if isinstance(first, _CoalescedText):
             self._open = {key: pieces for key, pieces in self._open.items() if pieces is not first}
             return first.joined()
         return first
 
 
-def _key(event: ChatEvent) -> tuple[Hashable, ...] | None:
+def _coalescing_key(event: ChatEvent) -> tuple[Hashable, ...] | None:
     """What pieces of one text have in common; the last part is empty where all of the text is needed."""
     match event:
         case AnswerText() | ThinkingText():
@@ -119,7 +119,7 @@ def _key(event: ChatEvent) -> tuple[Hashable, ...] | None:
         case ToolProgress(id=id) | ShellOutput(id=id):
             return type(event), id
         case ChildEvent(id=id, event=inner):
-            key = _key(inner)
+            key = _coalescing_key(inner)
             return None if key is None else (id, *key)
         case _:
             return None
@@ -145,14 +145,14 @@ def _title(event: ChatEvent) -> str:
             return ""
 
 
-def _with(event: ChatEvent, text: str | None, title: str) -> ChatEvent:
+def _replace_text(event: ChatEvent, text: str | None, title: str) -> ChatEvent:
     match event:
         case AnswerText() | ThinkingText() | ShellOutput():
             return event if text is None else replace(event, text=text)
         case ToolProgress():
             return replace(event, output=event.output if text is None else text, title=title or event.title)
         case ChildEvent(event=inner):
-            made = _with(inner, text, title)
+            made = _replace_text(inner, text, title)
             return replace(event, event=made)
         case _:
             return event

@@ -28,10 +28,10 @@ from mainspring.app.chat.events import (
     UserText,
     Working,
 )
-from mainspring.app.chat.tool_display import Display, finished, one_line, started
+from mainspring.app.chat.tool_display import ToolLabeler, one_line, tool_finished_event, tool_started_event
 from mainspring.events import (
     AgentEnd,
-    AgentEvent,
+    Event,
     MessageEnd,
     ModelRetry,
     TextDelta,
@@ -42,22 +42,22 @@ from mainspring.events import (
     TurnStart,
 )
 from mainspring.loop import CoreAgent
-from mainspring.loop.hooks import SpawnBefore, SpawnComplete, SpawnError
+from mainspring.loop.hooks import BeforeSpawn, SpawnComplete, SpawnError
 from mainspring.messages import ImageBlock, Message
-from mainspring.prompt_tags import own_words
+from mainspring.prompt_tags import strip_attachments
 from mainspring.redaction import redact
-from mainspring.sessions import Item, TranscriptCall
-from mainspring.subagents import Child
+from mainspring.sessions import TranscriptCall, TranscriptItem
+from mainspring.subagents import SubagentRun
 from mainspring.tools.builtin.shell import TERMINAL
 
-ChildTold = AnswerText | AnswerEnd | ThinkingText | ThinkingEnd | ToolStarted | ToolProgress | ToolFinished
+SubagentChatEvent = AnswerText | AnswerEnd | ThinkingText | ThinkingEnd | ToolStarted | ToolProgress | ToolFinished
 """What is told of a sub-agent."""
 
 
-WAITING = "waiting for the model"
+WAITING_FOR_MODEL = "waiting for the model"
 
 
-class Teller:
+class AgentEventTranslator:
     """Hears the events of one agent, and tells those that people see. The same events always give the same.
 
     Args:
@@ -67,16 +67,16 @@ class Teller:
     """
 
     def __init__(
-        self, tell: Callable[[ChatEvent], None], display: Display, changed: Callable[[], None] = lambda: None
+        self, tell: Callable[[ChatEvent], None], display: ToolLabeler, changed: Callable[[], None] = lambda: None
     ) -> None:
         self._tell = tell
         self._display = display
         self._changed = changed
-        self._running: dict[str, str] = {}
+        self._run_agent: dict[str, str] = {}
         self._thinking: list[str] = []
         self._working = ""
 
-    def __call__(self, event: AgentEvent) -> None:
+    def __call__(self, event: Event) -> None:
         """Hear an event."""
         match event:
             case TextDelta(text=text):
@@ -88,14 +88,14 @@ class Teller:
                 self._work("thinking")
                 self._tell(ThinkingText(text))
             case TurnStart():
-                self._work(WAITING)
+                self._work(WAITING_FOR_MODEL)
                 self._changed()
             case MessageEnd(message=Message(role="assistant") as message):
                 self._end_thinking()
                 self._answered(message)
             case ToolExecutionStart(call=call, label=label):
                 self._end_thinking()
-                self._start(started(call, self._name(call.name, label)))
+                self._start(tool_started_event(call, self._name(call.name, label)))
             case ToolExecutionUpdate():
                 terminal = str((event.metadata or {}).get(TERMINAL, ""))
                 self._tell(ToolProgress(event.call_id, event.output, one_line(event.title or ""), terminal))
@@ -125,17 +125,17 @@ class Teller:
             self._thinking = []
 
     def _start(self, event: ToolStarted) -> None:
-        if event.id not in self._running:  # one that goes on behind a pause was told
+        if event.id not in self._run_agent:  # one that goes on behind a pause was told
             self._tell(event)
-        self._running[event.id] = event.display
+        self._run_agent[event.id] = event.display
         self._work(f"running {event.display}")
 
     def _finish(self, event: ToolExecutionEnd) -> None:
         call, result = event.call, event.result
-        display = self._running.pop(call.id, None)
+        display = self._run_agent.pop(call.id, None)
         if display is None:  # a call that was never taken up
             display = self._name(call.name)
-            self._tell(started(call, display))
+            self._tell(tool_started_event(call, display))
         content = result.content
         done = TranscriptCall(
             id=call.id,
@@ -147,8 +147,8 @@ class Teller:
             details=result.details,
             seconds=event.seconds,
         )
-        self._tell(finished(done, display, event.title))
-        if not self._running:
+        self._tell(tool_finished_event(done, display, event.title))
+        if not self._run_agent:
             self._work("")
 
     def _work(self, message: str) -> None:
@@ -157,20 +157,20 @@ class Teller:
             self._tell(Working(message))
 
 
-def of_child(id: str, tell: Callable[[ChatEvent], None]) -> Callable[[ChatEvent], None]:
+def wrap_subagent_events(id: str, tell: Callable[[ChatEvent], None]) -> Callable[[ChatEvent], None]:
     """Tells what a sub-agent does as its own."""
 
     def pass_on(event: ChatEvent) -> None:
-        if isinstance(event, ChildTold):
+        if isinstance(event, SubagentChatEvent):
             tell(ChildEvent(id, event))
 
     return pass_on
 
 
-_LAST = 900  # behind gates that may keep a sub-agent from running
+_ORDER_LAST = 900  # behind gates that may keep a sub-agent from running
 
 
-class Children:
+class SubagentTracker:
     """Hears of sub-agents on all levels.
 
     Args:
@@ -179,41 +179,43 @@ class Children:
         changed: Called where figures may have changed.
     """
 
-    def __init__(self, tell: Callable[[ChatEvent], None], display: Display, changed: Callable[[], None]) -> None:
+    def __init__(self, tell: Callable[[ChatEvent], None], display: ToolLabeler, changed: Callable[[], None]) -> None:
         self._tell = tell
         self._display = display
         self._changed = changed
-        self._running: set[str] = set()
+        self._run_agent: set[str] = set()
 
     @property
     def running(self) -> int:
         """How many run."""
-        return len(self._running)
+        return len(self._run_agent)
 
     def knows(self, id: str) -> bool:
         """Whether a sub-agent of this name runs."""
-        return id in self._running
+        return id in self._run_agent
 
     def listen(self, agent: CoreAgent, parent: str = "") -> None:
         """Hear of the sub-agents of an agent, and of theirs."""
-        agent.on(SpawnBefore, lambda hook: self._begin(hook, parent), order=_LAST)
+        agent.on(BeforeSpawn, lambda hook: self._begin(hook, parent), order=_ORDER_LAST)
         agent.on(SpawnComplete, lambda hook: self._end(hook, hook.text))
         agent.on(SpawnError, lambda hook: self._end(hook, "", hook.error))
 
-    def _begin(self, hook: SpawnBefore, parent: str) -> None:
+    def _begin(self, hook: BeforeSpawn, parent: str) -> None:
         if hook.block:
             return
-        self._running.add(hook.child_id)
+        self._run_agent.add(hook.child_id)
         self._tell(ChildStarted(hook.child_id, hook.child, hook.task, hook.depth, parent))
         child: CoreAgent = hook.agent
-        child.bus.observe(Teller(of_child(hook.child_id, self._tell), self._display, self._changed))
+        child.bus.observe(
+            AgentEventTranslator(wrap_subagent_events(hook.child_id, self._tell), self._display, self._changed)
+        )
         self.listen(child, hook.child_id)
         self._changed()
 
     def _end(self, hook: SpawnComplete | SpawnError, text: str, error: BaseException | None = None) -> None:
-        if hook.child_id not in self._running:
+        if hook.child_id not in self._run_agent:
             self._tell(ChildStarted(hook.child_id, hook.child, hook.task, hook.depth))
-        self._running.discard(hook.child_id)
+        self._run_agent.discard(hook.child_id)
         stats: Any = hook.stats
         cost = stats.usage.cost
         self._tell(
@@ -232,19 +234,19 @@ class Children:
         self._changed()
 
 
-def find_child(children: Iterable[Child], id: str) -> Child | None:
+def find_subagent(children: Iterable[SubagentRun], id: str) -> SubagentRun | None:
     """A sub-agent that runs or waits, on whatever level."""
     for child in children:
         if child.id == id:
             return child
         below = getattr(child.agent, "children", ())
-        found = find_child(below, id)
+        found = find_subagent(below, id)
         if found is not None:
             return found
     return None
 
 
-MOST_ITEMS = 400
+MAX_ITEMS = 400
 """Items that are told; of a longer conversation the last ones."""
 
 
@@ -256,20 +258,20 @@ _SOURCES: dict[str, Literal["prompt", "steer", "queue", "command", "shell", "not
 }
 
 
-def replayed(items: Sequence[Item], display: Display) -> Iterator[ChatEvent]:
+def replay_events(items: Sequence[TranscriptItem], display: ToolLabeler) -> Iterator[ChatEvent]:
     """The events of the items on the branch that the session goes on with."""
     active = [item for item in items if item.active]
-    if len(active) > MOST_ITEMS:
-        yield Notice(f"{len(active) - MOST_ITEMS} earlier messages are not shown; /export has all of them")
-    for item in active[-MOST_ITEMS:]:
-        yield from _told(item, display)
+    if len(active) > MAX_ITEMS:
+        yield Notice(f"{len(active) - MAX_ITEMS} earlier messages are not shown; /export has all of them")
+    for item in active[-MAX_ITEMS:]:
+        yield from _item_events(item, display)
 
 
-def _told(item: Item, display: Display) -> Iterator[ChatEvent]:
+def _item_events(item: TranscriptItem, display: ToolLabeler) -> Iterator[ChatEvent]:
     match item.kind:
         case "user" if item.text or item.images:
             source = _SOURCES.get(item.source, "notice")
-            yield UserText(own_words(item.text).strip(), source, len(item.images), item.id)
+            yield UserText(strip_attachments(item.text).strip(), source, len(item.images), item.id)
         case "assistant":
             if item.thinking:
                 yield ThinkingText(item.thinking)
@@ -279,8 +281,8 @@ def _told(item: Item, display: Display) -> Iterator[ChatEvent]:
                 yield AnswerEnd(item.text)
             for call in item.calls:
                 name = display(call.name)
-                yield started(call, name)
-                yield finished(call, name)
+                yield tool_started_event(call, name)
+                yield tool_finished_event(call, name)
             if item.error:
                 yield Notice(item.error, "error")
         case "compaction":

@@ -16,12 +16,21 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from mainspring.app.chat.command_results import Shown
-from mainspring.app.chat.types import Decision, EditOutcome, FileDiff, Level, Option, Queued, Status, snake
+from mainspring.app.chat.command_results import CommandResult
+from mainspring.app.chat.types import (
+    ApprovalDecision,
+    EditOutcome,
+    FileDiff,
+    NoticeLevel,
+    Option,
+    Queued,
+    Status,
+    snake_case_tag,
+)
 from mainspring.events import RunStatus
 
 
-class Event(Struct, frozen=True, tag_field="type", tag=snake):
+class Event(Struct, frozen=True, tag_field="type", tag=snake_case_tag):
     """Base of all events."""
 
 
@@ -186,7 +195,7 @@ class ApprovalSettled(Event, frozen=True):
     """A question is answered, or falls away because the run was stopped (``aborted``)."""
 
     id: str
-    decision: Decision | Literal["aborted"]
+    decision: ApprovalDecision | Literal["aborted"]
 
 
 class QuestionAsked(Event, frozen=True):
@@ -367,7 +376,7 @@ class CommandDone(Event, frozen=True):
 
     id: str
     name: str
-    shown: Shown | None = None
+    shown: CommandResult | None = None
     error: str = ""
 
 
@@ -406,7 +415,7 @@ class Notice(Event, frozen=True):
     """Something people should know."""
 
     text: str
-    level: Level = "info"
+    level: NoticeLevel = "info"
 
 
 ChatEvent = (

@@ -19,21 +19,21 @@ from mainspring.app.chat.commands import Attachment
 from mainspring.app.chat.events import Notice, QueueChanged
 from mainspring.app.chat.types import Queued
 from mainspring.app.compose.conversation import Conversation
-from mainspring.app.workspace.file_mentions import attach
+from mainspring.app.workspace.file_mentions import attach_mentions
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.messages import ContentBlock, ImageBlock, Message, TextBlock, utc_now
-from mainspring.prompt_tags import delimited
+from mainspring.prompt_tags import wrap_in_tag
 from mainspring.sessions import CustomEntry, Session
 
 QUEUE_ENTRY = "chat_queue"
 """The entry of a session that holds what waits."""
 
 
-_MOST_STORED = 4 << 20
+_MAX_STORED_BYTES = 4 << 20
 """Bytes of attachments that are stored with texts that wait."""
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class QueuedMessage(Struct, frozen=True, kw_only=True):
     """A text that somebody wants to have said.
 
     Attributes:
@@ -49,10 +49,10 @@ class Said(Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...] = ()
 
 
-_PAST = Said(id="", text="")
+_INVALIDATED = QueuedMessage(id="", text="")
 
 
-class Waiting:
+class MessageQueue:
     """The texts that wait, oldest first.
 
     Args:
@@ -64,25 +64,25 @@ class Waiting:
 
     def __init__(self, tell: Callable[[QueueChanged], None]) -> None:
         self._tell = tell
-        self._items: list[Said] = []
-        self._stored: dict[str, tuple[Said, ...]] = {}  # by session
-        self._going: list[Said] = []
+        self._items: list[QueuedMessage] = []
+        self._stored: dict[str, tuple[QueuedMessage, ...]] = {}  # by session
+        self._going: list[QueuedMessage] = []
         self._dirty = asyncio.Event()
         self.held = False
 
     @property
-    def items(self) -> tuple[Said, ...]:
+    def items(self) -> tuple[QueuedMessage, ...]:
         """All of them."""
         return tuple(self._items)
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def find(self, id: str) -> Said | None:
+    def find(self, id: str) -> QueuedMessage | None:
         """The one of that name; the first one for an empty name."""
         return next((each for each in self._items if id in ("", each.id)), None)
 
-    def add(self, said: Said, *, first: bool = False) -> None:
+    def add(self, said: QueuedMessage, *, first: bool = False) -> None:
         """One more."""
         self._items.insert(0 if first else len(self._items), said)
         self.changed()
@@ -91,7 +91,7 @@ class Waiting:
         """Change one. Says whether it waits."""
         return self._put(id, lambda said: replace(said, text=text))
 
-    def take(self, id: str) -> Said | None:
+    def take(self, id: str) -> QueuedMessage | None:
         """Take one out."""
         said = self.find(id)
         if said is not None:
@@ -99,12 +99,12 @@ class Waiting:
             self.changed()
         return said
 
-    def going(self, said: Said) -> None:
+    def going(self, said: QueuedMessage) -> None:
         """It is about to be said; until it has `joined` the conversation it is stored as one that waits."""
         self._going.append(said)
         self._dirty.set()
 
-    def joined(self, id: str) -> Said | None:
+    def joined(self, id: str) -> QueuedMessage | None:
         """It has been said."""
         said = next((each for each in self._going if each.id == id), None)
         if said is not None:
@@ -112,11 +112,11 @@ class Waiting:
             self._dirty.set()
         return said
 
-    def next(self) -> Said | None:
+    def next(self) -> QueuedMessage | None:
         """Take out the first, unless they are held."""
         return None if self.held or not self._items else self.take(self._items[0].id)
 
-    def all_queued(self) -> None:
+    def requeue_steering(self) -> None:
         """No run is there to be steered any more: what was to steer comes first in the queue."""
         items = [replace(each, kind="queue") for each in self._items]
         if items != self._items:
@@ -130,7 +130,7 @@ class Waiting:
             self.held = held
             self.changed()
 
-    def _put(self, id: str, make: Callable[[Said], Said]) -> bool:
+    def _put(self, id: str, make: Callable[[QueuedMessage], QueuedMessage]) -> bool:
         for i, said in enumerate(self._items):
             if said.id == id:
                 self._items[i] = make(said)
@@ -147,18 +147,18 @@ class Waiting:
 
     # --- kept with the session --------------------------------------------------------------------------------------
 
-    def stored_in(self, session: Session) -> tuple[Said, ...]:
+    def load_from(self, session: Session) -> tuple[QueuedMessage, ...]:
         """What waits in a session since it was left. Blocks."""
         entries = [e for e in session.entries() if isinstance(e, CustomEntry) and e.custom_type == QUEUE_ENTRY]
         data: Any = entries[-1].data if entries else None
         try:
-            found = msgspec.convert(data, tuple[Said, ...]) if data else ()
+            found = msgspec.convert(data, tuple[QueuedMessage, ...]) if data else ()
         except msgspec.ValidationError:  # written by another version
             return ()
         said = {message.id for message in session.messages}
         return tuple([replace(each, kind="queue") for each in found if each.id not in said])
 
-    def take_up(self, session: Session, stored: tuple[Said, ...]) -> None:
+    def take_up(self, session: Session, stored: tuple[QueuedMessage, ...]) -> None:
         """Go on with what waits in a session, and with what waits here; it is held."""
         known = {each.id for each in self._items}
         self._stored[session.id] = stored
@@ -168,10 +168,10 @@ class Waiting:
 
     def elsewhere(self, session: Session) -> None:
         """The session goes on from another place: what is stored there is past, and what waits has to be stored anew."""
-        self._stored[session.id] = (_PAST,)
+        self._stored[session.id] = (_INVALIDATED,)
         self._dirty.set()
 
-    async def changed_since(self) -> None:
+    async def wait_changed(self) -> None:
         """Wait until something has changed."""
         await self._dirty.wait()
         self._dirty.clear()
@@ -183,34 +183,34 @@ class Waiting:
             return
         self._stored[session.id] = items
         size = sum(len(a.data) for each in items for a in each.attachments)
-        kept = items if size <= _MOST_STORED else tuple([replace(each, attachments=()) for each in items])
+        kept = items if size <= _MAX_STORED_BYTES else tuple([replace(each, attachments=()) for each in items])
         session.custom(QUEUE_ENTRY, msgspec.to_builtins(kept))
         await session.journal.flush()
 
 
-SAID = "said-"
+MESSAGE_ID_PREFIX = "said-"
 """How the ids of texts begin that somebody typed."""
 
 
-def said(text: str, attachments: tuple[Attachment, ...] = (), kind: str = "queue") -> Said:
+def create_queued_message(text: str, attachments: tuple[Attachment, ...] = (), kind: str = "queue") -> QueuedMessage:
     """A text with a name of its own, by which its message is known in the session, too."""
-    return Said(
-        id=f"{SAID}{uuid.uuid4().hex[:12]}",
+    return QueuedMessage(
+        id=f"{MESSAGE_ID_PREFIX}{uuid.uuid4().hex[:12]}",
         text=text,
         kind="steer" if kind == "steer" else "queue",
         attachments=attachments,
     )
 
 
-async def message_of(said: Said, conversation: Conversation, notice: Callable[[Notice], None]) -> Message:
+async def build_message(said: QueuedMessage, conversation: Conversation, notice: Callable[[Notice], None]) -> Message:
     """The message, with the files that the text mentions. What cannot be attached is told, and the text stays as it is."""
     text = said.text
     reader = conversation.agent.tools.get("read_file")
     try:
-        text = await attach(text, conversation.env, conversation.permissions, reader)
+        text = await attach_mentions(text, conversation.env, conversation.permissions, reader)
     except (ConfigError, PermissionDeniedError) as error:
         notice(Notice(f"nothing was attached: {error}", "warn"))
-    texts = [text, *[delimited("file", a.text, path=a.name or "text") for a in said.attachments if a.text]]
+    texts = [text, *[wrap_in_tag("file", a.text, path=a.name or "text") for a in said.attachments if a.text]]
     blocks: list[ContentBlock] = [TextBlock("\n\n".join(filter(None, texts)))] if any(texts) else []
     blocks += [
         ImageBlock(a.media_type, base64.b64encode(a.data).decode())

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from mainspring.app.run.options import AskOptions
-from mainspring.env import Buffers, Terminals
+from mainspring.app.run.options import LaunchOptions
+from mainspring.env import EditorBuffers, TerminalProvider
 from mainspring.models import ModelProvider
 from mainspring.sessions import Transcript
 
@@ -31,14 +31,14 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
         sources: Further prompts by name, each a `PromptSource`.
     """
 
-    ask: AskOptions = AskOptions(prompt="")
+    ask: LaunchOptions = LaunchOptions(prompt="")
     environ: Mapping[str, str] = os.environ
     attended: bool = True
     replay: bool = True
     model: ModelProvider | None = None
     make_model: Callable[[str], ModelProvider] | None = None
     exporters: Mapping[str, Callable[[Transcript], str]] = {}
-    buffers: Buffers | None = None
-    terminals: Terminals | None = None
+    buffers: EditorBuffers | None = None
+    terminals: TerminalProvider | None = None
     mcp_servers: Any = None
     sources: tuple[Any, ...] = ()

@@ -13,12 +13,12 @@ from mainspring.app.chat.commands import Answer, Approve
 from mainspring.app.chat.events import ApprovalAsked, ApprovalSettled, ChatEvent, Notice, QuestionAsked, QuestionSettled
 from mainspring.app.chat.types import Option
 from mainspring.extensions.ui import NoticeLevel
-from mainspring.tools.interaction import Plan, Question, Reply, Review
+from mainspring.tools.interaction import PlanReview, ProposedPlan, Reply, UserQuestion
 
-T = TypeVar("T", Approve, Answer)
+AnswerT = TypeVar("AnswerT", Approve, Answer)
 
 
-class Questions:
+class PendingQuestions:
     """Asks, and hands each answer to whoever waits for it. Every question that is asked is settled, whatever happens.
 
     Args:
@@ -45,17 +45,17 @@ class Questions:
         """Ask anything else. With nobody there the answer is that there is none."""
         return await self._ask(asked, Answer) if self.attended else Answer(asked.id, declined=True)
 
-    async def _ask(self, asked: ApprovalAsked | QuestionAsked, kind: type[T]) -> T:
+    async def _ask(self, asked: ApprovalAsked | QuestionAsked, kind: type[AnswerT]) -> AnswerT:
         future: asyncio.Future[Approve | Answer] = asyncio.get_running_loop().create_future()
         self._open[asked.id] = (asked, future)
         self._tell(asked)
         given: Approve | Answer | None = None
         try:
             given = await future
-            return cast("T", given)
+            return cast("AnswerT", given)
         finally:
             del self._open[asked.id]
-            self._tell(_settled(asked, given))
+            self._tell(_resolved_event(asked, given))
 
     def settle(self, given: Approve | Answer) -> str:
         """Hand in an answer; why it does not fit, or nothing."""
@@ -63,7 +63,7 @@ class Questions:
         if entry is None:
             return f"no question {given.id!r} waits for an answer; it may have been settled meanwhile"
         asked, future = entry
-        problem = _misfit(asked, given)
+        problem = _answer_problem(asked, given)
         if not problem and not future.done():
             future.set_result(given)
         return problem
@@ -73,13 +73,13 @@ class Questions:
         """What waits, oldest first."""
         return tuple([asked for asked, future in self._open.values() if not future.done()])
 
-    def drop_all(self) -> None:
+    def cancel_all(self) -> None:
         """Nobody will answer any more."""
         for _, future in list(self._open.values()):
             future.cancel()
 
 
-def _settled(asked: ApprovalAsked | QuestionAsked, given: Approve | Answer | None) -> ChatEvent:
+def _resolved_event(asked: ApprovalAsked | QuestionAsked, given: Approve | Answer | None) -> ChatEvent:
     if isinstance(asked, ApprovalAsked):
         return ApprovalSettled(asked.id, given.decision if isinstance(given, Approve) else "aborted")
     if not isinstance(given, Answer):
@@ -87,11 +87,11 @@ def _settled(asked: ApprovalAsked | QuestionAsked, given: Approve | Answer | Non
     return QuestionSettled(asked.id, "declined" if given.declined else "answered")
 
 
-def _misfit(asked: ApprovalAsked | QuestionAsked, given: Approve | Answer) -> str:
+def _answer_problem(asked: ApprovalAsked | QuestionAsked, given: Approve | Answer) -> str:
     """Why an answer is none to this question."""
     match asked, given:
         case ApprovalAsked(), Approve():
-            return _unfit(asked, given)
+            return _approval_problem(asked, given)
         case QuestionAsked(), Answer():
             known = {option.value for option in asked.options}
             wrong = [value for value in given.chosen if value not in known]
@@ -108,7 +108,7 @@ def _misfit(asked: ApprovalAsked | QuestionAsked, given: Approve | Answer) -> st
             )
 
 
-def _unfit(asked: ApprovalAsked, given: Approve) -> str:
+def _approval_problem(asked: ApprovalAsked, given: Approve) -> str:
     if given.decision == "edit" and given.input is None:
         return "to edit a call, give its new arguments in `input`"
     if given.decision in ("always", "never") and not given.rule.strip() and not asked.suggestions:
@@ -124,14 +124,14 @@ def _unfit(asked: ApprovalAsked, given: Approve) -> str:
 
 
 _YES_NO = (Option("yes", "Yes"), Option("no", "No"))
-_REVIEW = (
+_PLAN_REVIEW_OPTIONS = (
     Option("approve", "Approve", "carry it out"),
     Option("revise", "Revise", "say what to change"),
     Option("reject", "Reject", "do not carry it out"),
 )
 
 
-class Person:
+class UserPrompter:
     """Asks the person. An `Interaction` for tools and a `UserInterface` for extensions.
 
     Args:
@@ -139,7 +139,7 @@ class Person:
         notice: Tells them something.
     """
 
-    def __init__(self, questions: Questions, notice: Callable[[Notice], None]) -> None:
+    def __init__(self, questions: PendingQuestions, notice: Callable[[Notice], None]) -> None:
         self._questions = questions
         self._notice = notice
 
@@ -148,26 +148,26 @@ class Person:
         """Whether somebody can answer."""
         return self._questions.attended
 
-    async def ask(self, question: Question) -> Reply | None:
+    async def ask(self, question: UserQuestion) -> Reply | None:
         """The user's answer; ``None`` if they gave none."""
         options = tuple([Option(o.label, o.label, o.description) for o in question.options])
         asked = QuestionAsked(self._id(), "ask", question.text, options=options, multiple=question.multiple)
         answer = await self._questions.answer(asked)
         return None if answer.declined else Reply(answer.chosen, answer.text)
 
-    async def review(self, plan: Plan) -> Review | None:
+    async def review(self, plan: ProposedPlan) -> PlanReview | None:
         """What the user thinks of a plan; ``None`` if they do not say."""
-        asked = QuestionAsked(self._id(), "plan", plan.text, title=plan.title, options=_REVIEW)
+        asked = QuestionAsked(self._id(), "plan", plan.text, title=plan.title, options=_PLAN_REVIEW_OPTIONS)
         answer = await self._questions.answer(asked)
         if answer.declined:
             return None
         match answer.chosen:
             case ("approve",):
-                return Review("approve", answer.text)
+                return PlanReview("approve", answer.text)
             case ("reject",):
-                return Review("reject", answer.text)
+                return PlanReview("reject", answer.text)
             case _:
-                return Review("revise", answer.text)
+                return PlanReview("revise", answer.text)
 
     async def confirm(self, title: str, message: str = "") -> bool:
         """Whether they say yes; False without an answer."""

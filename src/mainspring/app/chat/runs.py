@@ -13,29 +13,29 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.app.chat.event_translation import find_child
+from mainspring.app.chat.event_translation import find_subagent
 from mainspring.app.chat.events import Notice, RunFinished, RunStarted, UserText, Working
-from mainspring.app.chat.message_queue import SAID, Said, message_of, said
-from mainspring.app.chat.state import Room
-from mainspring.app.compose.plan_mode import keep_answer, plan_text
-from mainspring.app.providers.weights import prepare
+from mainspring.app.chat.message_queue import MESSAGE_ID_PREFIX, QueuedMessage, build_message, create_queued_message
+from mainspring.app.chat.state import ChatState
+from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_plan
+from mainspring.app.providers.weights import ensure_weights
 from mainspring.app.run.events import Notice as Told
-from mainspring.app.run.events import Progress, Report
+from mainspring.app.run.events import Progress, RunEvent
 from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError, MainspringError, ModelError
 from mainspring.events import ToolExecutionEnd
 from mainspring.loop import Deny, RunResult
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ModelProvider
-from mainspring.permissions import Origin, parse_rule
+from mainspring.permissions import RuleSource, parse_rule
 from mainspring.redaction import redact
 from mainspring.tools import ToolErrorCode
 
-Source = Literal["prompt", "queue", "command", "notice"]
+RunTrigger = Literal["prompt", "queue", "command", "notice"]
 """Why a run begins."""
 
 
-class Once(Struct, frozen=True, kw_only=True):
+class RunOverrides(Struct, frozen=True, kw_only=True):
     """What holds for one run only.
 
     Attributes:
@@ -49,10 +49,10 @@ class Once(Struct, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()
 
 
-_ALWAYS = Once()
+_NO_OVERRIDES = RunOverrides()
 
 
-class Runs:
+class RunController:
     """The runs of a chat, one at a time.
 
     Args:
@@ -62,9 +62,9 @@ class Runs:
         once: For texts that wait what holds for their run only, by their ids.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ChatState) -> None:
         self._room = room
-        self.once: dict[str, Once] = {}
+        self.once: dict[str, RunOverrides] = {}
         self._signal: CancelToken | None = None
         self._task: asyncio.Task[None] | None = None
         self._denied = 0
@@ -73,7 +73,9 @@ class Runs:
 
     # --- what is said -----------------------------------------------------------------------------------------------
 
-    def begin(self, text: Said | None, source: Source = "prompt", once: Once = _ALWAYS) -> None:
+    def begin(
+        self, text: QueuedMessage | None, source: RunTrigger = "prompt", once: RunOverrides = _NO_OVERRIDES
+    ) -> None:
         """Begin a run; with ``None`` go on where the last one was left."""
         room = self._room
         room.running = True
@@ -82,19 +84,19 @@ class Runs:
             room.waiting.going(text)
         self._task = room.spawn(self._run(text, source, signal, once))
 
-    def steer(self, text: Said) -> None:
+    def steer(self, text: QueuedMessage) -> None:
         """Have the run see this at its next step. It can be changed and taken back until then."""
         self._room.waiting.add(text)
         self._room.conversation.agent.steer(Message.user(text.text or " ", id=text.id))
 
-    def proceed(self) -> None:
+    def start_next_queued(self) -> None:
         """Say what waits next, if nothing goes on."""
         room = self._room
         if room.running or room.closing:
             return
         text = room.waiting.next()
         if text is not None:
-            self.begin(text, "queue", self.once.pop(text.id, _ALWAYS))
+            self.begin(text, "queue", self.once.pop(text.id, _NO_OVERRIDES))
 
     def abort(self, reason: str) -> None:
         """Stop the run. It ends in order: every call gets a result, every question is settled."""
@@ -109,7 +111,7 @@ class Runs:
 
     def abort_child(self, id: str, reason: str) -> bool:
         """Stop a sub-agent; the run goes on. Says whether there is one."""
-        child = find_child(self._room.conversation.agent.children, id)
+        child = find_subagent(self._room.conversation.agent.children, id)
         if child is not None:
             child.abort(reason or "the user stopped it")
         return child is not None
@@ -120,11 +122,13 @@ class Runs:
         if room.running:
             room.conversation.agent.follow_up(text)
         elif not room.closing:
-            self.begin(said(text), "notice")
+            self.begin(create_queued_message(text), "notice")
 
     # --- a run ------------------------------------------------------------------------------------------------------
 
-    async def _run(self, text: Said | None, source: Source, signal: CancelToken, once: Once) -> None:
+    async def _run(
+        self, text: QueuedMessage | None, source: RunTrigger, signal: CancelToken, once: RunOverrides
+    ) -> None:
         room = self._room
         started = time.monotonic()
         room.approvals.begin()
@@ -132,25 +136,25 @@ class Runs:
         if text is not None:
             room.tell(UserText(text.text, source, len(text.attachments), text.id))
         room.tell(RunStarted(text.id if text is not None else ""))
-        room.status_changed()
+        room.publish_status()
         result = await self._result(text, signal, once)
         self._put_back(text)
         if room.mode == "plan" and result.status == "completed":
-            await keep_answer(room.conversation.plan, result.text, self._report)
-        self._tell_problems()
+            await save_answer_as_plan(room.conversation.plan, result.text, self._report)
+        self._publish_session_problems()
         cost = result.usage.cost
         room.unpriced = room.unpriced or (cost is None and result.usage.total_tokens > 0)
-        await room.run_over()
-        room.waiting.all_queued()
-        for message in room.conversation.agent.withdraw():
-            if not message.id.startswith(SAID):  # of an extension, say: it waits for the next run
+        await room.refresh_after_run()
+        room.waiting.requeue_steering()
+        for message in room.conversation.agent.cancel_steering():
+            if not message.id.startswith(MESSAGE_ID_PREFIX):  # of an extension, say: it waits for the next run
                 room.conversation.agent.steer(message)
         room.running, self._signal = False, None
-        room.mode_changed()
+        room.save_mode()
         if result.status != "completed":
             room.waiting.hold(True)
-        room.status_changed()
-        error, hint = _failed(result.error)
+        room.publish_status()
+        error, hint = _describe_failure(result.error)
         room.tell(Working(""))
         room.tell(
             RunFinished(
@@ -165,15 +169,15 @@ class Runs:
                 denied=self._denied,
             )
         )
-        self.proceed()
+        self.start_next_queued()
 
-    async def _result(self, text: Said | None, signal: CancelToken, once: Once) -> RunResult:
+    async def _result(self, text: QueuedMessage | None, signal: CancelToken, once: RunOverrides) -> RunResult:
         """How the run ended, whatever happens in it."""
         room = self._room
         agent = room.conversation.agent
         forget = agent.bus.observe(self._count)
         try:
-            return await self._to_the_end(text, signal, once)
+            return await self._run_agent(text, signal, once)
         except asyncio.CancelledError:
             if not signal.cancelled or room.closing:
                 raise
@@ -190,26 +194,26 @@ class Runs:
         finally:
             forget()
 
-    async def _to_the_end(self, text: Said | None, signal: CancelToken, once: Once) -> RunResult:
+    async def _run_agent(self, text: QueuedMessage | None, signal: CancelToken, once: RunOverrides) -> RunResult:
         room = self._room
         conversation = room.conversation
         agent = conversation.agent
         offline = room.options.ask.place.offline
-        await prepare(conversation.choice.model, self._report, signal, offline=offline)
+        await ensure_weights(conversation.choice.model, self._report, signal, offline=offline)
         prompt: Sequence[AgentMessage] = ()
         if text is not None:
-            prompt = (await message_of(text, conversation, room.tell),)
+            prompt = (await build_message(text, conversation, room.tell),)
         given: dict[str, Any] = {"signal": signal, "behavior": room.behavior(), "raise_errors": False}
         if once.model is not None:
             given["model"] = once.model
         if once.tools is not None:
             given["tools"] = agent.tools.only([name for name in once.tools if agent.tools.get(name) is not None])
-        rules = [parse_rule(text, "allow", Origin("user", "this command")) for text in once.allow]
+        rules = [parse_rule(text, "allow", RuleSource("user", "this command")) for text in once.allow]
         with conversation.permissions.during(*rules):
             result = await agent.run(prompt, **given)
-            while result.status == "paused" and (edits := room.approvals.take_edits()):
+            while result.status == "paused" and (edits := room.approvals.pop_edited_inputs()):
                 agent.answer(edits)  # the same calls, some with other arguments: the run goes on where it stood
-                result = _joined(result, await agent.run(**given))
+                result = _merge_results(result, await agent.run(**given))
             if result.status == "aborted" and agent.pending is not None:
                 # Stopped between the yes to a changed call and the call: it gets its result, and no later run makes it.
                 agent.answer(Deny(signal.reason or "the user stopped it", stop=True))
@@ -217,14 +221,14 @@ class Runs:
                 await agent.run(**given)
         return result
 
-    def _put_back(self, text: Said | None) -> None:
+    def _put_back(self, text: QueuedMessage | None) -> None:
         """What never joined the conversation waits again: it is not lost because a run could not begin."""
         room = self._room
-        if text is not None and room.waiting.joined(text.id) is not None and not self._handled(text):
+        if text is not None and room.waiting.joined(text.id) is not None and not self._is_in_history(text):
             room.waiting.add(text, first=True)
             room.waiting.hold(True)
 
-    def _handled(self, text: Said) -> bool:
+    def _is_in_history(self, text: QueuedMessage) -> bool:
         """Whether it is in the history under this name."""
         return any(message.id == text.id for message in self._room.conversation.agent.messages)
 
@@ -234,7 +238,7 @@ class Runs:
             facts = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
             self._denied += facts.get("code") == ToolErrorCode.PERMISSION_DENIED
 
-    def _report(self, report: Report) -> None:
+    def _report(self, report: RunEvent) -> None:
         match report:
             case Told(text=text):
                 self._room.tell(Notice(text))
@@ -243,7 +247,7 @@ class Runs:
             case _:
                 pass
 
-    def _tell_problems(self) -> None:
+    def _publish_session_problems(self) -> None:
         session = self._room.conversation.session
         if session is not None:
             for problem in session.problems[self._problems :]:
@@ -251,7 +255,7 @@ class Runs:
             self._problems = len(session.problems)
 
 
-def _joined(first: RunResult, more: RunResult) -> RunResult:
+def _merge_results(first: RunResult, more: RunResult) -> RunResult:
     """Two parts of one run."""
     stats = replace(
         more.stats,
@@ -262,7 +266,7 @@ def _joined(first: RunResult, more: RunResult) -> RunResult:
     return replace(more, messages=(*first.messages, *more.messages), stats=stats)
 
 
-def _failed(error: BaseException | None) -> tuple[str, str]:
+def _describe_failure(error: BaseException | None) -> tuple[str, str]:
     """What failed, and what to do about it."""
     if error is None or isinstance(error, AgentAbortedError):
         return "", ""
@@ -271,7 +275,7 @@ def _failed(error: BaseException | None) -> tuple[str, str]:
     return redact(str(error)) or type(error).__name__, "the same may succeed later; send it again" if again else ""
 
 
-def begin_plan(room: Room, runs: Runs, name: str) -> None:
+def start_plan(room: ChatState, runs: RunController, name: str) -> None:
     """Leave plan mode and carry out a plan: the file named, or the last one. Blocks for a short read.
 
     Raises:
@@ -282,7 +286,7 @@ def begin_plan(room: Room, runs: Runs, name: str) -> None:
     plan = room.conversation.plan
     wanted = name or (plan.state.file if plan is not None else "")
     notes: list[str] = []
-    text = plan_text(
+    text = build_plan_prompt(
         wanted,
         room.conversation.env.cwd,
         lambda report: notes.append(report.text) if isinstance(report, Told) else None,
@@ -290,4 +294,4 @@ def begin_plan(room: Room, runs: Runs, name: str) -> None:
     room.set_mode("build")
     for note in notes:
         room.tell(Notice(note))
-    runs.begin(said(text), "command")
+    runs.begin(create_queued_message(text), "command")

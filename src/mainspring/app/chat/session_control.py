@@ -9,40 +9,40 @@ from msgspec.structs import replace
 
 from mainspring.app.chat.command_results import Changes
 from mainspring.app.chat.commands import Rewind
-from mainspring.app.chat.event_translation import replayed
+from mainspring.app.chat.event_translation import replay_events
 from mainspring.app.chat.events import Notice, ReplayFinished, ReplayStarted, SessionChanged
-from mainspring.app.chat.state import Room
+from mainspring.app.chat.state import ChatState
 from mainspring.app.chat.tool_display import parse_diff
 from mainspring.app.chat.types import FileDiff
-from mainspring.env.paths import shown
+from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
-from mainspring.prompt_tags import own_words
+from mainspring.prompt_tags import strip_attachments
 from mainspring.sessions import (
-    Item,
     PairEntry,
     Session,
     SessionInfo,
     Transcript,
+    TranscriptItem,
     find_session,
     list_sessions,
     read_transcript,
 )
 from mainspring.sessions.rewind import RewindPlan, plan_rewind, plan_undo, rewind
-from mainspring.text import counted
+from mainspring.text import pluralize
 from mainspring.tools.support.editing.diff import diff
 
-Reason = Literal["opened", "resumed", "new", "forked", "rewound", "renamed"]
+SessionChangeReason = Literal["opened", "resumed", "new", "forked", "rewound", "renamed"]
 _KINDS: dict[str, Literal["edit", "create", "delete"]] = {"change": "edit", "create": "create", "delete": "delete"}
 
 
-class Switching:
+class SessionController:
     """Goes to other sessions, and to other places in one. No run goes on meanwhile.
 
     Args:
         room: The chat.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ChatState) -> None:
         self._room = room
 
     async def opened(self) -> None:
@@ -82,7 +82,7 @@ class Switching:
         def copy() -> str:
             with session.fork(title=session.title) as made:
                 if entry:
-                    made.branch(_behind(made, entry), "fork")
+                    made.branch(_fork_point(made, entry), "fork")
                 made.save()
                 return made.place
 
@@ -103,7 +103,7 @@ class Switching:
 
     # --- going back -------------------------------------------------------------------------------------------------
 
-    async def prompts(self) -> list[tuple[Item, str | None]]:
+    async def prompts(self) -> list[tuple[TranscriptItem, str | None]]:
         """The prompts of the branch, the last one first, each with the entry that stands before it.
 
         Raises:
@@ -114,7 +114,7 @@ class Switching:
         entries = await asyncio.to_thread(session.entries)
         place = {entry.id: i for i, entry in enumerate(entries)}
         active = [item for item in transcript.items if item.active]
-        found: list[tuple[Item, str | None]] = []
+        found: list[tuple[TranscriptItem, str | None]] = []
         for item in active:
             if item.kind == "user" and item.source == "prompt":
                 at = place[item.id]
@@ -139,12 +139,12 @@ class Switching:
             prompts = await self.prompts()
             if not prompts:
                 raise SessionError("there is no prompt yet to go back to")
-            chosen = _chosen(prompts, wanted.to)
-            draft = own_words(chosen[0].text).strip()
+            chosen = _find_rewind_point(prompts, wanted.to)
+            draft = strip_attachments(chosen[0].text).strip()
             plan = await plan_rewind(session, env, chosen[1])
         files, conversation = wanted.what != "conversation", wanted.what != "files"
-        diffs = await asyncio.to_thread(_diffs, plan, session, env.cwd) if files else ()
-        text = _in_words(plan, files=files, conversation=conversation)
+        diffs = await asyncio.to_thread(_rewind_diffs, plan, session, env.cwd) if files else ()
+        text = _describe_rewind(plan, files=files, conversation=conversation)
         if wanted.preview:
             return Changes(f"Would go back: {text}", diffs)
         done = await rewind(session, env, plan, files=files, conversation=conversation, force=wanted.force)
@@ -209,7 +209,7 @@ class Switching:
         )
         await room.enter(ask, copy=copy)
 
-    async def _tell(self, reason: Reason, *, replay: bool = False, draft: str = "") -> None:
+    async def _tell(self, reason: SessionChangeReason, *, replay: bool = False, draft: str = "") -> None:
         room = self._room
         conversation = room.conversation
         session = conversation.session
@@ -223,7 +223,7 @@ class Switching:
             draft=draft,
         )
         room.tell(changed)
-        room.status_changed()
+        room.publish_status()
         if replay:
             await self._replay(messages)
         if room.waiting.held and reason != "renamed":
@@ -237,26 +237,26 @@ class Switching:
         try:
             transcript = await self.transcript() if messages else None
         except SessionError as error:
-            room.notice_error(error)
+            room.publish_error(error)
             transcript = None
-        for event in replayed(transcript.items, room.display) if transcript else ():
+        for event in replay_events(transcript.items, room.display) if transcript else ():
             room.tell(event)
         room.tell(ReplayFinished())
 
 
-def _behind(session: Session, entry: str) -> str:
+def _fork_point(session: Session, entry: str) -> str:
     """An entry, or the one with the results of its calls: nothing can go on between the two."""
     pairs = {e.intent: e.id for e in session.entries() if isinstance(e, PairEntry)}
     return pairs.get(entry, entry)
 
 
-def _chosen(prompts: list[tuple[Item, str | None]], to: str) -> tuple[Item, str | None]:
+def _find_rewind_point(prompts: list[tuple[TranscriptItem, str | None]], to: str) -> tuple[TranscriptItem, str | None]:
     if not to:
         return prompts[0]
     if to.isdecimal() and len(to) < 7:
         number = int(to)
         if not 1 <= number <= len(prompts):
-            raise SessionError(f"this session has {counted(len(prompts), 'prompt')}, so one cannot go back {to}")
+            raise SessionError(f"this session has {pluralize(len(prompts), 'prompt')}, so one cannot go back {to}")
         return prompts[number - 1]
     for each in prompts:
         if each[0].id == to:
@@ -264,23 +264,23 @@ def _chosen(prompts: list[tuple[Item, str | None]], to: str) -> tuple[Item, str 
     raise SessionError(f"there is no prompt {to!r} on this branch; /rewind lists them")
 
 
-def _in_words(plan: RewindPlan, *, files: bool, conversation: bool) -> str:
+def _describe_rewind(plan: RewindPlan, *, files: bool, conversation: bool) -> str:
     parts: list[str] = []
     if conversation:
-        parts.append(counted(plan.messages, "message"))
+        parts.append(pluralize(plan.messages, "message"))
     if files:
-        parts.append(counted(len(plan.restores), "file"))
+        parts.append(pluralize(len(plan.restores), "file"))
         parts += [f"{c.path}: {c.reason}" for c in plan.conflicts]
         if plan.uncovered:
             parts.append(f"not undone: what {', '.join(plan.uncovered[:5])} changed")
     return "; ".join(parts) or "nothing"
 
 
-def _diffs(plan: RewindPlan, session: Session, cwd: str) -> tuple[FileDiff, ...]:
+def _rewind_diffs(plan: RewindPlan, session: Session, cwd: str) -> tuple[FileDiff, ...]:
     """What becomes of files. Blocks."""
     made: list[FileDiff] = []
     for restore in plan.restores:
-        name = shown(restore.path, cwd)
+        name = display_path(restore.path, cwd)
         old, new = (session.blobs.get(s.sha256) if s.sha256 else b"" for s in (restore.current, restore.state))
         text = diff((old or b"").decode("utf-8", "replace"), (new or b"").decode("utf-8", "replace"), name).text
         found = parse_diff(text) or (FileDiff(path=name),)

@@ -9,43 +9,43 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from mainspring.app.chat.approvals import Approvals
-from mainspring.app.chat.event_stream import Outbox
-from mainspring.app.chat.event_translation import Children, Teller
+from mainspring.app.chat.approvals import ApprovalManager
+from mainspring.app.chat.event_stream import EventBuffer
+from mainspring.app.chat.event_translation import AgentEventTranslator, SubagentTracker
 from mainspring.app.chat.events import ChatEvent, Compacted, Notice, QueueChanged, StatusChanged, UserText
-from mainspring.app.chat.message_queue import SAID, Waiting, message_of
+from mainspring.app.chat.message_queue import MESSAGE_ID_PREFIX, MessageQueue, build_message
 from mainspring.app.chat.options import ChatOptions
-from mainspring.app.chat.questions import Person, Questions
-from mainspring.app.chat.switchable_model import BorrowedModel, SwitchedModel
-from mainspring.app.chat.types import Mode, Status
-from mainspring.app.compose.client_services import Front
-from mainspring.app.compose.conversation import Conversation, converse
-from mainspring.app.compose.plan_mode import PLAN_ENTRY
+from mainspring.app.chat.questions import PendingQuestions, UserPrompter
+from mainspring.app.chat.switchable_model import NonOwningModel, SwitchableModel
+from mainspring.app.chat.types import AgentMode, Status
+from mainspring.app.compose.client_services import ClientServices
+from mainspring.app.compose.conversation import Conversation, open_conversation
+from mainspring.app.compose.plan_mode import PLAN_MODE_ENTRY_TYPE
 from mainspring.app.providers.select_model import Choice
 from mainspring.app.run.events import Notice as Told
-from mainspring.app.run.events import Report, near_limit
-from mainspring.app.run.options import AskOptions
+from mainspring.app.run.events import RunEvent, format_budget_warning
+from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.custom_commands import CustomCommands
 from mainspring.app.workspace.custom_commands.registry import commands_root
-from mainspring.app.workspace.git import branch_of
+from mainspring.app.workspace.git import current_branch
 from mainspring.app.workspace.saved_rules import RuleFiles
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import MainspringError
-from mainspring.loop import Behavior
-from mainspring.loop.hooks import BudgetWarning, ContextCompacted, SteerInject, ToolAfter
+from mainspring.loop import RunOptions
+from mainspring.loop.hooks import BeforeInject, BudgetWarning, ContextCompacted, ToolFinished
 from mainspring.messages import AgentMessage, Message, Usage
-from mainspring.messages.token_estimate import TokenMeter, estimate_overhead
+from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
 from mainspring.policies.structured.schema import OUTPUT_TOOL
 from mainspring.presets import BUILD_AGENT, PLAN_AGENT
 from mainspring.redaction import redact
-from mainspring.tools.interaction import INTERACTION
-from mainspring.tools.support.background import WAKE
+from mainspring.tools.interaction import INTERACTION_KEY
+from mainspring.tools.support.background import ON_COMPLETION_KEY
 from mainspring.tools.support.editing.review import APPROVE_HUNK
 
-_LAST = 900
+_ORDER_LAST = 900
 
 
-class Room:
+class ChatState:
     """One chat: its conversation, and all that is said around it. Nobody outside the package uses it.
 
     Args:
@@ -55,26 +55,26 @@ class Room:
 
     def __init__(self, options: ChatOptions, reserved: tuple[str, ...] = ()) -> None:
         self.options = options
-        self.outbox = Outbox()
-        self.questions = Questions(self.tell, attended=options.attended)
-        self.person = Person(self.questions, self.tell)
-        self.waiting = Waiting(self.tell)
-        self.children = Children(self.tell, self.display, self.status_changed)
-        self.approvals = Approvals(self.questions, self.display, self.children.knows, self.tell, self.mode_changed)
+        self.outbox = EventBuffer()
+        self.questions = PendingQuestions(self.tell, attended=options.attended)
+        self.user_prompter = UserPrompter(self.questions, self.tell)
+        self.waiting = MessageQueue(self.tell)
+        self.children = SubagentTracker(self.tell, self.display, self.publish_status)
+        self.approvals = ApprovalManager(self.questions, self.display, self.children.knows, self.tell, self.save_mode)
         self.tasks = asyncio.TaskGroup()
         self.running = False
         self.closing = False
-        self.wake: Callable[[str], None] = self._nobody_wakes
-        self._reserved = reserved
+        self.wake: Callable[[str], None] = self._default_wake
+        self._reserved_commands = reserved
         self._conversation: Conversation | None = None
-        self._model: SwitchedModel | None = None
+        self._model: SwitchableModel | None = None
         self._left: list[Any] = []
         self._status: Status | None = None
-        self._mode: Mode = "build"
+        self._mode: AgentMode = "build"
         self._branch = ""
-        self._quiet = True
+        self._suppress_status = True
         self.custom = CustomCommands()
-        self._used = 0
+        self._context_tokens = 0
         self.unpriced = False
 
     # --- the conversation of the moment -----------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class Room:
         assert self._conversation is not None, "the chat is not open"
         return self._conversation
 
-    async def enter(self, ask: AskOptions, *, copy: bool = False) -> None:
+    async def enter(self, ask: LaunchOptions, *, copy: bool = False) -> None:
         """Take up a conversation; the one before it is left. If the new one cannot be had, the old one stays.
 
         Args:
@@ -98,17 +98,17 @@ class Room:
         """
         old = self._conversation
         current = self._model.current if self._model is not None else None
-        made: list[SwitchedModel] = []
+        made: list[SwitchableModel] = []
 
-        def wrap(model: Any) -> SwitchedModel:
-            made.append(SwitchedModel(model))
+        def wrap(model: Any) -> SwitchableModel:
+            made.append(SwitchableModel(model))
             return made[0]
 
-        front = Front(
+        front = ClientServices(
             ask=self.approvals.ask,
-            ui=self.person,
-            extra={INTERACTION: self.person, APPROVE_HUNK: self.approvals.hunk},
-            reserved=self._reserved,
+            ui=self.user_prompter,
+            extra={INTERACTION_KEY: self.user_prompter, APPROVE_HUNK: self.approvals.hunk},
+            reserved=self._reserved_commands,
             tools=("ask_user",),
             model=current or self.options.model,
             buffers=self.options.buffers,
@@ -116,11 +116,11 @@ class Room:
             servers=self.options.mcp_servers,
             wrap=wrap,
         )
-        self._quiet = True  # what is told before the session is, would be of neither
+        self._suppress_status = True  # what is told before the session is, would be of neither
         try:
-            conversation = await converse(ask, self._report, self.options.environ, front)
+            conversation = await open_conversation(ask, self._report, self.options.environ, front)
         except BaseException:
-            self._quiet = False
+            self._suppress_status = False
             raise
         self._conversation, self._model = conversation, made[0]
         await self._wire(conversation, copy=copy)
@@ -132,32 +132,32 @@ class Room:
         agent, session = conversation.agent, conversation.session
         self.approvals.permissions = conversation.permissions
         self.approvals.files = RuleFiles(conversation.settings.home, conversation.env.cwd)
-        agent.extra = {**agent.extra, WAKE: self.wake}
-        agent.bus.observe(Teller(self.tell, self.display, self.status_changed))
+        agent.extra = {**agent.extra, ON_COMPLETION_KEY: self.wake}
+        agent.bus.observe(AgentEventTranslator(self.tell, self.display, self.publish_status))
         agent.bus.observe(self._joined)
-        agent.on(SteerInject, self._inject, order=-_LAST)
-        agent.on(ContextCompacted, self._compacted, order=_LAST)
-        agent.on(ToolAfter, self._made, order=_LAST)
-        agent.on(BudgetWarning, lambda hook: self.tell(Notice(near_limit(hook), "warn")))
+        agent.on(BeforeInject, self._on_steer_inject, order=-_ORDER_LAST)
+        agent.on(ContextCompacted, self._compacted, order=_ORDER_LAST)
+        agent.on(ToolFinished, self._made, order=_ORDER_LAST)
+        agent.on(BudgetWarning, lambda hook: self.tell(Notice(format_budget_warning(hook), "warn")))
         self.children.listen(agent)
         self._mode = self.mode
-        self.unpriced = any(_unpriced(m.usage) for m in agent.messages if isinstance(m, Message))
+        self.unpriced = any(_is_unpriced(m.usage) for m in agent.messages if isinstance(m, Message))
         home = conversation.settings.home
         trusted = await asyncio.to_thread(lambda: TrustStore(home).covers(commands_root(conversation.env.cwd, home)))
         self.custom = await asyncio.to_thread(
-            CustomCommands.find, conversation.env.cwd, home, trusted=trusted, reserved=self._reserved
+            CustomCommands.find, conversation.env.cwd, home, trusted=trusted, reserved=self._reserved_commands
         )
         if session is not None:
-            self.waiting.take_up(session, () if copy else await asyncio.to_thread(self.waiting.stored_in, session))
+            self.waiting.take_up(session, () if copy else await asyncio.to_thread(self.waiting.load_from, session))
             if copy:
                 self.waiting.elsewhere(session)
             for problem in session.problems:
                 self.tell(Notice(str(problem), "warn"))
-        self._branch = await asyncio.to_thread(branch_of, conversation.env.cwd)
+        self._branch = await asyncio.to_thread(current_branch, conversation.env.cwd)
         self.measure()
-        self._quiet = False
+        self._suppress_status = False
 
-    async def warm(self) -> None:
+    async def warm_up(self) -> None:
         """Have skills read and servers connected, as the first run would."""
         if not self.running:
             await self.conversation.agent.warmup()
@@ -166,7 +166,7 @@ class Room:
         """Give back what a conversation holds; with ``keep_model`` another one takes its place, and what waits waits there."""
         await self.waiting.save(conversation.session, moved=keep_model)
         if keep_model:  # its connections serve the next one
-            conversation.choice = Choice(BorrowedModel(conversation.choice.model), conversation.choice.why)
+            conversation.choice = Choice(NonOwningModel(conversation.choice.model), conversation.choice.why)
         await conversation.aclose()
 
     async def close(self) -> None:
@@ -189,7 +189,7 @@ class Room:
         if conversation.session is not None and conversation.session.writable:
             conversation.session.model_change(choice.name.spec)
         self._left = [model for model in self._left if model is not choice.model]
-        self.status_changed()
+        self.publish_status()
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Room:
         """Tell the front end."""
         self.outbox.push(event)
         if isinstance(event, QueueChanged):
-            self.status_changed()
+            self.publish_status()
 
     def display(self, name: str) -> str:
         """The name for people of a tool."""
@@ -212,7 +212,7 @@ class Room:
         """Do something beside; it ends with the chat."""
         return self.tasks.create_task(work)
 
-    def _report(self, report: Report) -> None:
+    def _report(self, report: RunEvent) -> None:
         match report:
             case Told(text=text):
                 self.tell(Notice(text))
@@ -224,11 +224,11 @@ class Room:
         if getattr(event, "type", "") == "message_end" and isinstance(message, Message) and message.role == "user":
             self.waiting.joined(message.id)
 
-    async def _inject(self, hook: SteerInject) -> None:
+    async def _on_steer_inject(self, hook: BeforeInject) -> None:
         """What was typed to steer may have been changed or taken back since."""
         kept: list[AgentMessage] = []
         for message in hook.messages:
-            if not message.id.startswith(SAID):
+            if not message.id.startswith(MESSAGE_ID_PREFIX):
                 kept.append(message)
                 continue
             said = self.waiting.find(message.id)
@@ -236,13 +236,13 @@ class Room:
                 self.waiting.take(said.id)
                 self.waiting.going(said)
                 self.tell(UserText(said.text, "steer", len(said.attachments), said.id))
-                kept.append(await message_of(said, self.conversation, self.tell))
+                kept.append(await build_message(said, self.conversation, self.tell))
         hook.messages = kept
 
-    def _made(self, hook: ToolAfter) -> None:
+    def _made(self, hook: ToolFinished) -> None:
         """A call was made; it may have been the one by which a plan was approved."""
         self.approvals.spent(self.conversation.agent.name, hook.call_id)
-        self.mode_changed()
+        self.save_mode()
 
     def _compacted(self, hook: ContextCompacted) -> None:
         known = {id(message) for message in hook.before}
@@ -253,17 +253,17 @@ class Room:
     # --- how it stands ----------------------------------------------------------------------------------------------
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> AgentMode:
         """Whether the agent works, works and edits without approval, or plans."""
         plan = self.conversation.plan
         if plan is not None and plan.state.active:
             return "plan"
         return "accept_edits" if self.conversation.permissions.accept_edits else "build"
 
-    def behavior(self) -> Behavior:
+    def behavior(self) -> RunOptions:
         """The profile of the mode; what the settings say comes before it."""
         profile = PLAN_AGENT if self.mode == "plan" else BUILD_AGENT
-        behavior = profile.behavior if isinstance(profile.behavior, Behavior) else Behavior()
+        behavior = profile.behavior if isinstance(profile.behavior, RunOptions) else RunOptions()
         config = self.conversation.settings.config.agent
         agent = self.conversation.agent
         if config.max_turns is not None:
@@ -274,7 +274,7 @@ class Room:
             behavior = replace(behavior, thinking=UNSET)
         return behavior
 
-    def set_mode(self, mode: Mode) -> None:
+    def set_mode(self, mode: AgentMode) -> None:
         """Work, work and edit without approval, or plan."""
         self.conversation.permissions.accept_edits = mode == "accept_edits"
         plan = self.conversation.plan
@@ -282,23 +282,23 @@ class Room:
             plan.state.active = mode == "plan"
             if mode == "plan":
                 plan.state.file = plan.state.approved = ""
-        self.mode_changed()
+        self.save_mode()
 
-    def mode_changed(self) -> None:
+    def save_mode(self) -> None:
         """Publish the mode where it changed, also by an approval, and store in the session whether it is plan mode."""
         before, self._mode = self._mode, self.mode
         if before == self._mode:
             return
         session = self.conversation.session
         if "plan" in (before, self._mode) and session is not None and session.writable:
-            session.custom(PLAN_ENTRY, {"active": self._mode == "plan"})
-        self.status_changed()
+            session.custom(PLAN_MODE_ENTRY_TYPE, {"active": self._mode == "plan"})
+        self.publish_status()
 
     def moved(self) -> None:
         """The session goes on from another place: what holds for all of it is stored there, too."""
         session = self.conversation.session
         if session is not None and session.writable:
-            session.custom(PLAN_ENTRY, {"active": self._mode == "plan"})
+            session.custom(PLAN_MODE_ENTRY_TYPE, {"active": self._mode == "plan"})
             self.waiting.elsewhere(session)
         self.measure()
 
@@ -307,17 +307,17 @@ class Room:
         agent = self.conversation.agent
         messages = agent.messages if messages is None else messages
         overhead = estimate_overhead(agent.context.system, agent.tools.specs)
-        self._used = TokenMeter().tokens(messages, overhead=overhead)
-        self.status_changed()
+        self._context_tokens = TokenEstimator().tokens(messages, overhead=overhead)
+        self.publish_status()
 
-    async def run_over(self) -> None:
+    async def refresh_after_run(self) -> None:
         """See what a run may have changed: the git branch, and how full the window is."""
-        self._branch = await asyncio.to_thread(branch_of, self.conversation.env.cwd)
+        self._branch = await asyncio.to_thread(current_branch, self.conversation.env.cwd)
         answers = (m for m in reversed(self.conversation.agent.messages) if isinstance(m, Message))
         last = next((m for m in answers if m.role == "assistant"), None)
         if last is not None and not (last.usage and last.usage.total_tokens):  # the provider does not tell
             self.measure()
-        self.status_changed()
+        self.publish_status()
 
     def status(self) -> Status:
         """How it stands."""
@@ -327,7 +327,7 @@ class Room:
         ledger = agent.ledger
         while ledger.above is not None:
             ledger = ledger.above
-        self._look_at_last(agent.context.messages)
+        self._update_from_last_message(agent.context.messages)
         info = choice.model.info
         return Status(
             model=choice.name.spec,
@@ -336,7 +336,7 @@ class Room:
             mode=self.mode,
             sandbox=conversation.sandbox,
             running=self.running,
-            context_used=self._used,
+            context_used=self._context_tokens,
             context_window=info.context_window or 0,
             cost=None if self.unpriced else round(ledger.cost, 6),
             max_cost=behavior.max_cost,
@@ -351,32 +351,32 @@ class Room:
             children=self.children.running,
         )
 
-    def _look_at_last(self, messages: list[AgentMessage]) -> None:
+    def _update_from_last_message(self, messages: list[AgentMessage]) -> None:
         last = messages[-1] if messages else None
         if isinstance(last, Message) and last.role == "user" and last.tool_results and len(messages) > 1:
             last = messages[-2]
         if isinstance(last, Message) and last.role == "assistant" and last.usage is not None:
-            self._used = last.usage.total_tokens or self._used
-            self.unpriced = self.unpriced or _unpriced(last.usage)
+            self._context_tokens = last.usage.total_tokens or self._context_tokens
+            self.unpriced = self.unpriced or _is_unpriced(last.usage)
 
-    def status_changed(self) -> None:
+    def publish_status(self) -> None:
         """Tell how it stands, if that is new."""
-        if self._conversation is None or self._quiet:
+        if self._conversation is None or self._suppress_status:
             return
         status = self.status()
         if status != self._status:
             self._status = status
             self.outbox.push(StatusChanged(status))
 
-    def _nobody_wakes(self, text: str) -> None:
+    def _default_wake(self, text: str) -> None:
         self.tell(Notice(text))
 
-    def notice_error(self, error: BaseException) -> None:
+    def publish_error(self, error: BaseException) -> None:
         """Tell of something that failed."""
         text = str(error) if isinstance(error, MainspringError | OSError) else f"{type(error).__name__}: {error}"
         self.tell(Notice(redact(text), "error"))
 
 
-def _unpriced(usage: Usage | None) -> bool:
+def _is_unpriced(usage: Usage | None) -> bool:
     """Whether tokens were used whose price is not known."""
     return usage is not None and usage.cost is None and usage.total_tokens > 0

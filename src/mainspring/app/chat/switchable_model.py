@@ -10,7 +10,7 @@ from mainspring.events import StreamEvent
 from mainspring.models import ModelInfo, ModelProvider, ModelRequest, ModelResponse
 
 
-class SwitchedModel:
+class SwitchableModel:
     """Passes every request on to the model of the moment. A `ModelProvider`.
 
     Args:
@@ -66,7 +66,7 @@ class SwitchedModel:
         await self.current.aclose()
 
 
-class BorrowedModel(SwitchedModel):
+class NonOwningModel(SwitchableModel):
     """A model that somebody else closes."""
 
     async def aclose(self) -> None:

@@ -17,7 +17,7 @@ from mainspring.messages import ToolUseBlock
 from mainspring.sessions import TranscriptCall
 from mainspring.tools import ToolErrorCode
 from mainspring.tools.support.editing.preview import FileChange, Preview
-from mainspring.tools.support.editing.review import parse_outcomes
+from mainspring.tools.support.editing.review import parse_edit_outcomes
 
 _HEADER = lazy_re(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
@@ -67,23 +67,23 @@ def _name(line: str) -> str:
     return name[2:] if name[:2] in ("a/", "b/") else name
 
 
-def diffs_of(preview: Preview) -> tuple[FileDiff, ...]:
+def diffs_from_preview(preview: Preview) -> tuple[FileDiff, ...]:
     """What a call would do, for people; for several edits of one file a hunk for each."""
     if len(preview.steps) > 1 and len(preview.changes) == 1:
         change = preview.changes[0]
-        whole = _of_change(change, 0)
-        hunks = tuple([_step(step, number, len(preview.steps)) for number, step in enumerate(preview.steps)])
+        whole = _diff_from_change(change, 0)
+        hunks = tuple([_edit_hunk(step, number, len(preview.steps)) for number, step in enumerate(preview.steps)])
         return (replace(whole, hunks=hunks),)
     made: list[FileDiff] = []
     number = 0
     for change in preview.changes:
-        diff = _of_change(change, number)
+        diff = _diff_from_change(change, number)
         number += len(diff.hunks)
         made.append(diff)
     return tuple(made)
 
 
-def _of_change(change: FileChange, number: int) -> FileDiff:
+def _diff_from_change(change: FileChange, number: int) -> FileDiff:
     found = parse_diff(change.diff, number)
     diff = found[0] if found else FileDiff(path=change.path)
     kind = "create" if change.before is None else "delete" if change.after is None else "edit"
@@ -91,33 +91,33 @@ def _of_change(change: FileChange, number: int) -> FileDiff:
     return replace(diff, path=change.path, change=kind, note=note)
 
 
-def _step(text: str, number: int, total: int) -> Hunk:
+def _edit_hunk(text: str, number: int, total: int) -> Hunk:
     parts = [hunk for diff in parse_diff(text) for hunk in diff.hunks]
     lines = tuple([line for hunk in parts for line in hunk.lines])
     where = parts[0].header if parts else "no change"
     return Hunk(number, f"edit {number + 1} of {total} {where}", lines)
 
 
-Display = Callable[[str], str]
+ToolLabeler = Callable[[str], str]
 """The name for people of a tool."""
 
 
-MOST_LINES = 60
+MAX_LINES = 60
 """Lines of a result that are told; the middle of a longer one is left out."""
 
 
-MOST_CHARACTERS = 16_000
+MAX_CHARACTERS = 16_000
 """Characters of a result that are told."""
 
 
-_TELLING = ("command", "path", "pattern", "url", "query", "question", "title", "task", "action", "name")
+_KEY_ARGUMENTS = ("command", "path", "pattern", "url", "query", "question", "title", "task", "action", "name")
 """Arguments that say what a call is about, the most telling first."""
 
 
-def summary_of(arguments: Mapping[str, Any]) -> str:
+def summarize_arguments(arguments: Mapping[str, Any]) -> str:
     """What a call is about, in a line."""
     texts = {key: value for key, value in arguments.items() if isinstance(value, str) and value.strip()}
-    key = next((key for key in _TELLING if key in texts), next(iter(texts), None))
+    key = next((key for key in _KEY_ARGUMENTS if key in texts), next(iter(texts), None))
     return one_line(texts[key]) if key is not None else ""
 
 
@@ -127,7 +127,7 @@ def one_line(text: str, most: int = 160) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def fold(text: str, lines: int = MOST_LINES, characters: int = MOST_CHARACTERS) -> tuple[str, int]:
+def truncate_middle(text: str, lines: int = MAX_LINES, characters: int = MAX_CHARACTERS) -> tuple[str, int]:
     """Text without its middle, where it is long, and how many lines that are."""
     found = text.split("\n")
     hidden = 0
@@ -140,20 +140,20 @@ def fold(text: str, lines: int = MOST_LINES, characters: int = MOST_CHARACTERS) 
     return "\n".join(shown), hidden
 
 
-def started(call: TranscriptCall | ToolUseBlock, display: str) -> ToolStarted:
+def tool_started_event(call: TranscriptCall | ToolUseBlock, display: str) -> ToolStarted:
     """A call that is taken up."""
     raw = call.raw_input if isinstance(call, ToolUseBlock) else None
     given = call.input if raw is None else raw
     arguments = {"(not readable)": one_line(given)} if isinstance(given, str) else dict(given)
-    return ToolStarted(call.id, call.name, display, summary_of(arguments), arguments)
+    return ToolStarted(call.id, call.name, display, summarize_arguments(arguments), arguments)
 
 
-def finished(call: TranscriptCall, display: str, title: str = "") -> ToolFinished:
+def tool_finished_event(call: TranscriptCall, display: str, title: str = "") -> ToolFinished:
     """A call that has its result."""
     details: Any = call.details
     facts = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
     output = call.output or ""
-    shown, hidden = fold(output)
+    shown, hidden = truncate_middle(output)
     return ToolFinished(
         id=call.id,
         name=call.name,
@@ -164,15 +164,15 @@ def finished(call: TranscriptCall, display: str, title: str = "") -> ToolFinishe
         output=shown,
         hidden_lines=hidden,
         diffs=_diffs(facts),
-        edits=edits_of(output) if call.name == "multi_edit" else (),
+        edits=parse_edit_results(output) if call.name == "multi_edit" else (),
         seconds=round(call.seconds, 3),
         images=len(call.images),
     )
 
 
-def edits_of(output: str) -> tuple[EditOutcome, ...]:
+def parse_edit_results(output: str) -> tuple[EditOutcome, ...]:
     """What became of the hunks of an edit, from the text of its result."""
-    found = parse_outcomes(output)
+    found = parse_edit_outcomes(output)
     if found is None:
         return ()
     fates = [hunk.fate for hunk in found.hunks]

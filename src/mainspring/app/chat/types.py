@@ -7,20 +7,20 @@ from typing import Literal
 
 from msgspec import Struct
 
-Decision = Literal["once", "session", "edits", "always", "everywhere", "edit", "deny", "never"]
+ApprovalDecision = Literal["once", "session", "edits", "always", "everywhere", "edit", "deny", "never"]
 """What the user decides about a call."""
 
-Mode = Literal["build", "accept_edits", "plan"]
+AgentMode = Literal["build", "accept_edits", "plan"]
 """Whether the agent works, works and edits the project's files without approval, or only looks and plans."""
 
-ThinkingName = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
+ThinkingLevelName = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 """How much a model reasons."""
 
-Level = Literal["info", "warn", "error"]
+NoticeLevel = Literal["info", "warn", "error"]
 """How much a notice matters."""
 
 
-def snake(name: str) -> str:
+def snake_case_tag(name: str) -> str:
     """The tag of a class: ``ToolStarted`` is ``tool_started``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
@@ -118,8 +118,8 @@ class Status(Struct, frozen=True, kw_only=True):
 
     model: str
     model_label: str = ""
-    thinking: ThinkingName | None = None
-    mode: Mode = "build"
+    thinking: ThinkingLevelName | None = None
+    mode: AgentMode = "build"
     sandbox: str = ""
     running: bool = False
     context_used: int = 0

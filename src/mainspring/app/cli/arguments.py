@@ -7,14 +7,23 @@ import difflib
 from collections.abc import Sequence
 
 from mainspring.app.cli.command_table import COMMANDS
-from mainspring.app.cli.parser import STDIN, Parser, UsageError, add_place, add_rules, amount, names, whole
+from mainspring.app.cli.parser import (
+    STDIN_MARK,
+    Parser,
+    UsageError,
+    add_permission_options,
+    add_workspace_options,
+    comma_list,
+    positive_float,
+    positive_int,
+)
 
-__all__ = ["COMMANDS", "STDIN", "UsageError", "ask_parser", "parse"]
+__all__ = ["COMMANDS", "STDIN_MARK", "UsageError", "parse", "run_parser"]
 
 OUTPUTS = ("text", "json", "stream-json")
 SANDBOXES = ("auto", "none", "bubblewrap", "landlock", "seatbelt")
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
-LISTED = ("",)
+LIST_TOOLS = ("",)
 """What ``--tools`` without a list gives: then the tools are listed."""
 
 USAGE = """mainspring [options]
@@ -74,7 +83,7 @@ exit codes: 0 done, 1 error, 2 usage or configuration, 3 a limit was reached, 4 
 """
 
 
-def ask_parser() -> Parser:
+def run_parser() -> Parser:
     """The options of a run."""
     parser = Parser("mainspring", USAGE, DESCRIPTION, EPILOG)
     add = parser.add_argument
@@ -83,7 +92,7 @@ def ask_parser() -> Parser:
         "-p",
         "--prompt",
         nargs="?",
-        const=STDIN,
+        const=STDIN_MARK,
         metavar="PROMPT",
         help="what to do; '-' or nothing: read it from stdin. @FILE in it attaches a file, /NAME runs a command of yours",
     )
@@ -92,9 +101,9 @@ def ask_parser() -> Parser:
     add("--system", metavar="TEXT", help="instructions in place of the built-in ones")
     add(
         "--tools",
-        type=names,
+        type=comma_list,
         nargs="?",
-        const=LISTED,
+        const=LIST_TOOLS,
         metavar="LIST",
         help="only these tools, separated by commas; 'none' for none; without a list: show which there are",
     )
@@ -102,10 +111,10 @@ def ask_parser() -> Parser:
     _add_model(parser)
     _add_conversation(parser)
     _add_limits(parser)
-    add_rules(parser)
+    add_permission_options(parser)
     parser.add_argument("--on-deny", choices=("continue", "stop"), default="continue", help="what a denied call does")
-    _add_ways(parser)
-    add_place(parser)
+    _add_mode_options(parser)
+    add_workspace_options(parser)
     return parser
 
 
@@ -133,14 +142,16 @@ def _add_conversation(parser: Parser) -> None:
 
 def _add_limits(parser: Parser) -> None:
     group = parser.add_argument_group("limits")
-    group.add_argument("--max-turns", type=whole, metavar="N", help="most model calls (default 50)")
-    group.add_argument("--max-seconds", type=amount, metavar="S", help="most seconds")
-    group.add_argument("--max-cost", type=amount, metavar="USD", help="most US dollars")
-    group.add_argument("--max-tokens", type=whole, metavar="N", help="most tokens, prompts and answers together")
-    group.add_argument("--max-output-tokens", type=whole, metavar="N", help="most tokens of one answer (default 16384)")
+    group.add_argument("--max-turns", type=positive_int, metavar="N", help="most model calls (default 50)")
+    group.add_argument("--max-seconds", type=positive_float, metavar="S", help="most seconds")
+    group.add_argument("--max-cost", type=positive_float, metavar="USD", help="most US dollars")
+    group.add_argument("--max-tokens", type=positive_int, metavar="N", help="most tokens, prompts and answers together")
+    group.add_argument(
+        "--max-output-tokens", type=positive_int, metavar="N", help="most tokens of one answer (default 16384)"
+    )
 
 
-def _add_ways(parser: Parser) -> None:
+def _add_mode_options(parser: Parser) -> None:
     group = parser.add_argument_group("how it works")
     group.add_argument("--plan", action="store_true", help="look and plan only; the plan is kept in a file")
     group.add_argument("--accept-edits", action="store_true", help="Edit the project's files without approval")
@@ -177,17 +188,17 @@ def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
     if name and not name.startswith("-"):
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COMMANDS)}; a prompt goes after -p"
-        raise UsageError(f"there is no command {name!r}; {hint}", ask_parser().format_usage())
+        raise UsageError(f"there is no command {name!r}; {hint}", run_parser().format_usage())
     if "--check" in arguments:
         return "check", COMMANDS["check"]().read([text for text in arguments if text != "--check"])
-    options = ask_parser().read(arguments)
-    if options.tools == LISTED:
+    options = run_parser().read(arguments)
+    if options.tools == LIST_TOOLS:
         return "tools", COMMANDS["tools"]().read([])
-    _check_together(options)
+    _check_conflicts(options)
     return "ask", options
 
 
-def _check_together(options: argparse.Namespace) -> None:
+def _check_conflicts(options: argparse.Namespace) -> None:
     """Whether the options of a run fit each other.
 
     Raises:

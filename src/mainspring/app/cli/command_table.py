@@ -5,44 +5,46 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from mainspring.app.cli.parser import Parser, add_place, add_rules, whole
-from mainspring.lazy import later
+from mainspring.app.cli.parser import Parser, add_permission_options, add_workspace_options, positive_int
+from mainspring.lazy import lazy_function
 
 
-def _noun(name: str, description: str, epilog: str = "") -> Parser:
+def _command_parser(name: str, description: str, epilog: str = "") -> Parser:
     return Parser(f"mainspring {name}", description=description, epilog=epilog)
 
 
 def _check() -> Parser:
-    parser = _noun("check", "What is configured, what can be reached, what is missing and how to set it.")
+    parser = _command_parser("check", "What is configured, what can be reached, what is missing and how to set it.")
     parser.add_argument("--model", metavar="PROVIDER:MODEL", help="look at this model")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _models() -> Parser:
-    parser = _noun("models", "List the models that can be used here, or fetch the embedded one: models get [NAME].")
+    parser = _command_parser(
+        "models", "List the models that can be used here, or fetch the embedded one: models get [NAME]."
+    )
     parser.add_argument("action", nargs="?", choices=("list", "get"), default="list", help="list (default) or get")
     parser.add_argument("name", nargs="?", help="which to get: qwen-coder-0.5b, qwen-coder-1.5b, smollm2-135m")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _tools() -> Parser:
-    parser = _noun("tools", "List the built-in tools, or run one: tools call NAME 'JSON'.")
+    parser = _command_parser("tools", "List the built-in tools, or run one: tools call NAME 'JSON'.")
     parser.add_argument("action", nargs="?", choices=("list", "call"), default="list", help="list (default) or call")
     parser.add_argument("name", nargs="?", help="the tool to call")
     parser.add_argument("arguments", nargs="?", help="its arguments, a JSON object; '-' reads them from stdin")
     parser.add_argument("--json", action="store_true", help="as JSON, with schemas")
-    add_rules(parser, "a call is allowed, since you make it; sensitive files need --allow")
-    add_place(parser)
+    add_permission_options(parser, "a call is allowed, since you make it; sensitive files need --allow")
+    add_workspace_options(parser)
     return parser
 
 
 def _sessions() -> Parser:
-    parser = _noun("sessions", "Saved conversations: list, show, tree, search, name, remove, import.")
+    parser = _command_parser("sessions", "Saved conversations: list, show, tree, search, name, remove, import.")
     actions = ("list", "show", "tree", "search", "name", "rm", "purge", "import")
     parser.add_argument("action", nargs="?", choices=actions, default="list", help="list (default), ...")
     parser.add_argument(
@@ -53,15 +55,15 @@ def _sessions() -> Parser:
     )
     parser.add_argument("--all", action="store_true", help="those of all folders")
     parser.add_argument(
-        "--keep", type=whole, default=50, metavar="N", help="purge: how many of this folder stay (default 50)"
+        "--keep", type=positive_int, default=50, metavar="N", help="purge: how many of this folder stay (default 50)"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _config() -> Parser:
-    parser = _noun(
+    parser = _command_parser(
         "config",
         "The settings: show them with where each value comes from, set up a provider, change, edit and check them.",
         """examples:
@@ -108,24 +110,26 @@ def _config() -> Parser:
     )
     group.add_argument("--no-test", action="store_true", help="do not try the connection")
     group.add_argument("--no-default", action="store_true", help="do not make it the default provider")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _export() -> Parser:
-    parser = _noun("export", "Write a conversation to a file: one HTML page, Markdown, or lines that can be imported.")
+    parser = _command_parser(
+        "export", "Write a conversation to a file: one HTML page, Markdown, or lines that can be imported."
+    )
     parser.add_argument("session", nargs="?", help="its id, title or file; the folder's last one if left out")
     parser.add_argument(
         "--format", choices=("html", "markdown", "jsonl"), help="default: by the file's ending, else html"
     )
     parser.add_argument("-o", "--out", metavar="FILE", help="where to; '-' is stdout. Default: ID.html in this folder")
     parser.add_argument("--force", action="store_true", help="write over a file that exists")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _rewind() -> Parser:
-    parser = _noun("rewind", "Go back in a conversation, together with the files that its tools changed.")
+    parser = _command_parser("rewind", "Go back in a conversation, together with the files that its tools changed.")
     parser.add_argument("session", nargs="?", help="its id or title; the folder's last one if left out")
     parser.add_argument("--list", action="store_true", help="the moments to go back to")
     parser.add_argument(
@@ -140,23 +144,27 @@ def _rewind() -> Parser:
         "--force", action="store_true", help="replace files changed by others too; leave what cannot come back"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _trust() -> Parser:
-    parser = _noun("trust", "Let what a folder brings (settings, hooks, extensions, servers, skills, memory) act.")
+    parser = _command_parser(
+        "trust", "Let what a folder brings (settings, hooks, extensions, servers, skills, memory) act."
+    )
     parser.add_argument("folder", nargs="?", metavar="DIR", help="the folder; this one if left out")
     parser.add_argument("--remove", action="store_true", help="trust it no more")
     parser.add_argument("--list", action="store_true", help="the folders that are trusted")
     parser.add_argument("--show", action="store_true", help="what acts in it by itself, or would; trust nothing")
     parser.add_argument("--json", action="store_true", help="the list as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _permissions() -> Parser:
-    parser = _noun("permissions", "Show, save, or revoke permission rules, or explain what they say about a call.")
+    parser = _command_parser(
+        "permissions", "Show, save, or revoke permission rules, or explain what they say about a call."
+    )
     parser.add_argument(
         "action",
         nargs="?",
@@ -179,13 +187,13 @@ def _permissions() -> Parser:
         "--global", dest="everywhere", action="store_true", help="Save the rule for every project, not for this one"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
-    add_rules(parser)
-    add_place(parser)
+    add_permission_options(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _memory() -> Parser:
-    parser = _noun("memory", "Show what is remembered from conversation to conversation, or add to it.")
+    parser = _command_parser("memory", "Show what is remembered from conversation to conversation, or add to it.")
     parser.add_argument("action", nargs="?", choices=("show", "add", "path"), default="show", help="show (default)")
     parser.add_argument("note", nargs="?", help="what to remember; '-' reads it from stdin")
     parser.add_argument("--user", action="store_true", help="in the user's own memory, not the project's")
@@ -193,20 +201,20 @@ def _memory() -> Parser:
         "--section", choices=("Preferences", "Context", "Learned Patterns"), default="Context", help="default: Context"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _extensions() -> Parser:
-    parser = _noun("extensions", "What extends the agent: Python files and packages that are loaded into it.")
+    parser = _command_parser("extensions", "What extends the agent: Python files and packages that are loaded into it.")
     parser.add_argument("action", nargs="?", choices=("list",), default="list", help="list (default)")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _hooks() -> Parser:
-    parser = _noun(
+    parser = _command_parser(
         "hooks", "Commands of the settings that are asked as hooks: list them, or try them on a made-up event."
     )
     parser.add_argument("action", nargs="?", choices=("list", "test"), default="list", help="list (default) or test")
@@ -214,7 +222,7 @@ def _hooks() -> Parser:
     parser.add_argument("arguments", nargs="?", help="the tool's arguments, a JSON object; '-' reads them from stdin")
     parser.add_argument("--tool", metavar="NAME", help="the tool that the event is about (default: shell)")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
@@ -259,38 +267,38 @@ def _mcp() -> Parser:
     parser.add_argument("--disclosure", choices=("eager", "lazy"), help="add: offer its tools at once, or by search")
     parser.add_argument("--no-connect", action="store_true", help="list: start and ask none")
     parser.add_argument("--no-browser", action="store_true", help="login: only show the address")
-    parser.add_argument("--lines", type=whole, default=50, metavar="N", help="logs: how many (default 50)")
+    parser.add_argument("--lines", type=positive_int, default=50, metavar="N", help="logs: how many (default 50)")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _replay() -> Parser:
-    parser = _noun("replay", "Decode recorded exchanges with models: replay traffic PATH...")
+    parser = _command_parser("replay", "Decode recorded exchanges with models: replay traffic PATH...")
     parser.add_argument("action", choices=("traffic",), help="what to replay")
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files, or folders of *.json files")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _login() -> Parser:
-    parser = _noun("login", "Sign in at a provider that takes an account in place of a key.")
+    parser = _command_parser("login", "Sign in at a provider that takes an account in place of a key.")
     parser.add_argument("provider", nargs="?", default="codex", help="codex (default): a ChatGPT account")
     parser.add_argument("--no-browser", action="store_true", help="only show the address, to open it by hand")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _logout() -> Parser:
-    parser = _noun("logout", "Forget a login: its tokens are removed from this machine.")
+    parser = _command_parser("logout", "Forget a login: its tokens are removed from this machine.")
     parser.add_argument("provider", nargs="?", default="codex", help="codex (default)")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _completion() -> Parser:
-    parser = _noun(
+    parser = _command_parser(
         "completion",
         "Print what makes a shell complete commands and options.",
         """to switch it on:
@@ -299,12 +307,12 @@ def _completion() -> Parser:
   fish   mainspring completion fish > ~/.config/fish/completions/mainspring.fish""",
     )
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _worktrees() -> Parser:
-    parser = _noun(
+    parser = _command_parser(
         "worktrees",
         "The git worktrees that `mainspring --worktree NAME` began: list them, or remove one. Work that is not committed is "
         "removed with --force only.",
@@ -317,12 +325,12 @@ def _worktrees() -> Parser:
     parser.add_argument("--ignored", action="store_true", help="remove: with the files in it that git ignores")
     parser.add_argument("--force", action="store_true", help="remove: with all files in it, also what is not committed")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _commands() -> Parser:
-    parser = _noun(
+    parser = _command_parser(
         "commands",
         'The Markdown commands that can be used here, as in: mainspring -p "/review src". See docs/custom-commands.md.',
     )
@@ -332,12 +340,12 @@ def _commands() -> Parser:
         "arguments", nargs="*", help="show: its arguments; the prompt that they make is printed, nothing is run"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
 def _skills() -> Parser:
-    parser = _noun(
+    parser = _command_parser(
         "skills",
         "Skills: instructions, scripts and tools that the agent takes up when a task needs them. See docs/skills.md.",
         """examples:
@@ -376,7 +384,7 @@ def _skills() -> Parser:
     add("--scripts", action="store_true", help="new: with a script")
     add("--project", action="store_true", help="new: in the project (.agent/skills) in place of your own folder")
     add("--json", action="store_true", help="as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
@@ -395,16 +403,16 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "extensions": _extensions,
     "hooks": _hooks,
     "mcp": _mcp,
-    "telemetry": later("mainspring.app.cli.telemetry_options", "telemetry_parser"),
-    "cost": later("mainspring.app.cli.telemetry_options", "cost_parser"),
+    "telemetry": lazy_function("mainspring.app.cli.telemetry_options", "build_telemetry_parser"),
+    "cost": lazy_function("mainspring.app.cli.telemetry_options", "build_cost_parser"),
     "login": _login,
     "logout": _logout,
     "completion": _completion,
     "worktrees": _worktrees,
     "commands": _commands,
     "skills": _skills,
-    "serve": later("mainspring.app.cli.serve_options", "serve_parser"),
-    "worker": later("mainspring.app.cli.worker_options", "worker_parser"),
-    "runs": later("mainspring.app.cli.worker_options", "runs_parser"),
+    "serve": lazy_function("mainspring.app.cli.serve_options", "build_serve_parser"),
+    "worker": lazy_function("mainspring.app.cli.worker_options", "build_worker_parser"),
+    "runs": lazy_function("mainspring.app.cli.worker_options", "build_runs_parser"),
 }
 """Each has a module of its name beside this one, with ``run(options) -> int``."""

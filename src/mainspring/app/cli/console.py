@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from mainspring.lazy import lazy_re
-from mainspring.text import visible, visible_json
+from mainspring.text import escape_invisible, visible_json
 
 _DIM, _RED, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[0m"
 
@@ -19,16 +19,16 @@ _KEPT = 8
 
 def visible_row(text: str) -> str:
     """The text on one row, with line breaks and tabs in it spelled out."""
-    return visible(text, prose=True).replace("\n", "\\n").replace("\t", "\\t")
+    return escape_invisible(text, prose=True).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def one_line(text: str, most: int = 200) -> str:
     """The text on one line, cut where it gets long."""
-    line = _BLANKS.sub(" ", visible(text, prose=True)).strip()
+    line = _BLANKS.sub(" ", escape_invisible(text, prose=True)).strip()
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
-def claim_standard_files() -> None:
+def reserve_standard_fds() -> None:
     """Fill closed standard descriptors, so that no socket or file of ours gets the number 0, 1 or 2."""
     for number in (0, 1, 2):
         try:
@@ -77,9 +77,9 @@ class Console:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self.live = _is_terminal(self._out)
-        self.watched = _is_terminal(self._err)
+        self.is_stderr_terminal = _is_terminal(self._err)
         self.verbose = verbose
-        self._styled = self.watched and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        self._styled = self.is_stderr_terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
         self._out_open = False
         self._tail = ""
         self._progress = False
@@ -94,7 +94,7 @@ class Console:
         """
         if not text:
             return
-        self._put(visible(text, prose=True, before=self._tail) if self.live else text)
+        self._write_out(escape_invisible(text, prose=True, before=self._tail) if self.live else text)
         self._tail = (self._tail + text)[-_KEPT:]
         self._out_open = not text.endswith("\n")
 
@@ -107,7 +107,7 @@ class Console:
         if self._out_open:
             self.answer("\n")
 
-    def end_answer_line(self) -> None:
+    def break_line(self) -> None:
         """On a terminal, begin a new line before something else is shown."""
         if self.live:
             self.end_answer()
@@ -119,16 +119,16 @@ class Console:
             BrokenPipeError: If nobody reads any more.
             OutputError: If it cannot be written.
         """
-        self._put((visible_json(text) if self.live else text) + "\n")
+        self._write_out((visible_json(text) if self.live else text) + "\n")
 
-    def _put(self, text: str) -> None:
+    def _write_out(self, text: str) -> None:
         try:
             self._out.write(text)
             self._out.flush()
         except BrokenPipeError:
             raise
         except (OSError, ValueError) as error:
-            abandon(self._out)
+            discard_stream(self._out)
             raise OutputError(f"the answer cannot be written: {getattr(error, 'strerror', None) or error}") from error
 
     def say(self, text: str) -> None:
@@ -146,8 +146,8 @@ class Console:
 
     def progress(self, text: str, share: float = 0.0, *, last: bool = False) -> None:
         """Show how far something is: in place on a terminal, else a line for each tenth."""
-        if self.watched:
-            self._write(f"\r{visible(text)}\x1b[K" if self._styled else f"\r{visible(text)}")
+        if self.is_stderr_terminal:
+            self._write(f"\r{escape_invisible(text)}\x1b[K" if self._styled else f"\r{escape_invisible(text)}")
             self._progress = not last
             if last:
                 self._write("\n")
@@ -161,8 +161,8 @@ class Console:
         if self._progress:
             self._progress = False
             self._write("\n")
-        self.end_answer_line()
-        shown = visible(text, prose=True)
+        self.break_line()
+        shown = escape_invisible(text, prose=True)
         self._write(f"{style}{shown}{_PLAIN}\n" if self._styled else f"{shown}\n")
 
     def _write(self, text: str) -> None:
@@ -177,10 +177,10 @@ class Console:
         try:
             self._out.flush()
         except (OSError, ValueError):
-            abandon(self._out)
+            discard_stream(self._out)
 
 
-def abandon(stream: TextIO) -> None:
+def discard_stream(stream: TextIO) -> None:
     """Let a stream that nobody reads write into nothing, so that the interpreter's last flush is quiet."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

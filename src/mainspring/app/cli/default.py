@@ -7,8 +7,8 @@ import os
 import sys
 from importlib import import_module
 
-from mainspring.app.cli.arguments import UsageError, ask_parser
-from mainspring.app.cli.stdin import Piped
+from mainspring.app.cli.arguments import UsageError, run_parser
+from mainspring.app.cli.stdin import StdinReader
 
 
 def run(options: argparse.Namespace) -> int:
@@ -17,18 +17,18 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UsageError: If there is neither a prompt nor a terminal.
     """
-    if options.prompt is None and options.execute is None and options.output == "text" and is_terminal():
+    if options.prompt is None and options.execute is None and options.output == "text" and is_interactive_terminal():
         return import_module("mainspring.app.tui.start").run(options)
-    piped = Piped()  # reads while the rest is loaded
+    piped = StdinReader()  # reads while the rest is loaded
     if options.prompt is None and options.execute is None and (piped.terminal or not piped.ready() or piped.empty):
         raise UsageError(
             "there is no prompt; give one with -p, or pipe one in. First steps: mainspring --help",
-            ask_parser().format_usage(),
+            run_parser().format_usage(),
         )
-    return import_module("mainspring.app.printing.print_mode").print_run(options, piped)
+    return import_module("mainspring.app.printing.print_mode").run_print_mode(options, piped)
 
 
-def is_terminal() -> bool:
+def is_interactive_terminal() -> bool:
     """Whether somebody sits at both ends: keys come in, and what is shown is seen."""
     try:
         return os.name == "posix" and os.isatty(sys.stdin.fileno()) and os.isatty(sys.stdout.fileno())

@@ -14,7 +14,7 @@ from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.json_schema import VERSION, Failure, ResultLine, encode
 from mainspring.errors import AgentProviderError, ErrorCode, MainspringError, ModelError
 from mainspring.redaction import redact
-from mainspring.text import visible
+from mainspring.text import escape_invisible
 
 _ADVICE = {
     ErrorCode.AUTHENTICATION_ERROR: "check the key (`mainspring check` says which one is used)",
@@ -28,7 +28,7 @@ _ADVICE = {
 }
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What happened, and what to do about it."""
     cause = error.cause if isinstance(error, AgentProviderError) and error.cause else error
     if isinstance(error, MainspringError):
@@ -43,18 +43,18 @@ def in_words(error: BaseException) -> str:
     if isinstance(cause, ModelError) and cause.status == 404 and advice is None:
         advice = "nothing is at this address: check the base URL of the provider"
     if isinstance(cause, ModelError) and cause.retry_after:
-        advice = f"the server asks to wait {_span(cause.retry_after)}; then go on with --continue, or use another model"
-    if advice and not _says_what_to_do(text):
+        advice = f"the server asks to wait {_format_duration(cause.retry_after)}; then go on with --continue, or use another model"
+    if advice and not _has_advice(text):
         text = f"{text.rstrip().removesuffix('.')}; {advice}"
     return redact(text)
 
 
-def in_full(error: BaseException) -> str:
+def format_traceback(error: BaseException) -> str:
     """The stack trace, for ``-v``."""
     return redact("".join(traceback.format_exception(error)))
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """A time for people."""
     for name, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
@@ -62,16 +62,16 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} seconds"
 
 
-def _says_what_to_do(text: str) -> bool:
+def _has_advice(text: str) -> bool:
     return any(word in text for word in ("--", "`mainspring", "try ", "Try ", "check ", "Check "))
 
 
-def complain(error: UsageError, given: Sequence[str]) -> int:
+def report_usage_error(error: UsageError, given: Sequence[str]) -> int:
     """Say it; the exit code."""
     text = redact(str(error))
     if error.usage:
-        print(visible(error.usage.rstrip(), prose=True), file=sys.stderr)
-    print(visible(f"mainspring: error: {text}", prose=True), file=sys.stderr)
+        print(escape_invisible(error.usage.rstrip(), prose=True), file=sys.stderr)
+    print(escape_invisible(f"mainspring: error: {text}", prose=True), file=sys.stderr)
     words = {word for text in given for word in text.split("=")}
     if "--output" in words and words & {"json", "stream-json"}:
         failure = Failure(type="UsageError", message=text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.app.run.events import Outcome
+from mainspring.app.run.events import RunOutcome
 from mainspring.errors import (
     AgentAbortedError,
     AgentProviderError,
@@ -13,7 +13,7 @@ from mainspring.errors import (
     SessionError,
 )
 
-DONE = 0
+OK = 0
 ERROR = 1
 USAGE = 2
 LIMIT = 3
@@ -25,11 +25,11 @@ PIPE_CLOSED = 141
 
 _SIGNALLED = 128
 
-_OWN_FAULTS = frozenset({"output_limit", "bad_tool_calls", "empty"})
+_AGENT_ERROR_REASONS = frozenset({"output_limit", "bad_tool_calls", "empty"})
 """Reasons for which the model, not its provider, is to blame: it answered, but with nothing that can be used."""
 
 
-def code_of(outcome: Outcome, signal: int = 0) -> int:
+def exit_code_for(outcome: RunOutcome, signal: int = 0) -> int:
     """The exit code of a run.
 
     Args:
@@ -39,17 +39,17 @@ def code_of(outcome: Outcome, signal: int = 0) -> int:
     if outcome.status == "completed" and outcome.output_error:
         return ERROR
     if outcome.status == "completed":
-        return LIMIT if outcome.stop_reason == "max_tokens" else DONE
+        return LIMIT if outcome.stop_reason == "max_tokens" else OK
     if outcome.status.startswith("max_"):
         return LIMIT
     if outcome.status == "denied":
         return DENIED
     if outcome.status == "aborted":
         return _SIGNALLED + signal if signal else INTERRUPTED
-    return code_of_error(outcome.error) if outcome.error else ERROR
+    return exit_code_for_error(outcome.error) if outcome.error else ERROR
 
 
-def code_of_error(error: BaseException) -> int:
+def exit_code_for_error(error: BaseException) -> int:
     """The exit code of a failure."""
     match error:
         case ConfigError() | ProviderConfigError() | SessionError():
@@ -59,8 +59,8 @@ def code_of_error(error: BaseException) -> int:
         case KeyboardInterrupt() | AgentAbortedError():
             return INTERRUPTED
         case AgentProviderError():
-            return code_of_error(error.cause) if isinstance(error.cause, ModelError) else ERROR
+            return exit_code_for_error(error.cause) if isinstance(error.cause, ModelError) else ERROR
         case ModelError():
-            return ERROR if error.reason in _OWN_FAULTS else PROVIDER
+            return ERROR if error.reason in _AGENT_ERROR_REASONS else PROVIDER
         case _:
             return ERROR

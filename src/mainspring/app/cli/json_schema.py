@@ -20,7 +20,7 @@ VERSION = 1
 Status = Literal[
     "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
 ]
-Name = Annotated[str, Meta(description="Canonical name of a tool")]
+ToolName = Annotated[str, Meta(description="Canonical name of a tool")]
 CallId = Annotated[str, Meta(description="Tells parallel calls apart; the same in all lines of one call")]
 
 
@@ -65,7 +65,7 @@ class StartLine(Struct, frozen=True, kw_only=True, tag="start"):
     session_id: str = ""
     resumed: bool = False
     cwd: str = ""
-    tools: tuple[Name, ...] = ()
+    tools: tuple[ToolName, ...] = ()
 
 
 class NoticeLine(Struct, frozen=True, kw_only=True, tag="notice"):
@@ -96,7 +96,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     """A tool call as the model made it. `raw_input` is its text where that was no JSON object."""
 
     id: CallId
-    name: Name
+    name: ToolName
     input: dict[str, Any]
     raw_input: str | None = None
 
@@ -115,7 +115,7 @@ class ToolStartLine(Struct, frozen=True, kw_only=True, tag="tool_start"):
     """A call is taken up."""
 
     id: CallId
-    name: Name
+    name: ToolName
     input: dict[str, Any]
 
 
@@ -123,7 +123,7 @@ class ToolUpdateLine(Struct, frozen=True, kw_only=True, tag="tool_update"):
     """A tool reports on the way."""
 
     id: CallId
-    name: Name
+    name: ToolName
     output: str = ""
     title: str | None = None
     metadata: dict[str, Any] | None = None
@@ -133,7 +133,7 @@ class ToolEndLine(Struct, frozen=True, kw_only=True, tag="tool_end"):
     """A call has its result; `output` is what the model reads."""
 
     id: CallId
-    name: Name
+    name: ToolName
     output: str | tuple[TextBlock | ImageBlock, ...]
     is_error: bool = False
     title: str = ""

@@ -7,13 +7,18 @@ import sys
 from importlib import import_module
 
 from mainspring import __version__
-from mainspring.app.cli.startup_interrupt import INTERRUPTED, drop_relative_entries, end_at_once, raise_again
+from mainspring.app.cli.startup_interrupt import (
+    INTERRUPTED,
+    drop_relative_entries,
+    exit_on_interrupt,
+    restore_keyboard_interrupt,
+)
 
 TYPE_CHECKING = False  # `typing` itself would be most of what is loaded before Ctrl-C is heard
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LISTENS_ITSELF = "ask"
+_OWN_SIGNAL_HANDLING = "ask"
 """The command that listens to signals by itself from where it can be left in good order."""
 
 _COLLECT_AFTER = 100_000
@@ -30,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     if arguments is None:
-        end_at_once()
+        exit_on_interrupt()
         drop_relative_entries()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given in (["--version"], ["-V"]):
@@ -45,14 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     finally:
         if arguments is None:
-            end_at_once()
+            exit_on_interrupt()
             gc.freeze()  # the interpreter looks for cycles in all there is once more when it ends, which nobody needs
 
 
 def _run(given: list[str], *, owns_process: bool) -> int:
     console = import_module("mainspring.app.cli.console")
     if owns_process:
-        console.claim_standard_files()
+        console.reserve_standard_fds()
         console.use_utf8(sys.stdout, sys.stderr)
     args = import_module("mainspring.app.cli.arguments")
     try:
@@ -62,16 +67,16 @@ def _run(given: list[str], *, owns_process: bool) -> int:
             return 0
         options.owns_process = owns_process
         if getattr(options, "worktree", None):
-            raise_again()
-            import_module("mainspring.app.commands.worktrees").enter(options)
+            restore_keyboard_interrupt()
+            import_module("mainspring.app.commands.worktrees").apply_worktree_option(options)
         command = import_module(
             f"mainspring.app.commands.{name}" if name in args.COMMANDS else "mainspring.app.cli.default"
         )
-        if name != _LISTENS_ITSELF:
-            raise_again()
+        if name != _OWN_SIGNAL_HANDLING:
+            restore_keyboard_interrupt()
         return command.run(options)
     except args.UsageError as error:
-        return import_module("mainspring.app.cli.errors").complain(error, given)
+        return import_module("mainspring.app.cli.errors").report_usage_error(error, given)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import NoReturn
 
-STDIN = "-"
+STDIN_MARK = "-"
 
 
 class UsageError(Exception):
@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
 
-def whole(text: str) -> int:
+def positive_int(text: str) -> int:
     """A whole number, 1 or more."""
     try:
         value = int(text)
@@ -72,7 +72,7 @@ def whole(text: str) -> int:
     return value
 
 
-def amount(text: str) -> float:
+def positive_float(text: str) -> float:
     """A finite number above 0."""
     try:
         value = float(text)
@@ -83,12 +83,12 @@ def amount(text: str) -> float:
     return value
 
 
-def names(text: str) -> tuple[str, ...]:
+def comma_list(text: str) -> tuple[str, ...]:
     """Names between commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip() and name.strip() != "none")
 
 
-def add_rules(
+def add_permission_options(
     parser: argparse.ArgumentParser, default: str = "reading in the folder is allowed, writing and running is not"
 ) -> None:
     """Options for rules; ``default`` says what holds without any."""
@@ -101,7 +101,7 @@ def add_rules(
     group.add_argument("--deny", action="append", default=[], metavar="RULE", help="deny it, whatever else allows it")
 
 
-def add_place(parser: argparse.ArgumentParser) -> None:
+def add_workspace_options(parser: argparse.ArgumentParser) -> None:
     """Options for where a command works."""
     parser.add_argument("--cwd", metavar="DIR", help="work in this folder")
     parser.add_argument("--offline", action="store_true", help="use no network but the model's own; fetch nothing")

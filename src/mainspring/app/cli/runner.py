@@ -9,13 +9,13 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from mainspring.app.cli.console import Console, OutputError
-from mainspring.app.cli.errors import in_full, in_words
-from mainspring.app.cli.exit_codes import ERROR, INTERRUPTED, PIPE_CLOSED, code_of_error
-from mainspring.app.run.options import AskOptions, Confinement, Place, Rules
+from mainspring.app.cli.errors import describe_error, format_traceback
+from mainspring.app.cli.exit_codes import ERROR, INTERRUPTED, PIPE_CLOSED, exit_code_for_error
+from mainspring.app.run.options import LaunchOptions, PermissionFlags, SandboxOptions, WorkspaceOptions
 from mainspring.redaction import redact
 
 
-def framed(options: argparse.Namespace, work: Callable[[Console], int]) -> int:
+def run_command(options: argparse.Namespace, work: Callable[[Console], int]) -> int:
     """Do the work of a command.
 
     Args:
@@ -24,7 +24,7 @@ def framed(options: argparse.Namespace, work: Callable[[Console], int]) -> int:
     """
     console = Console(verbose=options.verbose)
     if getattr(options, "owns_process", False):
-        log_to_stderr(options.verbose)
+        configure_logging(options.verbose)
     try:
         return work(console)
     except BrokenPipeError:
@@ -36,9 +36,9 @@ def framed(options: argparse.Namespace, work: Callable[[Console], int]) -> int:
         console.fail("interrupted")
         return INTERRUPTED
     except Exception as error:  # whatever it is, people read a line and scripts a code
-        console.fail(f"error: {in_words(error)}")
-        console.detail(in_full(error))
-        return code_of_error(error)
+        console.fail(f"error: {describe_error(error)}")
+        console.detail(format_traceback(error))
+        return exit_code_for_error(error)
     finally:
         console.close()
 
@@ -50,7 +50,7 @@ class _RedactingFormatter(logging.Formatter):
         return redact(super().format(record))
 
 
-def log_to_stderr(wanted: bool) -> None:
+def configure_logging(wanted: bool) -> None:
     """Have the library's log on stderr, or nowhere: its records are for developers, what matters is told as a notice."""
     log = logging.getLogger("mainspring")
     log.propagate = False
@@ -64,21 +64,21 @@ def log_to_stderr(wanted: bool) -> None:
     log.setLevel(logging.INFO)
 
 
-def place_of(options: argparse.Namespace) -> Place:
+def workspace_options(options: argparse.Namespace) -> WorkspaceOptions:
     """Where a command works."""
-    return Place(cwd=options.cwd, offline=options.offline)
+    return WorkspaceOptions(cwd=options.cwd, offline=options.offline)
 
 
-def rules_of(options: argparse.Namespace) -> Rules:
+def permission_flags(options: argparse.Namespace) -> PermissionFlags:
     """The permission rules of a command line."""
-    return Rules(allow=tuple(options.allow), ask=tuple(options.ask), deny=tuple(options.deny))
+    return PermissionFlags(allow=tuple(options.allow), ask=tuple(options.ask), deny=tuple(options.deny))
 
 
-def asked(options: argparse.Namespace) -> AskOptions:
+def launch_options(options: argparse.Namespace) -> LaunchOptions:
     """What the command line of any front end says about a conversation."""
-    return AskOptions(
+    return LaunchOptions(
         prompt="",
-        place=place_of(options),
+        place=workspace_options(options),
         model=options.model,
         provider=options.provider,
         thinking=options.thinking,
@@ -90,17 +90,17 @@ def asked(options: argparse.Namespace) -> AskOptions:
         max_cost=options.max_cost,
         max_total_tokens=options.max_tokens,
         max_output_tokens=options.max_output_tokens,
-        rules=rules_of(options),
+        rules=permission_flags(options),
         on_deny=options.on_deny,
-        sandbox=Confinement(layer=options.sandbox, network=options.sandbox_network),
+        sandbox=SandboxOptions(layer=options.sandbox, network=options.sandbox_network),
         plan=options.plan,
     )
 
 
-def ask_options(options: argparse.Namespace) -> AskOptions:
+def chat_launch_options(options: argparse.Namespace) -> LaunchOptions:
     """What the command line of a person's own conversation says, in the chat or by ``-p``."""
     return replace(
-        asked(options),
+        launch_options(options),
         accept_edits=options.accept_edits,
         system=options.system,
         tools=options.tools,

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from mainspring.app.cli.parser import Parser, add_place, add_rules, amount, whole
+from mainspring.app.cli.parser import (
+    Parser,
+    add_permission_options,
+    add_workspace_options,
+    positive_float,
+    positive_int,
+)
 
-FORMS = ("http", "acp", "rpc", "mcp")
+PROTOCOLS = ("http", "acp", "rpc", "mcp")
 """The ways to serve; each has a package of its name below `mainspring.app.servers`, with ``run(options) -> int`` in ``start``."""
 
 
-def serve_parser() -> Parser:
+def build_serve_parser() -> Parser:
     """The parser of ``serve``."""
     parser = Parser(
         "mainspring serve",
@@ -25,11 +31,11 @@ def serve_parser() -> Parser:
     add_model(parser)
     _add_conversation(parser)
     _add_http(parser)
-    add_rules(parser)
+    add_permission_options(parser)
     parser.add_argument(
         "--on-deny", choices=("continue", "stop"), default="continue", help="what a denied call does to a run"
     )
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
@@ -49,11 +55,11 @@ def add_model(parser: Parser) -> None:
     group.add_argument("--provider", metavar="NAME", help="whose model: its default one, or the --model of it")
     levels = ("off", "minimal", "low", "medium", "high", "xhigh")
     group.add_argument("--thinking", choices=levels, metavar="LEVEL", help="how much it reasons: off ... xhigh")
-    group.add_argument("--max-turns", type=whole, metavar="N", help="most model calls of a run")
-    group.add_argument("--max-seconds", type=amount, metavar="S", help="most seconds of a run")
-    group.add_argument("--max-cost", type=amount, metavar="USD", help="most US dollars of a run")
-    group.add_argument("--max-tokens", type=whole, metavar="N", help="most tokens of a run")
-    group.add_argument("--max-output-tokens", type=whole, metavar="N", help="most tokens of one answer")
+    group.add_argument("--max-turns", type=positive_int, metavar="N", help="most model calls of a run")
+    group.add_argument("--max-seconds", type=positive_float, metavar="S", help="most seconds of a run")
+    group.add_argument("--max-cost", type=positive_float, metavar="USD", help="most US dollars of a run")
+    group.add_argument("--max-tokens", type=positive_int, metavar="N", help="most tokens of a run")
+    group.add_argument("--max-output-tokens", type=positive_int, metavar="N", help="most tokens of one answer")
 
 
 def _add_conversation(parser: Parser) -> None:
@@ -72,7 +78,7 @@ def _add_conversation(parser: Parser) -> None:
 def _add_http(parser: Parser) -> None:
     add = parser.add_argument_group("--http").add_argument
     add("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: this machine only)")
-    add("--port", type=port, default=8765, metavar="N", help="default 8765; 0 takes any that is free")
+    add("--port", type=port_number, default=8765, metavar="N", help="default 8765; 0 takes any that is free")
     add("--token-file", metavar="FILE", help="tokens, one a line, with a tenant's name before it; see also the page")
     add("--allow-host", action="append", default=[], metavar="NAME", help="a name under which the service is reached")
     add("--allow-origin", action="append", default=[], metavar="URL", help="a page of another host that may use it")
@@ -83,21 +89,33 @@ def _add_http(parser: Parser) -> None:
     add(
         "--code-version", default="1", metavar="NAME", help="--url: of your agents; workers of the same one do the runs"
     )
-    add("--drain", type=amount, default=30.0, metavar="S", help="at the end: seconds for runs that go on (default 30)")
-    add("--max-runs", type=whole, default=16, metavar="N", help="runs of a tenant at the same time (default 16)")
-    add("--max-requests", type=whole, default=600, metavar="N", help="requests of a tenant a minute (default 600)")
-    add("--max-followers", type=whole, default=1_000, metavar="N", help="followers of a tenant (default 1000)")
-    add("--max-body", type=whole, default=1_048_576, metavar="BYTES", help="of a request (default 1 MiB)")
+    add(
+        "--drain",
+        type=positive_float,
+        default=30.0,
+        metavar="S",
+        help="at the end: seconds for runs that go on (default 30)",
+    )
+    add("--max-runs", type=positive_int, default=16, metavar="N", help="runs of a tenant at the same time (default 16)")
+    add(
+        "--max-requests",
+        type=positive_int,
+        default=600,
+        metavar="N",
+        help="requests of a tenant a minute (default 600)",
+    )
+    add("--max-followers", type=positive_int, default=1_000, metavar="N", help="followers of a tenant (default 1000)")
+    add("--max-body", type=positive_int, default=1_048_576, metavar="BYTES", help="of a request (default 1 MiB)")
     add(
         "--keep",
-        type=whole,
+        type=positive_int,
         default=1_000,
         metavar="N",
         help="without --url: runs that are over and kept (default 1000)",
     )
 
 
-def port(text: str) -> int:
+def port_number(text: str) -> int:
     """A port; 0 is any."""
     if not text.isdecimal() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"must be a port, 0 to 65535, not {text!r}")

@@ -16,13 +16,13 @@ from typing import Any, Self
 from mainspring.cancellation import CancelToken
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
-_PATIENCE = 8.0
+_SCREEN_GRACE_SECONDS = 8.0
 """Seconds that an orderly end may take."""
-_RESTORING = 1.0
+_RESTORE_SECONDS = 1.0
 """Seconds that the terminal may take then to come back."""
 
 
-class Signals:
+class ScreenShutdown:
     """Listens while it is entered; signals that were ignored stay ignored.
 
     Args:
@@ -44,7 +44,7 @@ class Signals:
         for name in _NAMES:
             number: int | None = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) != signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._came)
+                self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(
@@ -55,14 +55,14 @@ class Signals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _came(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.number:
             self._now()
         self.number = number
         self.hurry()
         self._leave()
 
-    def hurry(self, seconds: float = _PATIENCE) -> None:
+    def hurry(self, seconds: float = _SCREEN_GRACE_SECONDS) -> None:
         """From now on the end may take so long, whatever hangs."""
         if self._limit is None:
             self._limit = threading.Timer(seconds, self._now)
@@ -73,21 +73,21 @@ class Signals:
         restoring = threading.Thread(target=self._restore, daemon=True)  # hangs where nobody reads the terminal
         try:
             restoring.start()
-            restoring.join(_RESTORING)
+            restoring.join(_RESTORE_SECONDS)
         finally:
             os._exit(128 + self.number if self.number else 1)
 
 
 _INTERRUPTS_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
-_LONGEST = 15.0
+_GRACE_SECONDS = 15.0
 """Seconds that an orderly end may take."""
 
 
-_LAST_WORDS = 1.0
+_CLEANUP_SECONDS = 1.0
 """Seconds in which the last line has to be out."""
 
 
-class Interrupts:
+class GracefulShutdown:
     """Listens to SIGINT, SIGTERM and SIGHUP while it is entered; those that were ignored stay ignored (``nohup``).
 
     Args:
@@ -104,17 +104,17 @@ class Interrupts:
         self._leave = leave
         self._before: dict[int, object] = {}
 
-    def __enter__(self) -> Interrupts:
+    def __enter__(self) -> GracefulShutdown:
         # A handler runs only when the main thread comes to it, which one that is stuck in a write never does. The wake-up
         # pipe is written by the signal itself, and a thread that is there already reads it.
-        self._woken, self._wake = os.pipe()
-        os.set_blocking(self._wake, False)
+        self._woken, self._notify_waiter = os.pipe()
+        os.set_blocking(self._notify_waiter, False)
         threading.Thread(target=self._watch, daemon=True, name="interrupts").start()
         for name in _INTERRUPTS_NAMES:
             number: int | None = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) != signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._came)
-        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+                self._before[number] = signal.signal(number, self._on_signal)
+        signal.set_wakeup_fd(self._notify_waiter, warn_on_full_buffer=False)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,9 +122,9 @@ class Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
         if not self.number:  # after a signal the limit holds until the process is gone
-            os.close(self._wake)
+            os.close(self._notify_waiter)
 
-    def _came(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.number:
             self.number = number
             self._token.cancel(f"stopped by {signal.Signals(number).name}")
@@ -133,7 +133,7 @@ class Interrupts:
         """Wait for a signal, then for a second one or the end of patience."""
         while came := os.read(self._woken, 1):
             if came[0] in self._before:
-                select.select([self._woken], [], [], _LONGEST)
+                select.select([self._woken], [], [], _GRACE_SECONDS)
                 self.number = self.number or came[0]
                 self._now()
         os.close(self._woken)
@@ -143,6 +143,6 @@ class Interrupts:
         try:
             leaving = threading.Thread(target=self._leave, args=(self.number,), daemon=True)
             leaving.start()
-            leaving.join(_LAST_WORDS)
+            leaving.join(_CLEANUP_SECONDS)
         finally:
             os._exit(128 + self.number)

@@ -18,10 +18,10 @@ INTERRUPTED = 130
 # What `signal` is made of: that one first loads `enum`, which takes longer than all of this.
 signal = import_module("_signal")
 
-_WORDS = b"interrupted\n"
+_MESSAGE = b"interrupted\n"
 
 
-def end_at_once(before: Callable[[], object] | None = None) -> None:
+def exit_on_interrupt(before: Callable[[], object] | None = None) -> None:
     """From now on Ctrl-C ends the process. Where it is ignored (``nohup``) it stays so.
 
     Args:
@@ -32,7 +32,7 @@ def end_at_once(before: Callable[[], object] | None = None) -> None:
         try:
             if before is not None:
                 before()
-            os.write(2, _WORDS)
+            os.write(2, _MESSAGE)
         finally:
             os._exit(INTERRUPTED)
 
@@ -40,7 +40,7 @@ def end_at_once(before: Callable[[], object] | None = None) -> None:
         signal.signal(signal.SIGINT, leave)
 
 
-def raise_again() -> None:
+def restore_keyboard_interrupt() -> None:
     """From now on Ctrl-C raises `KeyboardInterrupt`, as what runs now is used to."""
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

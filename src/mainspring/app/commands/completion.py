@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from mainspring.app.cli.arguments import COMMANDS, ask_parser
+from mainspring.app.cli.arguments import COMMANDS, run_parser
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.parser import Parser
-from mainspring.app.cli.runner import framed
+from mainspring.app.cli.runner import run_command
 
 
 class Option(Struct, frozen=True):
@@ -29,7 +29,7 @@ class Option(Struct, frozen=True):
     choices: tuple[str, ...] = ()
 
 
-class Words(Struct, frozen=True):
+class CommandSpec(Struct, frozen=True):
     """What can follow a command.
 
     Attributes:
@@ -50,10 +50,10 @@ def run(options: argparse.Namespace) -> int:
         console.answer(_SCRIPTS[options.shell]())
         return 0
 
-    return framed(options, work)
+    return run_command(options, work)
 
 
-def words_of(parser: Parser) -> Words:
+def read_command_spec(parser: Parser) -> CommandSpec:
     """What can follow a command."""
     options: list[Option] = []
     actions: tuple[str, ...] = ()
@@ -64,17 +64,17 @@ def words_of(parser: Parser) -> Words:
             continue
         help = " ".join((action.help or "").split())
         options.append(Option(tuple(action.option_strings), help, action.nargs != 0, choices))
-    return Words((parser.description or "").strip().splitlines()[0], actions, tuple(options))
+    return CommandSpec((parser.description or "").strip().splitlines()[0], actions, tuple(options))
 
 
-def _all() -> Iterator[tuple[str, Words]]:
+def _all_commands() -> Iterator[tuple[str, CommandSpec]]:
     for name, make in COMMANDS.items():
-        yield name, words_of(make())
+        yield name, read_command_spec(make())
 
 
 def bash() -> str:
     """The script for bash."""
-    run_words = words_of(ask_parser())
+    run_words = read_command_spec(run_parser())
     lines = [
         "# completion of mainspring for bash",
         "_mainspring() {",
@@ -83,7 +83,7 @@ def bash() -> str:
         "  case $prev in",
     ]
     seen: set[str] = set()
-    for _, words in (("", run_words), *_all()):
+    for _, words in (("", run_words), *_all_commands()):
         for option in words.options:
             pattern = "|".join(name for name in option.names if name not in seen)
             if option.choices and pattern:
@@ -92,10 +92,10 @@ def bash() -> str:
                     f'    {pattern}) COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$cur")); return ;;'
                 )
     lines += ["  esac", "  case $command in"]
-    for name, words in _all():
-        lines.append(f'    {name}) words="{" ".join([*words.actions, *_names(words)])}" ;;')
+    for name, words in _all_commands():
+        lines.append(f'    {name}) words="{" ".join([*words.actions, *_option_names(words)])}" ;;')
     lines += [
-        f'    *) words="{" ".join([*_names(run_words), *COMMANDS])}" ;;',
+        f'    *) words="{" ".join([*_option_names(run_words), *COMMANDS])}" ;;',
         "  esac",
         '  COMPREPLY=($(compgen -W "$words" -- "$cur"))',
         "}",
@@ -108,11 +108,11 @@ def zsh() -> str:
     """The script for zsh."""
     lines = ["#compdef mainspring", "# completion of mainspring for zsh", "_mainspring() {", "  local -a commands"]
     lines.append("  commands=(")
-    lines += [f"    {_quoted(f'{name}:{words.about}')}" for name, words in _all()]
+    lines += [f"    {_quoted(f'{name}:{words.about}')}" for name, words in _all_commands()]
     lines += ["  )", "  if (( CURRENT > 2 )) && [[ ${words[2]} != -* ]]; then", "    case ${words[2]} in"]
-    for name, words in _all():
+    for name, words in _all_commands():
         lines.append(f"      {name}) shift words; (( CURRENT-- )); _arguments {' '.join(_zsh(words))} ;;")
-    run_words = words_of(ask_parser())
+    run_words = read_command_spec(run_parser())
     lines += [
         "    esac",
         "  elif (( CURRENT == 2 )) && [[ ${words[2]} != -* ]]; then",
@@ -130,7 +130,7 @@ def zsh() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _zsh(words: Words) -> Iterator[str]:
+def _zsh(words: CommandSpec) -> Iterator[str]:
     if words.actions:
         yield _quoted(f"1:action:({' '.join(words.actions)})")
     yield "'*:file:_files'"
@@ -147,7 +147,7 @@ def fish() -> str:
     """The script for fish."""
     lines = ["# completion of mainspring for fish"]
     alone = f"not __fish_seen_subcommand_from {' '.join(COMMANDS)}"
-    for name, words in _all():
+    for name, words in _all_commands():
         lines.append(f"complete -c mainspring -f -n '{alone}' -a {name} -d {_quoted(words.about)}")
         inside = f"__fish_seen_subcommand_from {name}"
         if words.actions:
@@ -155,7 +155,7 @@ def fish() -> str:
             first = f"{inside}; and not __fish_seen_subcommand_from {actions}"
             lines.append(f"complete -c mainspring -f -n '{first}' -a {_quoted(actions)}")
         lines += [_fish(option, inside) for option in words.options]
-    lines += [_fish(option, alone) for option in words_of(ask_parser()).options]
+    lines += [_fish(option, alone) for option in read_command_spec(run_parser()).options]
     return "\n".join(lines) + "\n"
 
 
@@ -165,7 +165,7 @@ def _fish(option: Option, condition: str) -> str:
     return f"complete -c mainspring -n '{condition}' {spelled}{values} -d {_quoted(option.help)}"
 
 
-def _names(words: Words) -> list[str]:
+def _option_names(words: CommandSpec) -> list[str]:
     return [name for option in words.options for name in option.names if name.startswith("--")]
 
 

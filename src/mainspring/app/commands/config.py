@@ -17,20 +17,21 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.app.cli.arguments import STDIN, UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import USAGE
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.cli.stdin import Piped
+from mainspring.app.cli.parser import STDIN_MARK
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.cli.stdin import StdinReader
 from mainspring.app.workspace.manage_settings import (
-    Config,
+    SettingsView,
     change_config,
-    checked,
-    put_back,
+    describe_settings,
+    read_for_editing,
+    save_edited,
     settings_schema,
-    show_config,
-    taken_out,
     validate_config,
+    validate_text,
 )
 from mainspring.errors import ConfigError
 from mainspring.programs import find_program
@@ -52,15 +53,17 @@ def run(options: argparse.Namespace) -> int:
     if action == "provider":
         _check_provider(options)
     if action in {"init", "provider"}:
-        return framed(options, lambda console: import_module("mainspring.app.commands.setup").run(options, console))
+        return run_command(
+            options, lambda console: import_module("mainspring.app.commands.setup").run(options, console)
+        )
     if action == "edit":
-        return framed(
+        return run_command(
             options, lambda console: import_module("mainspring.app.commands.config").run_edit(options, console)
         )
     if action == "schema":
-        return framed(options, _schema)
-    work = {"set": _change, "unset": _change, "validate": _validate}.get(action, _show)
-    return framed(options, lambda console: work(options, console))
+        return run_command(options, _schema)
+    work = {"set": _set_or_unset, "unset": _set_or_unset, "validate": _validate}.get(action, _show)
+    return run_command(options, lambda console: work(options, console))
 
 
 def _check_provider(options: argparse.Namespace) -> None:
@@ -70,17 +73,17 @@ def _check_provider(options: argparse.Namespace) -> None:
         raise UsageError(f"config provider {options.key} needs its NAME; `mainspring config provider list` shows them")
 
 
-def _change(options: argparse.Namespace, console: Console) -> int:
+def _set_or_unset(options: argparse.Namespace, console: Console) -> int:
     value: str | None = None
     if options.action == "set":
-        value = Piped().text().strip() if options.value == STDIN else options.value
-    file = change_config(options.key, value, place=place_of(options), project=options.project)
+        value = StdinReader().text().strip() if options.value == STDIN_MARK else options.value
+    file = change_config(options.key, value, place=workspace_options(options), project=options.project)
     console.say(f"{options.key} {'set in' if value is not None else 'taken out of'} {file}")
     return 0
 
 
 def _validate(options: argparse.Namespace, console: Console) -> int:
-    found = validate_config(place_of(options), strict=options.strict)
+    found = validate_config(workspace_options(options), strict=options.strict)
     wrong = any(f.level == "error" for f in found)
     if options.json:
         console.data(msgspec.json.encode(found).decode())
@@ -96,7 +99,7 @@ def _schema(console: Console) -> int:
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:
-    found = show_config(place_of(options), every=options.all)
+    found = describe_settings(workspace_options(options), every=options.all)
     for warning in found.warnings:
         console.say(f"note: {warning}")
     if options.action == "path":
@@ -105,14 +108,14 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     elif options.json:
         console.data(msgspec.json.encode(found).decode())
     else:
-        for line in _table(found):
+        for line in _format_table(found):
             console.row(line)
         if not found.settings:
             console.say("nothing is set; the defaults hold. `mainspring config init` sets a provider up")
     return 0
 
 
-def _table(found: Config) -> list[str]:
+def _format_table(found: SettingsView) -> list[str]:
     shown = [(f"{s.key} = {json.dumps(s.value, ensure_ascii=False)}", s.origin) for s in found.settings]
     width = min(max((len(text) for text, _ in shown), default=0), 60)
     return [f"{text:{width}}   # {origin}" for text, origin in shown]
@@ -127,8 +130,8 @@ def run_edit(options: argparse.Namespace, console: Console) -> int:
     Raises:
         ConfigError: If there is no editor, or the file cannot be written.
     """
-    editor = _editor()
-    file, before = taken_out(place_of(options), project=options.project)
+    editor = _find_editor()
+    file, before = read_for_editing(workspace_options(options), project=options.project)
     with tempfile.TemporaryDirectory(prefix="mainspring-") as folder:
         copy = Path(folder, "settings.json")
         copy.touch(0o600)
@@ -139,24 +142,24 @@ def run_edit(options: argparse.Namespace, console: Console) -> int:
                 raise ConfigError(f"the editor {editor[0]} ended with {code}; nothing was changed")
             text = copy.read_text(encoding="utf-8-sig")
             try:
-                warnings = checked(text, file)
+                warnings = validate_text(text, file)
                 break
             except ConfigError as error:
                 console.fail(str(error))
-                if not (sys.stdin.isatty() and _again()):
+                if not (sys.stdin.isatty() and _ask_retry()):
                     console.say(f"nothing was changed in {file}")
                     return USAGE
     if text == before:
         console.say(f"nothing was changed in {file}")
         return 0
-    put_back(file, before, text, private=not options.project)
+    save_edited(file, before, text, private=not options.project)
     for warning in warnings:
         console.say(f"note: {warning}")
     console.say(f"{file} was changed")
     return 0
 
 
-def _editor() -> list[str]:
+def _find_editor() -> list[str]:
     for name in ("VISUAL", "EDITOR"):
         if given := os.environ.get(name, "").strip():
             return shlex.split(given)
@@ -166,6 +169,6 @@ def _editor() -> list[str]:
     return [found]
 
 
-def _again() -> bool:
+def _ask_retry() -> bool:
     print("edit again? [Y/n] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower()[:1] != "n"

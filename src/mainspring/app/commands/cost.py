@@ -17,16 +17,16 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.cli.console import Console, one_line, visible_row
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.run.options import Place
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Usage
-from mainspring.sessions import LogEvent, all_events
-from mainspring.text import counted
+from mainspring.sessions import LogEvent, iter_all_events
+from mainspring.text import pluralize
 
-By = Literal["day", "project", "model", "session"]
+GroupBy = Literal["day", "project", "model", "session"]
 """By what rows are made."""
 
 
@@ -66,7 +66,7 @@ class CostRow(Struct, kw_only=True, rename="camel"):
     unpriced_tokens: int = 0
     by_children: float = 0.0
 
-    def add(self, spent: Spent) -> None:
+    def add(self, spent: SpendingRecord) -> None:
         """Count it."""
         usage = spent.usage
         self.calls += spent.calls
@@ -93,13 +93,13 @@ class CostReport(Struct, kw_only=True, rename="camel"):
         total: All of them together.
     """
 
-    by: By
+    by: GroupBy
     since: datetime | None
     rows: list[CostRow]
     total: CostRow
 
 
-class Spent(Struct, frozen=True, kw_only=True):
+class SpendingRecord(Struct, frozen=True, kw_only=True):
     """Something that was spent.
 
     Attributes:
@@ -122,9 +122,9 @@ class Spent(Struct, frozen=True, kw_only=True):
 
 
 def cost_report(
-    place: Place,
+    place: WorkspaceOptions,
     *,
-    by: By = "day",
+    by: GroupBy = "day",
     since: str = "",
     here: bool = False,
     environ: Mapping[str, str] = os.environ,
@@ -143,14 +143,14 @@ def cost_report(
     Raises:
         ConfigError: If ``since`` cannot be read.
     """
-    if by not in get_args(By):
-        raise ConfigError(f"a report is by {', '.join(get_args(By))}, not by {by!r}")
-    begin = since_when(since, now or datetime.now(UTC)) if since else None
+    if by not in get_args(GroupBy):
+        raise ConfigError(f"a report is by {', '.join(get_args(GroupBy))}, not by {by!r}")
+    begin = parse_since(since, now or datetime.now(UTC)) if since else None
     cwd, settings = load(place, {}, environ)
     rows: dict[str, CostRow] = {}
     total = CostRow(key="total")
-    events = all_events(home=settings.home.root) if settings.home is not None else iter(())
-    for spent in spent_by(events):
+    events = iter_all_events(home=settings.home.root) if settings.home is not None else iter(())
+    for spent in iter_spending(events):
         if (begin is not None and spent.time < begin) or (here and spent.project != cwd):
             continue
         key = _key(spent, by)
@@ -162,7 +162,7 @@ def cost_report(
     return CostReport(by=by, since=begin, rows=order, total=total)
 
 
-def since_when(text: str, now: datetime) -> datetime:
+def parse_since(text: str, now: datetime) -> datetime:
     """The moment that a text means.
 
     Raises:
@@ -180,19 +180,19 @@ def since_when(text: str, now: datetime) -> datetime:
         raise ConfigError(f"--since {text!r} is no time; give a date as 2026-11-01, today, 24h, 7d or 4w") from None
 
 
-def spent_by(events: Iterator[LogEvent]) -> Iterator[Spent]:
+def iter_spending(events: Iterator[LogEvent]) -> Iterator[SpendingRecord]:
     """What was spent, call by call. The end of a run tells what all of it came to; what no call accounts for are attempts that failed.
 
     Args:
         events: Those of whole sessions, one after the other, each in order.
     """
-    run: _Run | None = None
+    run: _RunSpending | None = None
     for event in events:
         if run is not None and event.session != run.session:
             run = None
         match event.event:
             case "run_start" if run is None or event.agent == run.agent:
-                run = _Run(event)
+                run = _RunSpending(event)
             case "model_call" | "side_call" if event.usage is not None:
                 spent = _call(event, run)
                 if run is not None:
@@ -207,7 +207,7 @@ def spent_by(events: Iterator[LogEvent]) -> Iterator[Spent]:
                 pass
 
 
-class _Run:
+class _RunSpending:
     """The run of a conversation that goes on, with those of its sub-agents."""
 
     def __init__(self, event: LogEvent) -> None:
@@ -217,13 +217,13 @@ class _Run:
         self.usage = Usage.zero()
         self.models: list[str] = []
 
-    def add(self, spent: Spent) -> None:
+    def add(self, spent: SpendingRecord) -> None:
         """A call that the log tells of."""
         self.usage += spent.usage
         if spent.model != UNKNOWN_MODEL and spent.model not in self.models:
             self.models.append(spent.model)
 
-    def rest(self, end: LogEvent) -> Spent | None:
+    def rest(self, end: LogEvent) -> SpendingRecord | None:
         """What the run came to beyond its calls."""
         whole, known = end.usage, self.usage
         if whole is None:
@@ -243,7 +243,7 @@ class _Run:
                 max(0.0, a.cache_read - b.cache_read),
                 max(0.0, a.cache_write - b.cache_write),
             )
-        return Spent(
+        return SpendingRecord(
             time=end.time,
             project=end.project,
             session=end.session,
@@ -253,9 +253,9 @@ class _Run:
         )
 
 
-def _call(event: LogEvent, run: _Run | None) -> Spent:
+def _call(event: LogEvent, run: _RunSpending | None) -> SpendingRecord:
     assert event.usage is not None
-    return Spent(
+    return SpendingRecord(
         time=event.time,
         project=event.project,
         session=event.session,
@@ -265,7 +265,7 @@ def _call(event: LogEvent, run: _Run | None) -> Spent:
     )
 
 
-def _key(spent: Spent, by: By) -> str:
+def _key(spent: SpendingRecord, by: GroupBy) -> str:
     match by:
         case "day":
             return f"{spent.time.astimezone():%Y-%m-%d}"
@@ -283,11 +283,11 @@ _SMALLEST = 0.0001
 
 def run(options: argparse.Namespace) -> int:
     """Show the report; the exit code."""
-    return framed(options, lambda console: _show(options, console))
+    return run_command(options, lambda console: _show(options, console))
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:
-    report = cost_report(place_of(options), by=options.by, since=options.since or "", here=options.here)
+    report = cost_report(workspace_options(options), by=options.by, since=options.since or "", here=options.here)
     if options.json:
         console.data(msgspec.json.encode(report).decode())
         return 0
@@ -303,7 +303,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     total = report.total
     if total.unpriced_calls:
         console.say(
-            f"{counted(total.unpriced_calls, 'call')} with {total.unpriced_tokens:,} tokens, of which the price is not known, are not in the sum; "
+            f"{pluralize(total.unpriced_calls, 'call')} with {total.unpriced_tokens:,} tokens, of which the price is not known, are not in the sum; "
             'set one: "prices" of the provider, see docs/cost.md'
         )
     if total.by_children:
@@ -313,7 +313,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
 
 def _table(report: CostReport) -> str:
     rows = [*report.rows, *([report.total] if len(report.rows) > 1 else [])]
-    lines = [(report.by, *_COLUMNS), *[_cells(row) for row in rows]]
+    lines = [(report.by, *_COLUMNS), *[_format_row(row) for row in rows]]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     made = [
         "  ".join([line[0].ljust(widths[0]), *[line[i].rjust(widths[i]) for i in range(1, len(line))]]).rstrip()
@@ -322,12 +322,12 @@ def _table(report: CostReport) -> str:
     return "\n".join(made) + "\n"
 
 
-def _cells(row: CostRow) -> tuple[str, ...]:
+def _format_row(row: CostRow) -> tuple[str, ...]:
     counts = (row.calls, row.input_tokens, row.cache_read, row.cache_write, row.output_tokens)
-    return (one_line(row.key, 80), *[f"{n:,}" for n in counts], money(row))
+    return (one_line(row.key, 80), *[f"{n:,}" for n in counts], format_cost(row))
 
 
-def money(row: CostRow) -> str:
+def format_cost(row: CostRow) -> str:
     """What it cost, and whether that is all of it."""
     known = f"${row.cost:.4f}" if row.cost >= _SMALLEST or not row.cost else f"< ${_SMALLEST}"
     if not row.unpriced_calls:

@@ -7,11 +7,12 @@ import os
 import stat
 from pathlib import Path
 
-from mainspring.app.cli.arguments import STDIN, UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.export import html_page, markdown
-from mainspring.app.workspace.saved_sessions import export_lines, export_transcript
+from mainspring.app.cli.parser import STDIN_MARK
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.export import render_html, render_markdown
+from mainspring.app.workspace.saved_sessions import export_jsonl, export_transcript
 from mainspring.errors import MainspringError
 
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl"}
@@ -25,22 +26,22 @@ def run(options: argparse.Namespace) -> int:
         UsageError: If the name of the file tells no format.
     """
     form = options.format or (_SUFFIXES.get(Path(options.out).suffix.lower()) if options.out else "html")
-    if form is None and options.out != STDIN:
+    if form is None and options.out != STDIN_MARK:
         raise UsageError(f"--out {options.out}: its ending tells no format; add --format html, markdown or jsonl")
-    return framed(options, lambda console: _work(options, form or "html", console))
+    return run_command(options, lambda console: _export(options, form or "html", console))
 
 
-def _work(options: argparse.Namespace, form: str, console: Console) -> int:
-    place = place_of(options)
+def _export(options: argparse.Namespace, form: str, console: Console) -> int:
+    place = workspace_options(options)
     if form == "jsonl":
-        lines = export_lines(options.session, place)
+        lines = export_jsonl(options.session, place)
         text = "".join(f"{line.decode('utf-8')}\n" for line in lines)
         name = options.session or "session"
     else:
         transcript = export_transcript(options.session, place)
-        text = html_page(transcript) if form == "html" else markdown(transcript)
+        text = render_html(transcript) if form == "html" else render_markdown(transcript)
         name = transcript.id
-    if options.out == STDIN:
+    if options.out == STDIN_MARK:
         console.answer(text)
         return 0
     target = Path(os.path.expanduser(options.out)) if options.out else Path(f"{Path(name).stem}{_SUFFIX[form]}")

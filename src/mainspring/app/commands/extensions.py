@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.exit_codes import DONE
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.compose.extensions import finder, places_of
-from mainspring.app.run.options import Place
+from mainspring.app.cli.exit_codes import OK
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.compose.extensions import extension_finder, extension_paths
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
 
 
@@ -38,14 +38,14 @@ class ExtensionView(Struct, frozen=True, kw_only=True):
     line: int = 0
 
 
-def list_extensions(place: Place, environ: Mapping[str, str] = os.environ) -> tuple[ExtensionView, ...]:
+def list_extensions(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[ExtensionView, ...]:
     """The extensions of the user, of the project and of installed packages. Reading one runs its code, as a run would.
 
     Raises:
         ConfigError: If the settings are broken.
     """
     cwd, settings = load(place, {}, environ)
-    found = finder(places_of(cwd, settings), settings)()
+    found = extension_finder(extension_paths(cwd, settings), settings)()
     seen: dict[str, str] = {}
     views: list[ExtensionView] = []
     for source in found.extensions:
@@ -58,21 +58,21 @@ def list_extensions(place: Place, environ: Mapping[str, str] = os.environ) -> tu
 
 def run(options: argparse.Namespace) -> int:
     """List them; the exit code."""
-    return framed(options, lambda console: _list(options, console))
+    return run_command(options, lambda console: _list(options, console))
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
-    found = list_extensions(place_of(options))
+    found = list_extensions(workspace_options(options))
     if options.json:
         console.data(msgspec.json.encode(found).decode())
-        return DONE
+        return OK
     for each in found:
         console.row(_line(each))
     if not found:
         console.say(
             "there are no extensions: Python files in ~/.agent/extensions, or in that folder of a project that you trust"
         )
-    return DONE
+    return OK
 
 
 def _line(each: ExtensionView) -> str:

@@ -15,13 +15,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mainspring.app.cli.arguments import STDIN, UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.exit_codes import DENIED, DONE
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.cli.stdin import Piped
+from mainspring.app.cli.exit_codes import DENIED, OK
+from mainspring.app.cli.parser import STDIN_MARK
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.cli.stdin import StdinReader
 from mainspring.app.compose.extensions import command_hooks, hook_depth
-from mainspring.app.run.options import Place
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
@@ -29,7 +30,7 @@ from mainspring.extensions.command_hooks import EVENTS, CommandHook, CommandRunn
 from mainspring.extensions.command_hooks.config import CommandEvent, tool_names
 from mainspring.extensions.command_hooks.protocol import INPUTS
 
-_MADE_UP: dict[str, Any] = {
+_SAMPLE_PAYLOAD: dict[str, Any] = {
     "session_id": "test",
     "agent": "mainspring",
     "prompt": "Hello",
@@ -47,7 +48,7 @@ _MADE_UP: dict[str, Any] = {
 }
 
 
-class Tried(Struct, frozen=True, kw_only=True):
+class HookTest(Struct, frozen=True, kw_only=True):
     """What commands said to an event.
 
     Attributes:
@@ -59,7 +60,7 @@ class Tried(Struct, frozen=True, kw_only=True):
     refused: bool = False
 
 
-def list_hooks(place: Place, environ: Mapping[str, str] = os.environ) -> tuple[CommandHook, ...]:
+def list_hooks(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[CommandHook, ...]:
     """The commands that are asked here.
 
     Raises:
@@ -69,8 +70,8 @@ def list_hooks(place: Place, environ: Mapping[str, str] = os.environ) -> tuple[C
 
 
 async def try_hooks(
-    event: str, tool: str, arguments: str, place: Place, environ: Mapping[str, str] = os.environ
-) -> Tried:
+    event: str, tool: str, arguments: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
+) -> HookTest:
     """Ask the commands of an event about something that is made up.
 
     Args:
@@ -86,23 +87,23 @@ async def try_hooks(
     if event not in EVENTS:
         raise ConfigError(f"there is no event {event!r}; there are {', '.join(EVENTS)}")
     cwd, settings = load(place, {}, environ)
-    payload = _payload(event, tool, _object(arguments), cwd)
+    payload = _payload(event, tool, _parse_object(arguments), cwd)
     env = LocalEnv(cwd)
     try:
         runner = CommandRunner(command_hooks(settings), env, hook_depth(environ))
         name = getattr(payload, "tool_name", "")
-        asked = runner.asked(event, tool_names(name) if name else _about(payload))
+        asked = runner.asked(event, tool_names(name) if name else _matcher_subjects(payload))
         verdicts = await runner.ask(asked, payload)
     finally:
         await env.aclose()
     wrong = [v for v in verdicts if v.deny is not None or v.stop is not None or (v.failure and v.hook.fails_closed)]
-    return Tried(verdicts=tuple(verdicts), refused=bool(wrong))
+    return HookTest(verdicts=tuple(verdicts), refused=bool(wrong))
 
 
 def _payload(event: CommandEvent, tool: str, given: dict[str, Any], cwd: str) -> Any:
     kind = INPUTS[event]
     known = kind.__struct_fields__
-    fields = {name: value for name, value in _MADE_UP.items() if name in known} | {"cwd": cwd}
+    fields = {name: value for name, value in _SAMPLE_PAYLOAD.items() if name in known} | {"cwd": cwd}
     if "tool_name" in known:
         fields |= {"tool_name": tool or "shell", "tool_input": given or {"command": "echo hello"}}
     else:
@@ -113,13 +114,13 @@ def _payload(event: CommandEvent, tool: str, given: dict[str, Any], cwd: str) ->
         raise ConfigError(f"this does not fit {event}: {error}") from None
 
 
-def _about(payload: Any) -> tuple[str, ...]:
+def _matcher_subjects(payload: Any) -> tuple[str, ...]:
     """What a matcher of an event without a tool is about."""
     names = ("source", "reason", "trigger", "notification_type", "agent_type")
     return tuple([getattr(payload, name) for name in names if hasattr(payload, name)])
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
@@ -141,36 +142,36 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             'hooks test needs an EVENT, as in: mainspring hooks test PreToolUse --tool shell \'{"command": "ls"}\''
         )
-    work = _list if options.action == "list" else _try
-    return framed(options, lambda console: work(options, console))
+    work = _list if options.action == "list" else _test
+    return run_command(options, lambda console: work(options, console))
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
-    found = list_hooks(place_of(options))
+    found = list_hooks(workspace_options(options))
     if options.json:
         console.data(msgspec.json.encode(found).decode())
-        return DONE
+        return OK
     for h in found:
         console.row(f"{h.event}  {h.matcher or '*'}  {h.command}  ({h.timeout:g} s, {h.origin})")
     if not found:
         console.say("no command is asked; they belong into the settings, under hooks")
-    return DONE
+    return OK
 
 
-def _try(options: argparse.Namespace, console: Console) -> int:
-    arguments = Piped().text() if options.arguments == STDIN else options.arguments or ""
-    tried = asyncio.run(try_hooks(options.event, options.tool or "", arguments, place_of(options)))
+def _test(options: argparse.Namespace, console: Console) -> int:
+    arguments = StdinReader().text() if options.arguments == STDIN_MARK else options.arguments or ""
+    tried = asyncio.run(try_hooks(options.event, options.tool or "", arguments, workspace_options(options)))
     if options.json:
         console.data(msgspec.json.encode(tried).decode())
     else:
-        for line in _told(tried):
+        for line in _format_results(tried):
             console.row(line)
         if not tried.verdicts:
             console.say("no command is asked about this")
-    return DENIED if tried.refused else DONE
+    return DENIED if tried.refused else OK
 
 
-def _told(tried: Tried) -> Iterator[str]:
+def _format_results(tried: HookTest) -> Iterator[str]:
     for verdict in tried.verdicts:
         yield verdict.hook.command
         said = {

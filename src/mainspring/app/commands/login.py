@@ -7,20 +7,22 @@ import asyncio
 import webbrowser
 
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.providers import login
-from mainspring.app.run.options import Place
+from mainspring.app.run.options import WorkspaceOptions
 
 
 def run(options: argparse.Namespace) -> int:
     """Log in; the exit code."""
-    return framed(
+    return run_command(
         options,
-        lambda console: log_in(options.provider, console, browser=not options.no_browser, place=place_of(options)),
+        lambda console: log_in(
+            options.provider, console, browser=not options.no_browser, place=workspace_options(options)
+        ),
     )
 
 
-def log_in(provider: str, console: Console, *, browser: bool, place: Place | None = None) -> int:
+def log_in(provider: str, console: Console, *, browser: bool, place: WorkspaceOptions | None = None) -> int:
     """Log in; the exit code."""
 
     def show(address: str) -> None:
@@ -29,7 +31,7 @@ def log_in(provider: str, console: Console, *, browser: bool, place: Place | Non
         if browser:
             webbrowser.open(address)
 
-    file = asyncio.run(login.log_in(provider, show, place or Place()))
+    file = asyncio.run(login.log_in(provider, show, place or WorkspaceOptions()))
     console.say(f"logged in; the tokens are in {file}")
     console.say(f'try it: mainspring -p "Hello" --provider {provider}')
     return 0

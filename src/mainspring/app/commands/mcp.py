@@ -21,30 +21,30 @@ from msgspec import Struct
 from mainspring import mcp
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.exit_codes import DONE, ERROR
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.run.options import Place
+from mainspring.app.cli.exit_codes import ERROR, OK
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
-from mainspring.app.workspace.mcp_servers import FoundServers, add_server, find_servers, remove_server
+from mainspring.app.workspace.mcp_servers import McpDiscovery, add_server, discover_mcp_servers, remove_server
 from mainspring.app.workspace.settings import Settings
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.login import logout_mcp
-from mainspring.mcp.oauth import logins_folder
+from mainspring.mcp.oauth import logins_path
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer
-from mainspring.mcp.server_log import ServerLog, log_file
-from mainspring.mcp.tool_search import ServerCost, cost_of, search_cost
-from mainspring.mcp.types import McpFailure
-from mainspring.messages import ToolSpec
-from mainspring.models.codec.tool_schema import lowered
+from mainspring.mcp.server_log import ServerLog, server_log_path
+from mainspring.mcp.tool_search import ServerTokenCost, estimate_cost, estimate_search_cost
+from mainspring.mcp.types import McpError
+from mainspring.messages import ToolDefinition
+from mainspring.models.codec.tool_schema import simplify_tool_schema
 from mainspring.redaction import redact, redact_value
-from mainspring.text import counted
+from mainspring.text import pluralize
 
-State = Literal["ready", "failed", "login", "disabled", "not tried"]
+ServerState = Literal["ready", "failed", "login", "disabled", "not tried"]
 
 
-class ToolView(Struct, frozen=True, kw_only=True):
+class McpToolView(Struct, frozen=True, kw_only=True):
     """A tool of a server.
 
     Attributes:
@@ -62,7 +62,7 @@ class ToolView(Struct, frozen=True, kw_only=True):
     input_schema: dict[str, Any]
 
 
-class ServerView(Struct, frozen=True, kw_only=True):
+class ServerStatus(Struct, frozen=True, kw_only=True):
     """A server.
 
     Attributes:
@@ -83,16 +83,16 @@ class ServerView(Struct, frozen=True, kw_only=True):
     target: str
     place: str
     disclosure: Literal["eager", "lazy"]
-    state: State
+    state: ServerState
     error: str = ""
     seconds: float = 0.0
     about: str = ""
     offers: tuple[str, ...] = ()
-    cost: ServerCost = ServerCost()
-    tools: tuple[ToolView, ...] = ()
+    cost: ServerTokenCost = ServerTokenCost()
+    tools: tuple[McpToolView, ...] = ()
 
 
-class Servers(Struct, frozen=True, kw_only=True):
+class ServerOverview(Struct, frozen=True, kw_only=True):
     """What was found.
 
     Attributes:
@@ -101,14 +101,14 @@ class Servers(Struct, frozen=True, kw_only=True):
         notices: What people should know: broken entries, folders that are not trusted.
     """
 
-    servers: tuple[ServerView, ...]
+    servers: tuple[ServerStatus, ...]
     search: int
     notices: tuple[str, ...] = ()
 
 
-async def look_at_servers(
-    place: Place, names: Sequence[str] = (), *, connect: bool = True, environ: Mapping[str, str] = os.environ
-) -> Servers:
+async def inspect_servers(
+    place: WorkspaceOptions, names: Sequence[str] = (), *, connect: bool = True, environ: Mapping[str, str] = os.environ
+) -> ServerOverview:
     """The servers that are configured here, each connected to for a moment, all at once.
 
     Args:
@@ -120,12 +120,12 @@ async def look_at_servers(
     Raises:
         ConfigError: If the settings are broken, or there is no server of a name.
     """
-    cwd, settings, found = await asyncio.to_thread(_found, place, environ)
-    wanted = [_of_name(found, name) for name in names] if names else sorted(found.servers, key=lambda s: s.name)
+    cwd, settings, found = await asyncio.to_thread(_discover, place, environ)
+    wanted = [_get_server(found, name) for name in names] if names else sorted(found.servers, key=lambda s: s.name)
     default = settings.config.mcp.disclosure
-    keys = mcp.server_keys([s.name for s in found.servers])
+    keys = mcp.server_prefixes([s.name for s in found.servers])
     home = settings.home.root if settings.home else None
-    connector = SdkConnector(environ, logins_folder(home) if home else None)
+    connector = SdkConnector(environ, logins_path(home) if home else None)
     made = [
         McpServer(
             config,
@@ -133,18 +133,18 @@ async def look_at_servers(
             connector,
             roots=lambda: (cwd,),
             environ=environ,
-            log=ServerLog(log_file(home, config.name) if home else None),
+            log=ServerLog(server_log_path(home, config.name) if home else None),
         )
         for config in wanted
     ]
     views = await asyncio.gather(*[_view(server, default, connect) for server in made])
     lazy = any(v.disclosure == "lazy" for v in views)
-    return Servers(servers=tuple(views), search=search_cost() if lazy else 0, notices=found.notices)
+    return ServerOverview(servers=tuple(views), search=estimate_search_cost() if lazy else 0, notices=found.notices)
 
 
 async def log_in(
     name: str,
-    place: Place,
+    place: WorkspaceOptions,
     show: Callable[[str], None],
     *,
     browser: bool = True,
@@ -156,35 +156,37 @@ async def log_in(
         ConfigError: If there is no such server, or it is a program.
         McpFailure: If nobody logged in.
     """
-    _, settings, found = await asyncio.to_thread(_found, place, environ)
-    config = _of_name(found, name)
-    if await mcp.login_mcp(config, _logins(settings), show=show, environ=environ, browser=browser):
+    _, settings, found = await asyncio.to_thread(_discover, place, environ)
+    config = _get_server(found, name)
+    if await mcp.login_mcp(config, _login_file(settings), show=show, environ=environ, browser=browser):
         return f"logged in at {name}"
     return f"{name} wants no login"
 
 
-async def log_out(name: str, place: Place, environ: Mapping[str, str] = os.environ) -> str:
+async def log_out(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> str:
     """Forget the login at a server; what was done.
 
     Raises:
         ConfigError: If there is no such server.
     """
-    _, settings, found = await asyncio.to_thread(_found, place, environ)
-    known = await logout_mcp(_of_name(found, name), _logins(settings))
+    _, settings, found = await asyncio.to_thread(_discover, place, environ)
+    known = await logout_mcp(_get_server(found, name), _login_file(settings))
     return f"the login at {name} is forgotten" if known else f"there is no login at {name}"
 
 
-def read_log(name: str, place: Place, *, lines: int, environ: Mapping[str, str] = os.environ) -> tuple[Path, list[str]]:
+def read_log(
+    name: str, place: WorkspaceOptions, *, lines: int, environ: Mapping[str, str] = os.environ
+) -> tuple[Path, list[str]]:
     """The last lines that a server wrote beside the protocol, and the file that has them. Blocks.
 
     Raises:
         ConfigError: If there is no such server, or no home folder.
     """
-    _, settings, found = _found(place, environ)
-    _of_name(found, name)
+    _, settings, found = _discover(place, environ)
+    _get_server(found, name)
     if settings.home is None:
         raise ConfigError("there is no home folder, so nothing is kept of what servers write")
-    file = log_file(settings.home.root, name)
+    file = server_log_path(settings.home.root, name)
     last: deque[str] = deque(maxlen=lines)
     for part in (file.with_name(f"{file.name}.1"), file):
         with suppress(FileNotFoundError), part.open(encoding="utf-8", errors="replace") as stream:
@@ -192,12 +194,12 @@ def read_log(name: str, place: Place, *, lines: int, environ: Mapping[str, str] 
     return file, list(last)
 
 
-def _found(place: Place, environ: Mapping[str, str]) -> tuple[str, Settings, FoundServers]:
+def _discover(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, Settings, McpDiscovery]:
     cwd, settings = load(place, {}, environ)[:2]
-    return cwd, settings, find_servers(cwd, settings)
+    return cwd, settings, discover_mcp_servers(cwd, settings)
 
 
-def _of_name(found: FoundServers, name: str) -> McpServerConfig:
+def _get_server(found: McpDiscovery, name: str) -> McpServerConfig:
     for server in found.servers:
         if server.name == name:
             return server
@@ -205,61 +207,61 @@ def _of_name(found: FoundServers, name: str) -> McpServerConfig:
     raise ConfigError("\n".join([f"there is no MCP server {name!r}; there are {known}", *found.notices]))
 
 
-def _logins(settings: Settings) -> Path:
+def _login_file(settings: Settings) -> Path:
     if settings.home is None:
         raise ConfigError("there is no home folder to keep logins in; set MAINSPRING_HOME to one")
-    return logins_folder(settings.home.root)
+    return logins_path(settings.home.root)
 
 
-async def _view(server: McpServer, default: Literal["eager", "lazy"], connect: bool) -> ServerView:
+async def _view(server: McpServer, default: Literal["eager", "lazy"], connect: bool) -> ServerStatus:
     config = server.config
     known: dict[str, Any] = {
         "name": config.name,
-        "target": target_of(config),
+        "target": describe_target(config),
         "place": config.place,
         "disclosure": config.disclosure or default,
     }
     if not config.enabled:
-        return ServerView(**known, state="disabled")
+        return ServerStatus(**known, state="disabled")
     if not connect:
-        return ServerView(**known, state="not tried")
+        return ServerStatus(**known, state="not tried")
     try:
         await server.connection()
-        specs = [ToolSpec(t.name, t.description, lowered(t.input_schema)) for t in server.tools]
-        return ServerView(
+        specs = [ToolDefinition(t.name, t.description, simplify_tool_schema(t.input_schema)) for t in server.tools]
+        return ServerStatus(
             **known,
             state="ready",
             seconds=round(server.seconds, 3),
             about=" ".join(filter(None, (server.facts.name, server.facts.version, server.facts.protocol))),
             offers=tuple(sorted(server.facts.capabilities)),
-            cost=cost_of(specs),
+            cost=estimate_cost(specs),
             tools=tuple(_mcp_actions_tools(server, specs)),
         )
     except MainspringError as error:
-        login = isinstance(error, McpFailure) and error.reason == "login"
-        return ServerView(**known, state="login" if login else "failed", error=str(error))
+        login = isinstance(error, McpError) and error.reason == "login"
+        return ServerStatus(**known, state="login" if login else "failed", error=str(error))
     finally:
         await server.aclose()
 
 
-def _mcp_actions_tools(server: McpServer, specs: Sequence[ToolSpec]) -> Iterator[ToolView]:
-    for info, spec in zip(server.infos, specs, strict=True):
-        yield ToolView(
+def _mcp_actions_tools(server: McpServer, specs: Sequence[ToolDefinition]) -> Iterator[McpToolView]:
+    for info, spec in zip(server.tool_infos, specs, strict=True):
+        yield McpToolView(
             name=spec.name,
             own_name=info.name,
             description=spec.description,
-            tokens=cost_of([spec]).eager,
+            tokens=estimate_cost([spec]).eager,
             input_schema=info.input_schema,
         )
 
 
-def target_of(config: McpServerConfig) -> str:
+def describe_target(config: McpServerConfig) -> str:
     """The command line or address of a server, without secrets."""
     return redact(config.url) or " ".join(redact_value([config.command, *config.args]))
 
 
 _MARKS = {"ready": "ready  ", "failed": "failed ", "login": "login  ", "disabled": "off    ", "not tried": "       "}
-_NAMED = ("add", "remove", "test", "login", "logout", "logs")
+_ACTIONS_WITH_NAME = ("add", "remove", "test", "login", "logout", "logs")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -268,7 +270,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UsageError: If the name, or what is to be added, is missing.
     """
-    if options.action in _NAMED and not options.name:
+    if options.action in _ACTIONS_WITH_NAME and not options.name:
         raise UsageError(
             f"mcp {options.action} needs the NAME of a server, as in: mainspring mcp {options.action} docs"
         )
@@ -284,46 +286,46 @@ def run(options: argparse.Namespace) -> int:
         "logout": _logout,
         "logs": _logs,
     }
-    return framed(options, lambda console: work[options.action](options, console))
+    return run_command(options, lambda console: work[options.action](options, console))
 
 
 # --- looking --------------------------------------------------------------------------------------------------------
 
 
-def _look(options: argparse.Namespace, console: Console, *, connect: bool = True) -> Servers:
+def _inspect(options: argparse.Namespace, console: Console, *, connect: bool = True) -> ServerOverview:
     names = [options.name] if options.name else []
-    found = asyncio.run(look_at_servers(place_of(options), names, connect=connect))
+    found = asyncio.run(inspect_servers(workspace_options(options), names, connect=connect))
     for notice in found.notices:
         console.say(notice)
     return found
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
-    found = _look(options, console, connect=not options.no_connect)
+    found = _inspect(options, console, connect=not options.no_connect)
     if options.json:
         console.data(msgspec.json.encode(found).decode())
-        return DONE
+        return OK
     width = max((len(s.name) for s in found.servers), default=0)
     for server in found.servers:
-        console.row(f"{_MARKS[server.state]}  {server.name:{width}}  {_about(server)}")
+        console.row(f"{_MARKS[server.state]}  {server.name:{width}}  {_describe(server)}")
     if not found.servers:
         console.say(
             "there are no MCP servers; add one: mainspring mcp add NAME -- COMMAND, or: mainspring mcp add NAME URL"
         )
-    for line in _sum(found):
+    for line in _total_cost(found):
         console.say(line)
-    return DONE
+    return OK
 
 
-def _about(server: ServerView) -> str:
+def _describe(server: ServerStatus) -> str:
     if server.state == "ready":
         cost = server.cost
-        told = f"{counted(cost.tools, 'tool')}, about {cost.eager} tokens in each request ({cost.lazy} if lazy); {server.disclosure}"
+        told = f"{pluralize(cost.tools, 'tool')}, about {cost.eager} tokens in each request ({cost.lazy} if lazy); {server.disclosure}"
         return one_line(f"{told} ({server.target})", 300)
     return one_line(f"{server.error} ({server.target})".strip(), 400)
 
 
-def _sum(found: Servers) -> Iterator[str]:
+def _total_cost(found: ServerOverview) -> Iterator[str]:
     """What all of them cost together, as they are configured."""
     ready = [s for s in found.servers if s.state == "ready"]
     if ready:
@@ -335,45 +337,45 @@ def _sum(found: Servers) -> Iterator[str]:
 
 
 def _test(options: argparse.Namespace, console: Console) -> int:
-    found = _look(options, console)
+    found = _inspect(options, console)
     [server] = found.servers
     if options.json:
         console.data(msgspec.json.encode(server).decode())
     elif server.state == "ready":
         console.row(f"{server.name} is ready after {server.seconds:.2f} s: {one_line(server.about, 200)}")
         console.row(f"it offers {', '.join(server.offers) or 'nothing'}")
-        console.row(_about(server))
+        console.row(_describe(server))
     else:
-        console.fail(_unready(server))
-    return DONE if server.state == "ready" else ERROR
+        console.fail(_not_ready_message(server))
+    return OK if server.state == "ready" else ERROR
 
 
-def _unready(server: ServerView) -> str:
+def _not_ready_message(server: ServerStatus) -> str:
     return server.error or f"MCP server {server.name!r} is switched off in {server.place or 'its configuration'}"
 
 
 def _tools(options: argparse.Namespace, console: Console) -> int:
-    found = _look(options, console)
+    found = _inspect(options, console)
     if options.json:
         tools = [{"server": s.name, **msgspec.to_builtins(t)} for s in found.servers for t in s.tools]
         console.data(msgspec.json.encode(tools).decode())
     for server in found.servers:
         if server.state != "ready":
-            console.fail(_unready(server))
+            console.fail(_not_ready_message(server))
         for tool in server.tools if not options.json else ():
             console.row(f"{tool.name}  {tool.tokens} tokens  {one_line(tool.description, 100)}")
-    return ERROR if options.name and any(s.state != "ready" for s in found.servers) else DONE
+    return ERROR if options.name and any(s.state != "ready" for s in found.servers) else OK
 
 
 def _logs(options: argparse.Namespace, console: Console) -> int:
-    file, lines = read_log(options.name, place_of(options), lines=options.lines)
+    file, lines = read_log(options.name, workspace_options(options), lines=options.lines)
     if options.json:
         console.data(msgspec.json.encode({"file": str(file), "lines": lines}).decode())
-        return DONE
+        return OK
     for line in lines:
         console.row(line)
     console.say(f"{file}" if lines else f"nothing was written yet; it would be in {file}")
-    return DONE
+    return OK
 
 
 # --- changing -------------------------------------------------------------------------------------------------------
@@ -397,16 +399,16 @@ def _entry(options: argparse.Namespace) -> dict[str, object]:
     if options.transport:
         entry["transport"] = options.transport
     if options.env:
-        entry["env"] = dict(_pair(text, "=", "--env NAME=VALUE") for text in options.env)
+        entry["env"] = dict(_parse_pair(text, "=", "--env NAME=VALUE") for text in options.env)
     if options.header:
-        entry["headers"] = dict(_pair(text, ":", "--header 'NAME: VALUE'") for text in options.header)
+        entry["headers"] = dict(_parse_pair(text, ":", "--header 'NAME: VALUE'") for text in options.header)
     if options.disclosure:
         entry["disclosure"] = options.disclosure
     return entry
 
 
 def _add(options: argparse.Namespace, console: Console) -> int:
-    place = place_of(options)
+    place = workspace_options(options)
     console.say(add_server(options.name, options.entry, place, project=options.project, force=options.force))
     program = options.entry.get("command")
     if program and "$" not in program and shutil.which(program) is None:
@@ -414,10 +416,10 @@ def _add(options: argparse.Namespace, console: Console) -> int:
             f"note: there is no program {program!r} here now; if it was meant as a part of the name, take the server out again: "
             f"mainspring mcp remove {options.name}"
         )
-    return DONE
+    return OK
 
 
-def _pair(text: str, mark: str, usage: str) -> tuple[str, str]:
+def _parse_pair(text: str, mark: str, usage: str) -> tuple[str, str]:
     name, found, value = text.partition(mark)
     if not found or not name.strip():
         raise UsageError(f"{text!r} must be {usage}")
@@ -425,18 +427,18 @@ def _pair(text: str, mark: str, usage: str) -> tuple[str, str]:
 
 
 def _remove(options: argparse.Namespace, console: Console) -> int:
-    console.say(remove_server(options.name, place_of(options), project=options.project))
-    return DONE
+    console.say(remove_server(options.name, workspace_options(options), project=options.project))
+    return OK
 
 
 def _login(options: argparse.Namespace, console: Console) -> int:
     def show(url: str) -> None:
         console.say(f"log in here, if no browser opens:\n{url}")
 
-    console.say(asyncio.run(log_in(options.name, place_of(options), show, browser=not options.no_browser)))
-    return DONE
+    console.say(asyncio.run(log_in(options.name, workspace_options(options), show, browser=not options.no_browser)))
+    return OK
 
 
 def _logout(options: argparse.Namespace, console: Console) -> int:
-    console.say(asyncio.run(log_out(options.name, place_of(options))))
-    return DONE
+    console.say(asyncio.run(log_out(options.name, workspace_options(options))))
+    return OK

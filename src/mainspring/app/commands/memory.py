@@ -7,11 +7,12 @@ import asyncio
 
 import msgspec
 
-from mainspring.app.cli.arguments import STDIN, UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.cli.stdin import Piped
-from mainspring.app.workspace.memory import add_memory, show_memory
+from mainspring.app.cli.parser import STDIN_MARK
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.cli.stdin import StdinReader
+from mainspring.app.workspace.memory import add_memory, list_memory_files
 
 
 def run(options: argparse.Namespace) -> int:
@@ -22,20 +23,20 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.action == "add" and not options.note:
         raise UsageError("memory add needs a NOTE, in quotes; '-' reads it from stdin")
-    return framed(
+    return run_command(
         options, lambda console: _add(options, console) if options.action == "add" else _show(options, console)
     )
 
 
 def _add(options: argparse.Namespace, console: Console) -> int:
-    note = Piped().text() if options.note == STDIN else options.note
+    note = StdinReader().text() if options.note == STDIN_MARK else options.note
     where = "user" if options.user else "project"
-    console.say(asyncio.run(add_memory(note, place_of(options), section=options.section, where=where)))
+    console.say(asyncio.run(add_memory(note, workspace_options(options), section=options.section, where=where)))
     return 0
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:
-    found = show_memory(place_of(options))
+    found = list_memory_files(workspace_options(options))
     if options.json:
         console.data(msgspec.json.encode(found).decode())
         return 0

@@ -8,10 +8,10 @@ import asyncio
 import msgspec
 
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.cli.signals import Interrupts
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.cli.signals import GracefulShutdown
 from mainspring.app.printing.text_output import TextRenderer
-from mainspring.app.providers.availability import ModelView, get_model, list_models
+from mainspring.app.providers.availability import ModelListing, download_model, list_models
 from mainspring.cancellation import CancelToken
 
 _MARKS = {"ready": "ready  ", "fetch": "fetch  ", "down": "down   ", "missing": "missing"}
@@ -19,19 +19,19 @@ _MARKS = {"ready": "ready  ", "fetch": "fetch  ", "down": "down   ", "missing": 
 
 def run(options: argparse.Namespace) -> int:
     """List or fetch; the exit code."""
-    return framed(
-        options, lambda console: _get(options, console) if options.action == "get" else _list(options, console)
+    return run_command(
+        options, lambda console: _download(options, console) if options.action == "get" else _list(options, console)
     )
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
-    found = asyncio.run(list_models(place_of(options)))
+    found = asyncio.run(list_models(workspace_options(options)))
     if options.json:
         console.data(msgspec.json.encode(found).decode())
         return 0
     width = max((len(view.spec) for view in found), default=0)
     for view in found:
-        console.row(f"{'*' if view.chosen else ' '} {_MARKS[view.state]}  {view.spec:{width}}  {_about(view)}")
+        console.row(f"{'*' if view.chosen else ' '} {_MARKS[view.state]}  {view.spec:{width}}  {_describe(view)}")
     console.say(
         "* answers where --model names none"
         if any(v.chosen for v in found)
@@ -40,19 +40,19 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _about(view: ModelView) -> str:
-    known = (view.label, _window(view), _price(view), view.note)
+def _describe(view: ModelListing) -> str:
+    known = (view.label, _format_context_window(view), _format_price(view), view.note)
     return one_line("; ".join(text for text in known if text), 300)
 
 
-def _window(view: ModelView) -> str:
+def _format_context_window(view: ModelListing) -> str:
     if view.context_window is None:
         return ""
     answer = f", {view.max_output_tokens // 1000}k out" if view.max_output_tokens else ""
     return f"{view.context_window // 1000}k{answer}"
 
 
-def _price(view: ModelView) -> str:
+def _format_price(view: ModelListing) -> str:
     if view.prices is None:
         return "price unknown" if view.state in ("ready", "down") else ""
     if not any(view.prices):
@@ -61,13 +61,13 @@ def _price(view: ModelView) -> str:
     return f"${view.prices[0]:g} in, ${view.prices[1]:g} out{more}"
 
 
-def _get(options: argparse.Namespace, console: Console) -> int:
+def _download(options: argparse.Namespace, console: Console) -> int:
     signal = CancelToken()
 
     async def get() -> str:
-        return await get_model(options.name, place_of(options), TextRenderer(console).report, signal)
+        return await download_model(options.name, workspace_options(options), TextRenderer(console).report, signal)
 
-    with Interrupts(signal, lambda number: None) as interrupts:
+    with GracefulShutdown(signal, lambda number: None) as interrupts:
         try:
             console.answer(asyncio.run(get()) + "\n")
         except asyncio.CancelledError:

@@ -8,12 +8,20 @@ import shlex
 
 import msgspec
 
-from mainspring.app.cli.arguments import STDIN, UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.exit_codes import DONE
-from mainspring.app.cli.runner import framed, place_of, rules_of
-from mainspring.app.cli.stdin import Piped
-from mainspring.app.workspace.permissions import Explanation, RuleView, explain, revoke_rule, rules_in_force, save_rule
+from mainspring.app.cli.exit_codes import OK
+from mainspring.app.cli.parser import STDIN_MARK
+from mainspring.app.cli.runner import permission_flags, run_command, workspace_options
+from mainspring.app.cli.stdin import StdinReader
+from mainspring.app.workspace.permissions import (
+    CallExplanation,
+    RuleView,
+    active_rules,
+    explain,
+    revoke_rule,
+    save_rule,
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,62 +39,62 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"permissions {options.action} needs one {what}, in quotes")
     works = {"list": _list, "allow": _save, "deny": _save, "revoke": _revoke, "explain": _explain}
     work = works[options.action]
-    return framed(options, lambda console: work(options, console))
+    return run_command(options, lambda console: work(options, console))
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
-    found = rules_in_force(place_of(options), rules_of(options))
+    found = active_rules(workspace_options(options), permission_flags(options))
     if options.json:
         console.data(msgspec.json.encode(found).decode())
-        return DONE
+        return OK
     for rule in found:
-        console.row(_rule(rule))
+        console.row(_format_rule(rule))
     if not found:
         console.say(
             "No rules yet. Reading in the folder is allowed, everything else asks. "
             "Allow something in this project with: mainspring permissions allow 'shell(npm test)'"
         )
-    return DONE
+    return OK
 
 
 def _save(options: argparse.Namespace, console: Console) -> int:
-    file = save_rule(options.action, options.tool, place_of(options), everywhere=options.everywhere)
+    file = save_rule(options.action, options.tool, workspace_options(options), everywhere=options.everywhere)
     reach = "every project" if options.everywhere else "this project"
     console.say(f"Saved for {reach} in {file}: {options.action} {options.tool}")
-    return DONE
+    return OK
 
 
 def _revoke(options: argparse.Namespace, console: Console) -> int:
-    rule, file = revoke_rule(options.tool, place_of(options))
+    rule, file = revoke_rule(options.tool, workspace_options(options))
     console.say(f"Revoked in {file}: {rule.effect} {rule.rule}")
-    return DONE
+    return OK
 
 
 def _explain(options: argparse.Namespace, console: Console) -> int:
-    arguments = Piped().text() if options.arguments == STDIN else options.arguments or ""
-    found = asyncio.run(explain(options.tool, arguments, place_of(options), rules_of(options)))
+    arguments = StdinReader().text() if options.arguments == STDIN_MARK else options.arguments or ""
+    found = asyncio.run(explain(options.tool, arguments, workspace_options(options), permission_flags(options)))
     if options.json:
         console.data(msgspec.json.encode(found).decode())
     else:
-        for line in _told(found):
+        for line in _format_explanation(found):
             console.row(line)
-    return DONE
+    return OK
 
 
-def _told(found: Explanation) -> list[str]:
+def _format_explanation(found: CallExplanation) -> list[str]:
     lines = [f"{found.outcome}: {found.reason}"]
     if found.rule is not None:
-        lines.append(f"decided by: {_rule(found.rule)}")
+        lines.append(f"decided by: {_format_rule(found.rule)}")
     for part in found.parts:
         lines.append(f"  {part.outcome:5}  {part.scope:9}  {part.resource}")
-        lines.append(f"         {part.reason}" + (f"; {_rule(part.rule)}" if part.rule is not None else ""))
+        lines.append(f"         {part.reason}" + (f"; {_format_rule(part.rule)}" if part.rule is not None else ""))
     lines += [
         f"would be allowed by: {' '.join(f'--allow {shlex.quote(rule)}' for rule in each)}" for each in found.advice
     ]
     return lines
 
 
-def _rule(rule: RuleView) -> str:
+def _format_rule(rule: RuleView) -> str:
     idle = "" if rule.counts else "  (does not count: the folder is not trusted)"
     number = f"{rule.number}. " if rule.number else ""
     return f"{number}{rule.effect} {rule.rule}  [{rule.origin}]{idle}"

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.runner import framed
+from mainspring.app.cli.runner import run_command
 from mainspring.errors import ConfigError, ModelError
-from mainspring.models import replay_exchange
-from mainspring.models.replay import UNSUPPORTED, failed_exchange
+from mainspring.models import decode_exchange_to_dict
+from mainspring.models.replay import UNSUPPORTED_API, error_exchange
 
 _UNREADABLE = "unreadable"
 
 
-class Tally:
+class ReplaySummary:
     """How many exchanges there were.
 
     Attributes:
@@ -35,7 +35,7 @@ class Tally:
     def add(self, result: Mapping[str, Any]) -> None:
         """Count a result."""
         error = result["error"]
-        if error and error["reason"] in (UNSUPPORTED, _UNREADABLE):
+        if error and error["reason"] in (UNSUPPORTED_API, _UNREADABLE):
             self.unsupported += 1
         else:
             self.decoded += 1
@@ -48,7 +48,7 @@ class Tally:
         )
 
 
-def replay_traffic(paths: Sequence[str]) -> Iterator[dict[str, Any]]:
+def decode_recordings(paths: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The decoded exchange of each file; of a folder, of each recording below it, sorted by name.
 
     A file in a folder that cannot be read is a result with an error, and the others go on.
@@ -62,16 +62,16 @@ def replay_traffic(paths: Sequence[str]) -> Iterator[dict[str, Any]]:
     for path in paths:
         place = Path(path)
         if not place.is_dir():
-            yield replay_exchange(_read(place), file=path)
+            yield decode_exchange_to_dict(_read(place), file=path)
             continue
         for file in sorted(place.rglob("*.json")):
             try:
                 exchange = _read(file)
             except ConfigError as error:
-                yield failed_exchange(ModelError(str(error), reason=_UNREADABLE), file=str(file))
+                yield error_exchange(ModelError(str(error), reason=_UNREADABLE), file=str(file))
                 continue
             if "response" in exchange:  # a folder may hold other files beside recordings
-                yield replay_exchange(exchange, file=str(file))
+                yield decode_exchange_to_dict(exchange, file=str(file))
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def run(options: argparse.Namespace) -> int:
     """Decode recordings; the exit code."""
 
     def work(console: Console) -> int:
-        tally = Tally()
-        for result in replay_traffic(options.paths):
+        tally = ReplaySummary()
+        for result in decode_recordings(options.paths):
             tally.add(result)
             if options.json:
                 console.data(json.dumps(result))
@@ -104,4 +104,4 @@ def run(options: argparse.Namespace) -> int:
         console.say(str(tally))
         return 0
 
-    return framed(options, work)
+    return run_command(options, work)

@@ -14,17 +14,17 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.run.options import Place
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
 from mainspring.env import LocalEnv
 from mainspring.errors import SessionError
 from mainspring.sessions import Session, find_session, read_transcript
-from mainspring.sessions.rewind import RewindPlan, Rewound, plan_rewind, plan_undo, rewind
-from mainspring.text import counted
+from mainspring.sessions.rewind import RewindPlan, RewindResult, plan_rewind, plan_undo, rewind
+from mainspring.text import pluralize
 
 
-class Moment(Struct, frozen=True):
+class RewindPoint(Struct, frozen=True):
     """A point to go back to: right before a prompt.
 
     Attributes:
@@ -38,7 +38,7 @@ class Moment(Struct, frozen=True):
     text: str
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class RewindRequest(Struct, frozen=True, kw_only=True):
     """What is to be done.
 
     Attributes:
@@ -56,7 +56,9 @@ class Step(Struct, frozen=True, kw_only=True):
     dry: bool = False
 
 
-def moments(name: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> list[Moment]:
+def list_rewind_points(
+    name: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
+) -> list[RewindPoint]:
     """The points to go back to, the last one first.
 
     Raises:
@@ -66,12 +68,12 @@ def moments(name: str | None, place: Place, environ: Mapping[str, str] = os.envi
     home = settings.home.root if settings.home else None
     info = find_session(name or "", cwd, home=home)
     with Session.open(info.place, home=home, write=False) as session:
-        return _moments(session)
+        return _rewind_points(session)
 
 
-async def step_back(
-    name: str | None, place: Place, step: Step, environ: Mapping[str, str] = os.environ
-) -> tuple[RewindPlan, Rewound | None]:
+async def rewind_session(
+    name: str | None, place: WorkspaceOptions, step: RewindRequest, environ: Mapping[str, str] = os.environ
+) -> tuple[RewindPlan, RewindResult | None]:
     """Go back, or tell what would happen.
 
     Returns:
@@ -103,20 +105,22 @@ async def step_back(
 def _target(session: Session, to: str) -> str | None:
     if not to.isdecimal() or len(to) > 6:
         return to
-    known = _moments(session)
+    known = _rewind_points(session)
     for moment in known:
         if moment.number == int(to):
             return moment.entry
-    raise SessionError(f"this session has {counted(len(known), 'prompt')}, so one cannot go back {to}")
+    raise SessionError(f"this session has {pluralize(len(known), 'prompt')}, so one cannot go back {to}")
 
 
-def _moments(session: Session) -> list[Moment]:
+def _rewind_points(session: Session) -> list[RewindPoint]:
     transcript = read_transcript(session.store, session.place)
     path = [item for item in transcript.items if item.active]
     prompts = [(i, item) for i, item in enumerate(path) if item.kind == "user" and item.source == "prompt"]
-    found: list[Moment] = []
+    found: list[RewindPoint] = []
     for number, (i, item) in enumerate(reversed(prompts), 1):
-        found.append(Moment(number, _entry_before(session, item.id) if i else None, " ".join(item.text.split())[:80]))
+        found.append(
+            RewindPoint(number, _entry_before(session, item.id) if i else None, " ".join(item.text.split())[:80])
+        )
     return found
 
 
@@ -129,16 +133,16 @@ def _entry_before(session: Session, entry: str) -> str | None:
     return entries[at].parent
 
 
-_WORDS = {"change": "changes back", "create": "comes back", "delete": "goes away"}
+_ACTION_LABELS = {"change": "changes back", "create": "comes back", "delete": "goes away"}
 
 
 def run(options: argparse.Namespace) -> int:
     """List the moments, tell what would happen, or go back; the exit code."""
-    return framed(options, lambda console: _list(options, console) if options.list else _go(options, console))
+    return run_command(options, lambda console: _list(options, console) if options.list else _rewind(options, console))
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
-    found = moments(options.session, place_of(options))
+    found = list_rewind_points(options.session, workspace_options(options))
     if options.json:
         console.data(msgspec.json.encode(found).decode())
         return 0
@@ -147,21 +151,21 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _go(options: argparse.Namespace, console: Console) -> int:
-    step = Step(
+def _rewind(options: argparse.Namespace, console: Console) -> int:
+    step = RewindRequest(
         to="undo" if options.undo else options.to,
         files=not options.conversation_only,
         conversation=not options.files_only,
         force=options.force,
         dry=options.dry_run,
     )
-    plan, done = asyncio.run(step_back(options.session, place_of(options), step))
+    plan, done = asyncio.run(rewind_session(options.session, workspace_options(options), step))
     if options.json:
         console.data(msgspec.json.encode({"plan": plan, "done": done is not None}).decode())
         return 0
     if step.files:
         for restore in plan.restores:
-            console.row(f"{restore.path}  {_WORDS[restore.action]}")
+            console.row(f"{restore.path}  {_ACTION_LABELS[restore.action]}")
         for conflict in plan.conflicts:
             if done is None:
                 console.say(f"conflict: {conflict.path}: {conflict.reason}")
@@ -171,7 +175,7 @@ def _go(options: argparse.Namespace, console: Console) -> int:
             console.say(f"not covered: what {one_line(command, 100)} changed stays as it is")
     if step.conversation:
         verbs = ("would be", "would be") if done is None else ("was", "were")
-        left = counted(plan.messages, f"message {verbs[0]}", f"messages {verbs[1]}")
+        left = pluralize(plan.messages, f"message {verbs[0]}", f"messages {verbs[1]}")
         console.say(f"{left} left behind; the session keeps what was left")
     if done is not None:
         console.say("mainspring rewind --undo takes it back")

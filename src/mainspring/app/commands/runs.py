@@ -16,17 +16,18 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from mainspring.app.cli.arguments import STDIN, UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.exit_codes import DONE, ERROR
-from mainspring.app.cli.runner import framed
-from mainspring.app.cli.stdin import Piped
-from mainspring.app.cli.worker_options import OVER as WORKER_OPTIONS_OVER
-from mainspring.app.commands.worker import url_of
-from mainspring.app.run_service.engine import durable_engine
+from mainspring.app.cli.exit_codes import ERROR, OK
+from mainspring.app.cli.parser import STDIN_MARK
+from mainspring.app.cli.runner import run_command
+from mainspring.app.cli.stdin import StdinReader
+from mainspring.app.cli.worker_options import TERMINAL_STATES as WORKER_OPTIONS_OVER
+from mainspring.app.commands.worker import runs_database_url
+from mainspring.app.run_service.engine import create_durable_engine
 from mainspring.app.run_service.schemas import WaitingView
-from mainspring.durable import DurableRun, DurableRuns, FeedItem, RunInfo, RunState
-from mainspring.durable.engine import OVER, not_over
+from mainspring.durable import DurableClient, DurableRun, FeedItem, RunInfo, RunState
+from mainspring.durable.engine import FINAL_STATES, run_not_finished_error
 from mainspring.durable.feed import (
     Asked,
     Attempt,
@@ -40,35 +41,35 @@ from mainspring.durable.feed import (
     encode_event,
 )
 from mainspring.errors import DurableError
-from mainspring.text import counted
+from mainspring.text import pluralize
 
 __all__ = [
     "Asked",
     "Attempt",
     "CallBegan",
     "CallDone",
+    "DurableClient",
     "DurableError",
     "DurableRun",
-    "DurableRuns",
     "FeedEvent",
     "FeedItem",
-    "KnownRun",
     "MessageDone",
     "Retry",
+    "RunDetails",
     "RunEnded",
     "RunInfo",
-    "RunReport",
     "RunState",
+    "RunSummary",
     "Text",
     "delete_runs",
     "encode_event",
+    "get_run",
+    "list_runs",
     "open_runs",
-    "report_of",
-    "reports",
 ]
 
 
-class KnownRun(RunInfo, frozen=True, kw_only=True):
+class RunSummary(RunInfo, frozen=True, kw_only=True):
     """A run, as people are told of it.
 
     Attributes:
@@ -79,15 +80,15 @@ class KnownRun(RunInfo, frozen=True, kw_only=True):
     status: str
 
 
-class RunReport(Struct, frozen=True, kw_only=True):
+class RunDetails(Struct, frozen=True, kw_only=True):
     """A run and what is to be said about it."""
 
-    run: KnownRun
+    run: RunSummary
     waiting: Sequence[WaitingView] = ()
 
 
 @asynccontextmanager
-async def open_runs(url: str, *, version: str = "1") -> AsyncGenerator[DurableRuns]:
+async def open_runs(url: str, *, version: str = "1") -> AsyncGenerator[DurableClient]:
     """The runs in a database.
 
     Args:
@@ -97,14 +98,14 @@ async def open_runs(url: str, *, version: str = "1") -> AsyncGenerator[DurableRu
     Raises:
         ConfigError: If what it needs is not installed.
     """
-    engine = durable_engine(url, version=version)
+    engine = create_durable_engine(url, version=version)
     try:
-        yield DurableRuns(engine)
+        yield DurableClient(engine)
     finally:
         await engine.aclose()
 
 
-async def delete_runs(runs: DurableRuns, run_ids: Sequence[str]) -> None:
+async def delete_runs(runs: DurableClient, run_ids: Sequence[str]) -> None:
     """Delete runs that are over; none of them if one is not.
 
     Raises:
@@ -112,13 +113,13 @@ async def delete_runs(runs: DurableRuns, run_ids: Sequence[str]) -> None:
     """
     for run_id in run_ids:
         info = await runs.run(run_id).info()
-        if info.state not in OVER:
-            raise not_over(info)
+        if info.state not in FINAL_STATES:
+            raise run_not_finished_error(info)
     for run_id in dict.fromkeys(run_ids):
         await runs.delete(run_id)
 
 
-async def report_of(run: DurableRun) -> RunReport:
+async def get_run(run: DurableRun) -> RunDetails:
     """A run, with the calls that wait for an answer.
 
     Raises:
@@ -127,12 +128,12 @@ async def report_of(run: DurableRun) -> RunReport:
     return await _report(run, await run.info())
 
 
-async def reports(runs: DurableRuns, limit: int) -> Sequence[RunReport]:
+async def list_runs(runs: DurableClient, limit: int) -> Sequence[RunDetails]:
     """The same of runs, the newest first."""
     return await asyncio.gather(*[_report(runs.run(info.id), info) for info in await runs.list(limit=limit)])
 
 
-async def _report(run: DurableRun, info: RunInfo) -> RunReport:
+async def _report(run: DurableRun, info: RunInfo) -> RunDetails:
     calls = await run.pending() if info.state == "running" else ()
     status, error = "paused" if calls else info.state, info.error
     if info.state == "done":
@@ -140,10 +141,10 @@ async def _report(run: DurableRun, info: RunInfo) -> RunReport:
             result = await run.result()
             status, error = result.status, str(result.error or "")
     fields: dict[str, Any] = {**asdict(info), "error": error, "status": status}
-    return RunReport(run=KnownRun(**fields), waiting=[WaitingView.of(call) for call in calls])
+    return RunDetails(run=RunSummary(**fields), waiting=[WaitingView.of(call) for call in calls])
 
 
-_WORDS = {
+_ACTION_ARGUMENTS = {
     "list": (0, ""),
     "start": (1, "a PROMPT, in quotes; '-' reads it from stdin"),
     "show": (1, "an ID"),
@@ -166,29 +167,31 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "delete":
         if not options.words:
             raise UsageError("runs delete takes one ID or more")
-    elif len(options.words) != _WORDS[options.action][0]:
-        raise UsageError(f"runs {options.action} takes {_WORDS[options.action][1] or 'nothing more'}")
+    elif len(options.words) != _ACTION_ARGUMENTS[options.action][0]:
+        raise UsageError(f"runs {options.action} takes {_ACTION_ARGUMENTS[options.action][1] or 'nothing more'}")
     if options.action == "prune" and options.older_than is None:
         raise UsageError("runs prune takes --older-than AGE, as in 30d")
     if options.action == "answer" and options.words[2] not in ("yes", "no"):
         raise UsageError(f"runs answer takes yes or no, not {options.words[2]!r}")
-    url = url_of(options)
-    return framed(options, lambda console: asyncio.run(_do(options, url, console)))
+    url = runs_database_url(options)
+    return run_command(options, lambda console: asyncio.run(_dispatch(options, url, console)))
 
 
-async def _do(options: argparse.Namespace, url: str, console: Console) -> int:
+async def _dispatch(options: argparse.Namespace, url: str, console: Console) -> int:
     async with open_runs(url, version=options.code_version) as runs:
         match options.action:
             case "list":
                 return await _list(options, runs, console)
             case "start":
-                prompt = await asyncio.to_thread(Piped().text) if options.words == [STDIN] else options.words[0]
+                prompt = (
+                    await asyncio.to_thread(StdinReader().text) if options.words == [STDIN_MARK] else options.words[0]
+                )
                 started = await runs.start(options.agent, prompt, run_id=options.id)
                 console.row(started.id)
                 if why := (await started.info()).error:  # a worker may come later
                     console.say(f"it waits: {why}")
             case "show":
-                _show(await report_of(runs.run(options.words[0])), options, console)
+                _show(await get_run(runs.run(options.words[0])), options, console)
             case "follow":
                 return await _follow(options, runs, console)
             case "delete":
@@ -196,37 +199,37 @@ async def _do(options: argparse.Namespace, url: str, console: Console) -> int:
             case "prune":
                 await _prune(options, runs, console)
             case _:
-                await _tell(options, runs)
-    return DONE
+                await _send_message(options, runs)
+    return OK
 
 
-async def _list(options: argparse.Namespace, runs: DurableRuns, console: Console) -> int:
-    found = [report.run for report in await reports(runs, options.limit)]
+async def _list(options: argparse.Namespace, runs: DurableClient, console: Console) -> int:
+    found = [report.run for report in await list_runs(runs, options.limit)]
     if options.json:
         console.data(msgspec.json.encode(found).decode())
-        return DONE
+        return OK
     for run in found:
         console.row(_line(run))
     if not found:
         console.say("there are no runs; mainspring runs start PROMPT")
-    return DONE
+    return OK
 
 
-async def _prune(options: argparse.Namespace, runs: DurableRuns, console: Console) -> None:
+async def _prune(options: argparse.Namespace, runs: DurableClient, console: Console) -> None:
     count = await runs.prune(options.older_than, options.state or WORKER_OPTIONS_OVER, dry_run=options.dry_run)
     if options.json:
         console.data(msgspec.json.encode({"runs": count, "deleted": not options.dry_run}).decode())
         return
     what = "would be deleted" if options.dry_run else "deleted"
-    console.row(f"{counted(count, 'run')} {what}")
+    console.row(f"{pluralize(count, 'run')} {what}")
 
 
-def _line(run: KnownRun) -> str:
+def _line(run: RunSummary) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created))
     return f"{run.id}  {run.status:<9}  {when}  {run.agent}" + (f"  ({one_line(run.error)})" if run.error else "")
 
 
-def _show(report: RunReport, options: argparse.Namespace, console: Console) -> None:
+def _show(report: RunDetails, options: argparse.Namespace, console: Console) -> None:
     if options.json:
         console.data(msgspec.json.encode(report).decode())
         return
@@ -238,7 +241,7 @@ def _show(report: RunReport, options: argparse.Namespace, console: Console) -> N
             console.row(f"    {one_line(call.reason)}")
 
 
-async def _tell(options: argparse.Namespace, runs: DurableRuns) -> None:
+async def _send_message(options: argparse.Namespace, runs: DurableClient) -> None:
     run = runs.run(options.words[0])
     match options.action:
         case "steer":
@@ -259,7 +262,7 @@ async def _answer(run: DurableRun, call_id: str, yes: bool, reason: str) -> None
         raise DurableError(f"the call {call_id} of the run {run.id} was answered before, and the first answer counts")
 
 
-async def _follow(options: argparse.Namespace, runs: DurableRuns, console: Console) -> int:
+async def _follow(options: argparse.Namespace, runs: DurableClient, console: Console) -> int:
     run = runs.run(options.words[0])
     await run.info()
     code = ERROR
@@ -269,17 +272,17 @@ async def _follow(options: argparse.Namespace, runs: DurableRuns, console: Conso
         elif isinstance(item.event, Text):
             console.answer(item.event.text)
         else:
-            console.end_answer_line()
-            if line := _said(item.event):
+            console.break_line()
+            if line := _describe_event(item.event):
                 console.say(line)
         if isinstance(item.event, RunEnded):
-            code = DONE if item.event.status == "completed" else ERROR
+            code = OK if item.event.status == "completed" else ERROR
     if not options.json:
         console.end_answer()
     return code
 
 
-def _said(event: FeedEvent) -> str:
+def _describe_event(event: FeedEvent) -> str:
     """What people read of an event that is no text of the answer."""
     match event:
         case Attempt(number=number) if number > 1:

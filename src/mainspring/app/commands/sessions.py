@@ -14,26 +14,26 @@ import msgspec
 
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.export import markdown
-from mainspring.app.export.format import NAMES, headline
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.export import render_markdown
+from mainspring.app.export.format import KIND_LABELS, call_headline
 from mainspring.app.workspace.saved_sessions import (
-    Item,
     Transcript,
     export_transcript,
     import_file,
-    name_session,
+    list_saved_sessions,
     purge_sessions,
     remove_session,
-    saved_sessions,
+    rename_session,
     search,
 )
-from mainspring.text import counted, visible
+from mainspring.sessions.transcript import TranscriptItem
+from mainspring.text import escape_invisible, pluralize
 
 _TEXT = 72
 
 
-def tree_lines(transcript: Transcript) -> Iterator[str]:
+def format_tree(transcript: Transcript) -> Iterator[str]:
     """The tree from its root: ``*`` marks the branch that the session goes on with, and branches stand further to the right.
 
     Each line has the id of its entry, what it is, how its text begins, and its label in brackets.
@@ -41,7 +41,7 @@ def tree_lines(transcript: Transcript) -> Iterator[str]:
     Args:
         transcript: The session, without secrets.
     """
-    children: dict[str | None, list[Item]] = defaultdict(list)
+    children: dict[str | None, list[TranscriptItem]] = defaultdict(list)
     for item in transcript.items:
         children[item.parent].append(item)
     todo = [(item, 0) for item in reversed(children[None])]
@@ -53,14 +53,16 @@ def tree_lines(transcript: Transcript) -> Iterator[str]:
         todo += [(child, deeper) for child in reversed(following)]
 
 
-def _line(item: Item, depth: int) -> str:
-    text = visible(" ".join(" ".join((item.text or item.error, *map(headline, item.calls))).split()), prose=True)
+def _line(item: TranscriptItem, depth: int) -> str:
+    text = escape_invisible(
+        " ".join(" ".join((item.text or item.error, *map(call_headline, item.calls))).split()), prose=True
+    )
     text = text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
-    label = f"  [{visible(item.label)}]" if item.label else ""
-    return f"{'*' if item.active else ' '} {'  ' * depth}{item.id}  {NAMES[item.kind].lower()}: {text}{label}"
+    label = f"  [{escape_invisible(item.label)}]" if item.label else ""
+    return f"{'*' if item.active else ' '} {'  ' * depth}{item.id}  {KIND_LABELS[item.kind].lower()}: {text}{label}"
 
 
-_NEEDS = {
+_MISSING_ARGUMENT = {
     "import": "a FILE, as `mainspring export --format jsonl` writes it",
     "search": "words to look for",
     "rm": "the id or title of a session",
@@ -85,20 +87,20 @@ def run(options: argparse.Namespace) -> int:
         "import": _import,
     }
     needed = 2 if options.action == "name" else 1
-    if options.action in _NEEDS and len(options.words) < needed:
-        raise UsageError(f"sessions {options.action} needs {_NEEDS[options.action]}")
-    return framed(options, lambda console: works[options.action](options, console))
+    if options.action in _MISSING_ARGUMENT and len(options.words) < needed:
+        raise UsageError(f"sessions {options.action} needs {_MISSING_ARGUMENT[options.action]}")
+    return run_command(options, lambda console: works[options.action](options, console))
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
-    found = saved_sessions(place_of(options), everywhere=options.all)
+    found = list_saved_sessions(workspace_options(options), everywhere=options.all)
     if options.json:
         console.data(msgspec.json.encode(found).decode())
         return 0
     for info in found:
         where = f"  {info.cwd}" if options.all else ""
         text = one_line(info.problem or info.title or info.preview, 80)
-        console.row(f"{info.id}  {_time(info.updated)}  {text}{where}")
+        console.row(f"{info.id}  {_format_time(info.updated)}  {text}{where}")
     if not found:
         console.say(
             "there are no sessions" + ("" if options.all else " of this folder; --all lists those of all folders")
@@ -107,33 +109,33 @@ def _list(options: argparse.Namespace, console: Console) -> int:
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:
-    transcript = export_transcript(" ".join(options.words) or None, place_of(options))
+    transcript = export_transcript(" ".join(options.words) or None, workspace_options(options))
     if options.json:
         console.data(msgspec.json.encode(transcript).decode())
     else:
-        console.answer(markdown(transcript))
+        console.answer(render_markdown(transcript))
     return 0
 
 
 def _tree(options: argparse.Namespace, console: Console) -> int:
-    transcript = export_transcript(" ".join(options.words) or None, place_of(options))
+    transcript = export_transcript(" ".join(options.words) or None, workspace_options(options))
     for problem in transcript.problems:
         console.say(f"note: {problem}")
     if options.json:
         console.data(msgspec.json.encode(transcript.items).decode())
         return 0
-    for line in tree_lines(transcript):
+    for line in format_tree(transcript):
         console.row(line)
     return 0
 
 
 def _search(options: argparse.Namespace, console: Console) -> int:
-    hits = search(" ".join(options.words), place_of(options), everywhere=options.all)
+    hits = search(" ".join(options.words), workspace_options(options), everywhere=options.all)
     if options.json:
         console.data(msgspec.json.encode(hits).decode())
         return 0
     for hit in hits:
-        console.row(f"{hit.session.id}  {_time(hit.when)}  {hit.role}: {one_line(hit.text, 160)}")
+        console.row(f"{hit.session.id}  {_format_time(hit.when)}  {hit.role}: {one_line(hit.text, 160)}")
     if not hits:
         console.say("nothing was found" + ("" if options.all else " in this folder; --all looks through all folders"))
     return 0 if hits else 1
@@ -141,29 +143,29 @@ def _search(options: argparse.Namespace, console: Console) -> int:
 
 def _name(options: argparse.Namespace, console: Console) -> int:
     name, *title = options.words
-    info = name_session(name, " ".join(title), place_of(options))
+    info = rename_session(name, " ".join(title), workspace_options(options))
     console.say(f"session {info.id} is called {' '.join(title)!r} now")
     return 0
 
 
 def _remove(options: argparse.Namespace, console: Console) -> int:
-    info = remove_session(" ".join(options.words), place_of(options))
+    info = remove_session(" ".join(options.words), workspace_options(options))
     console.say(f"session {info.id} was removed")
     return 0
 
 
 def _purge(options: argparse.Namespace, console: Console) -> int:
-    removed = purge_sessions(options.keep, place_of(options))
+    removed = purge_sessions(options.keep, workspace_options(options))
     for info in removed:
         console.row(info.id)
     console.say(
-        f"{counted(len(removed), 'session was', 'sessions were')} removed; the last {options.keep} of this folder stay"
+        f"{pluralize(len(removed), 'session was', 'sessions were')} removed; the last {options.keep} of this folder stay"
     )
     return 0
 
 
 def _import(options: argparse.Namespace, console: Console) -> int:
-    session, problems = import_file(" ".join(options.words), place_of(options))
+    session, problems = import_file(" ".join(options.words), workspace_options(options))
     for problem in problems:
         console.say(f"note: {problem}")
     console.say(f"imported; go on with: mainspring --session {session} -p ...")
@@ -171,5 +173,5 @@ def _import(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _time(when: datetime | None) -> str:
+def _format_time(when: datetime | None) -> str:
     return f"{when.astimezone():%Y-%m-%d %H:%M}" if when else "?"

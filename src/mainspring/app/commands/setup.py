@@ -12,18 +12,18 @@ from importlib import import_module
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.app.cli.arguments import STDIN
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.errors import in_words
+from mainspring.app.cli.errors import describe_error
 from mainspring.app.cli.exit_codes import USAGE
-from mainspring.app.cli.runner import place_of
-from mainspring.app.cli.stdin import Piped
-from mainspring.app.providers.setup import Answers, list_providers, remove_provider, set_up
-from mainspring.app.providers.setup_questions import WIZARDS, Question, Wizard
+from mainspring.app.cli.parser import STDIN_MARK
+from mainspring.app.cli.runner import workspace_options
+from mainspring.app.cli.stdin import StdinReader
+from mainspring.app.providers.setup import SetupAnswers, list_providers, remove_provider, set_up_provider
+from mainspring.app.providers.setup_questions import PROVIDER_SETUPS, ProviderSetup, SetupQuestion
 from mainspring.errors import ConfigError, MainspringError, ModelError
 from mainspring.redaction import redact
 
-_OWN_NAME = "mine"
+_CUSTOM_PROVIDER = "mine"
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         case "add":
             return _init(options, console, options.value)
         case "remove":
-            file = remove_provider(options.value, place_of(options), project=options.project)
+            file = remove_provider(options.value, workspace_options(options), project=options.project)
             console.say(f"{options.value} taken out of {file}")
             return 0
         case _:
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
-    views = list_providers(place_of(options))
+    views = list_providers(workspace_options(options))
     if options.json:
         console.data(redact(msgspec.json.encode(views).decode()))
         return 0
@@ -56,35 +56,35 @@ def _list(options: argparse.Namespace, console: Console) -> int:
 
 
 def _init(options: argparse.Namespace, console: Console, name: str | None) -> int:
-    given = _given(options)
+    given = _answers_from_flags(options)
     asks = sys.stdin.isatty() and not given
     if name is None:
         if not asks:
             raise ConfigError(
-                f"config init needs the provider where nobody can be asked: mainspring config init NAME, with {', '.join(WIZARDS)}"
+                f"config init needs the provider where nobody can be asked: mainspring config init NAME, with {', '.join(PROVIDER_SETUPS)}"
             )
-        name = _choose(options, console)
-    answers = Answers(provider=name, values=given, keyring=options.keyring)
+        name = _choose_provider(options, console)
+    answers = SetupAnswers(provider=name, values=given, keyring=options.keyring)
     answers = replace(answers, default=not options.no_default, project=options.project)
     wizard = answers.wizard
     if asks:
-        answers = _dialog(wizard, answers, console)
+        answers = _ask_questions(wizard, answers, console)
     else:
         defaults = {q.setting: q.default for q in wizard.questions if q.default and q.setting not in given}
         answers = replace(answers, values={**defaults, **given})
-    if wizard.login and not options.no_test and asks and _yes(f"Log in at {wizard.label} now?"):
+    if wizard.login and not options.no_test and asks and _confirm(f"Log in at {wizard.label} now?"):
         code = import_module("mainspring.app.commands.login").log_in(wizard.provider, console, browser=True)
         if code:
             return code
     return _save(options, console, answers, asks=asks)
 
 
-def _save(options: argparse.Namespace, console: Console, answers: Answers, *, asks: bool) -> int:
+def _save(options: argparse.Namespace, console: Console, answers: SetupAnswers, *, asks: bool) -> int:
     test = not options.no_test
     if test:
         console.say(f"trying {answers.provider} ...")
     try:
-        done = asyncio.run(set_up(answers, place_of(options), test=test))
+        done = asyncio.run(set_up_provider(answers, workspace_options(options), test=test))
     except MainspringError as error:
         if not test:
             raise
@@ -92,11 +92,11 @@ def _save(options: argparse.Namespace, console: Console, answers: Answers, *, as
             if isinstance(error, ModelError):
                 console.say("nothing was saved; --no-test saves it without trying")
             raise
-        console.fail(in_words(error))
-        if not _yes("Save it anyway?", default=False):
+        console.fail(describe_error(error))
+        if not _confirm("Save it anyway?", default=False):
             console.say("nothing was changed")
             return USAGE
-        done = asyncio.run(set_up(answers, place_of(options), test=False))
+        done = asyncio.run(set_up_provider(answers, workspace_options(options), test=False))
     if done.tried is not None:
         console.say(f"it answers: {done.tried[:60]}" if done.tried else "it answers")
     for note in done.notes:
@@ -106,13 +106,13 @@ def _save(options: argparse.Namespace, console: Console, answers: Answers, *, as
     return 0
 
 
-def _given(options: argparse.Namespace) -> dict[str, str]:
+def _answers_from_flags(options: argparse.Namespace) -> dict[str, str]:
     """What the flags say, in the names of the settings.
 
     Raises:
         ConfigError: If one is no ``NAME=VALUE``.
     """
-    key = Piped().text().strip() if options.key_value == STDIN else options.key_value
+    key = StdinReader().text().strip() if options.key_value == STDIN_MARK else options.key_value
     if options.key_value is not None and not key:
         raise ConfigError("the key is empty")
     flags = {
@@ -135,29 +135,29 @@ def _given(options: argparse.Namespace) -> dict[str, str]:
 # --- on a terminal ----------------------------------------------------------------------------------------------------------
 
 
-def _choose(options: argparse.Namespace, console: Console) -> str:
-    ready = {view.name for view in list_providers(place_of(options)) if view.state == "ready"}
-    names = list(WIZARDS)
+def _choose_provider(options: argparse.Namespace, console: Console) -> str:
+    ready = {view.name for view in list_providers(workspace_options(options)) if view.state == "ready"}
+    names = list(PROVIDER_SETUPS)
     console.say("Which provider?")
-    for number, wizard in enumerate(WIZARDS.values(), 1):
+    for number, wizard in enumerate(PROVIDER_SETUPS.values(), 1):
         note = " (can be used as it is)" if wizard.provider in ready else ""
         console.say(f"  {number:2}  {wizard.provider:10}  {wizard.label}{note}")
     while True:
-        said = _ask("Number or name", names[0]).lower()
+        said = _prompt("Number or name", names[0]).lower()
         if said.isdecimal() and 1 <= int(said) <= len(names):
             return names[int(said) - 1]
-        if said in WIZARDS:
+        if said in PROVIDER_SETUPS:
             return said
         console.say(f"there is no provider {said!r} here")
 
 
-def _dialog(wizard: Wizard, answers: Answers, console: Console) -> Answers:
+def _ask_questions(wizard: ProviderSetup, answers: SetupAnswers, console: Console) -> SetupAnswers:
     """Ask what the provider needs."""
     console.say(f"{wizard.label}: {wizard.about}")
     values = dict(answers.values)
     name = answers.provider
     if wizard.named and name == wizard.provider and name == "compatible":
-        name = _ask("A name for it", _OWN_NAME)
+        name = _prompt("A name for it", _CUSTOM_PROVIDER)
     for question in wizard.questions:
         value = _answer(question)
         if value:
@@ -180,10 +180,10 @@ def _dialog(wizard: Wizard, answers: Answers, console: Console) -> Answers:
     return replace(answers, provider=name, values=values, keyring=keyring)
 
 
-def _answer(question: Question) -> str:
+def _answer(question: SetupQuestion) -> str:
     text = question.text + (f" ({', '.join(question.choices)})" if question.choices else "")
     while True:
-        value = _ask(text, question.default)
+        value = _prompt(text, question.default)
         if question.choices and value not in question.choices:
             continue
         if value or not question.needed:
@@ -191,7 +191,7 @@ def _answer(question: Question) -> str:
         print(f"{question.text} is needed; Ctrl-C leaves, and nothing is changed", file=sys.stderr)
 
 
-def _ask(text: str, default: str = "") -> str:
+def _prompt(text: str, default: str = "") -> str:
     print(f"{text}{f' [{default}]' if default else ''}: ", end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:
@@ -199,6 +199,6 @@ def _ask(text: str, default: str = "") -> str:
     return line.strip() or default
 
 
-def _yes(text: str, *, default: bool = True) -> bool:
-    said = _ask(f"{text} {'[Y/n]' if default else '[y/N]'}").lower()
+def _confirm(text: str, *, default: bool = True) -> bool:
+    said = _prompt(f"{text} {'[Y/n]' if default else '[y/N]'}").lower()
     return said[:1] == "y" if said else default

@@ -11,29 +11,29 @@ import msgspec
 
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line, visible_row
-from mainspring.app.cli.exit_codes import DONE, ERROR
-from mainspring.app.cli.runner import framed, place_of
+from mainspring.app.cli.exit_codes import ERROR, OK
+from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.workspace.skill_manager import (
     Changes,
-    Done,
-    Fetched,
-    Preview,
+    PendingSkill,
+    SkillChange,
     SkillDetail,
     Verdict,
-    discard_fetched,
+    apply_pending,
+    discard_pending,
     fetch_skills,
     fetch_updates,
     list_skills,
     new_skill,
     remove_skill,
-    settle,
+    set_skill_enabled,
     show_skill,
-    switch_skill,
     validate_skills,
 )
-from mainspring.text import counted
+from mainspring.skills.install import InstallPreview
+from mainspring.text import pluralize
 
-_NEEDS = {
+_MISSING_ARGUMENT = {
     "show": "the skill's NAME",
     "install": "a folder, or the address of a repository",
     "enable": "the skill's NAME",
@@ -42,7 +42,7 @@ _NEEDS = {
     "new": "a NAME",
 }
 _MOST_SHOWN = 40
-_FOUND = {
+_VALIDITY_LABELS = {
     (True, True): "valid",
     (True, False): "valid, and cannot be used here",
     (False, True): "not valid by the letter; it can be used here all the same",
@@ -58,18 +58,18 @@ def run(options: argparse.Namespace) -> int:
         UsageError: If something is missing or too much.
     """
     words, action = options.words, options.action
-    if action in _NEEDS and len(words) != 1:
-        raise UsageError(f"skills {action} needs {_NEEDS[action]}, and nothing else")
+    if action in _MISSING_ARGUMENT and len(words) != 1:
+        raise UsageError(f"skills {action} needs {_MISSING_ARGUMENT[action]}, and nothing else")
     if action == "list" and words:
         raise UsageError(f"skills list takes no {words[0]!r}; to see one: skills show NAME")
-    return framed(options, lambda console: _ACTIONS[action](options, console))
+    return run_command(options, lambda console: _ACTIONS[action](options, console))
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
-    found = list_skills(place_of(options))
+    found = list_skills(workspace_options(options))
     if options.json:
         console.data(msgspec.json.encode(found).decode())
-        return DONE
+        return OK
     width = max([len(s.name) for s in found.skills], default=0)
     for each in found.skills:
         state = "" if each.state == "on" else f"  ({each.state})"
@@ -86,21 +86,21 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         console.detail(f"odd: {problem.path}: {problem.reason}")
     if odd and not options.verbose:
         console.say(f"skills with something odd about them: {len({p.path for p in odd})}; -v shows what")
-    return DONE
+    return OK
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:
-    found = show_skill(options.words[0], place_of(options))
+    found = show_skill(options.words[0], workspace_options(options))
     if options.json:
         console.data(msgspec.json.encode(found).decode())
-        return DONE
-    for line in _facts(found):
+        return OK
+    for line in _skill_details(found):
         console.say(line)
     console.answer(found.body.rstrip("\n") + "\n")
-    return DONE
+    return OK
 
 
-def _facts(found: SkillDetail) -> list[str]:
+def _skill_details(found: SkillDetail) -> list[str]:
     """What is known of a skill, a line each."""
     view, skill = found.view, found.skill
     lines = [f"{skill.name} ({view.source}, {view.state}) {view.path or ''}".rstrip(), skill.description]
@@ -120,13 +120,13 @@ def _facts(found: SkillDetail) -> list[str]:
 
 
 def _validate(options: argparse.Namespace, console: Console) -> int:
-    verdicts = validate_skills(options.words, place_of(options))
-    code = DONE if all(v.valid for v in verdicts) else ERROR
+    verdicts = validate_skills(options.words, workspace_options(options))
+    code = OK if all(v.valid for v in verdicts) else ERROR
     if options.json:
         console.data(msgspec.json.encode(verdicts).decode())
         return code
     for verdict in verdicts:
-        for line in _told(verdict):
+        for line in _format_verdict(verdict):
             console.row(line)
     if len(verdicts) > 1:
         valid, loads = sum(v.valid for v in verdicts), sum(v.loads for v in verdicts)
@@ -134,8 +134,8 @@ def _validate(options: argparse.Namespace, console: Console) -> int:
     return code
 
 
-def _told(verdict: Verdict) -> list[str]:
-    lines = [f"{verdict.path}: {_FOUND[verdict.valid, verdict.loads]}"]
+def _format_verdict(verdict: Verdict) -> list[str]:
+    lines = [f"{verdict.path}: {_VALIDITY_LABELS[verdict.valid, verdict.loads]}"]
     lines += [f"  error: {f'line {f.line}: ' if f.line else ''}{f.text}" for f in verdict.faults]
     if verdict.reason and verdict.reason not in {f.text for f in verdict.faults}:
         lines.append(f"  not loaded: {verdict.reason}")
@@ -146,7 +146,7 @@ def _install(options: argparse.Namespace, console: Console) -> int:
     fetched = asyncio.run(
         fetch_skills(
             options.words[0],
-            place_of(options),
+            workspace_options(options),
             ref=options.ref,
             path=options.path,
             names=options.skill,
@@ -154,33 +154,35 @@ def _install(options: argparse.Namespace, console: Console) -> int:
             force=options.force,
         )
     )
-    return _settle(fetched, "install", options, console)
+    return _confirm_and_apply(fetched, "install", options, console)
 
 
 def _update(options: argparse.Namespace, console: Console) -> int:
-    fetched = asyncio.run(fetch_updates(options.words, place_of(options), force=options.force))
+    fetched = asyncio.run(fetch_updates(options.words, workspace_options(options), force=options.force))
     if not fetched and not options.json:
         console.say("no skill was installed that could be newer")
-    return _settle(fetched, "update", options, console)
+    return _confirm_and_apply(fetched, "update", options, console)
 
 
-def _settle(fetched: Sequence[Fetched], verb: str, options: argparse.Namespace, console: Console) -> int:
+def _confirm_and_apply(
+    fetched: Sequence[PendingSkill], verb: str, options: argparse.Namespace, console: Console
+) -> int:
     """Show each that waits, ask, and put it in its place; the exit code."""
-    done: list[Done] = []
+    done: list[SkillChange] = []
     try:
         for each in fetched:
             wanted = False
             if each.preview is not None:
-                for line in _shown(each.preview, each.changes):
+                for line in _format_preview(each.preview, each.changes):
                     console.say(line)
-                wanted = options.yes or _yes(f"{verb} {each.name}?", console)
-            done.append(settle(each, wanted=wanted))
+                wanted = options.yes or _confirm(f"{verb} {each.name}?", console)
+            done.append(apply_pending(each, wanted=wanted))
     finally:
-        discard_fetched(fetched)
+        discard_pending(fetched)
     return _report(done, options, console)
 
 
-def _report(done: Sequence[Done], options: argparse.Namespace, console: Console) -> int:
+def _report(done: Sequence[SkillChange], options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(done).decode())
     for each in () if options.json else done:
@@ -193,14 +195,14 @@ def _report(done: Sequence[Done], options: argparse.Namespace, console: Console)
             console.row(f"{each.name}: {each.what}{more}  {each.path}")
             if each.text:
                 console.say(each.text)
-    return ERROR if any(each.what in ("failed", "refused") for each in done) else DONE
+    return ERROR if any(each.what in ("failed", "refused") for each in done) else OK
 
 
-def _shown(preview: Preview, changes: Changes | None) -> list[str]:
+def _format_preview(preview: InstallPreview, changes: Changes | None) -> list[str]:
     """What an installation brings, and what of it can act."""
     lines = [
         f"{preview.name}: {preview.description}",
-        f"  {counted(len(preview.files), 'file')}, {counted(preview.size, 'byte')}",
+        f"  {pluralize(len(preview.files), 'file')}, {pluralize(preview.size, 'byte')}",
     ]
     parts = {
         "programs that the agent may run": [s.path for s in preview.scripts],
@@ -227,7 +229,7 @@ def _shown(preview: Preview, changes: Changes | None) -> list[str]:
     return lines
 
 
-def _yes(question: str, console: Console) -> bool:
+def _confirm(question: str, console: Console) -> bool:
     if not sys.stdin.isatty():
         console.say(f"{question} There is nobody to ask, so it is not done; --yes says yes")
         return False
@@ -236,38 +238,40 @@ def _yes(question: str, console: Console) -> bool:
 
 
 def _enable(options: argparse.Namespace, console: Console) -> int:
-    return _switch(options, console, on=True)
+    return _set_enabled(options, console, on=True)
 
 
 def _disable(options: argparse.Namespace, console: Console) -> int:
-    return _switch(options, console, on=False)
+    return _set_enabled(options, console, on=False)
 
 
-def _switch(options: argparse.Namespace, console: Console, *, on: bool) -> int:
+def _set_enabled(options: argparse.Namespace, console: Console, *, on: bool) -> int:
     name = options.words[0]
-    note = switch_skill(name, on, place_of(options))
+    note = set_skill_enabled(name, on, workspace_options(options))
     console.say(f"{name} is {'on' if on else 'off'}{f'; but {note}' if note else ''}")
-    return DONE
+    return OK
 
 
 def _remove(options: argparse.Namespace, console: Console) -> int:
     name = options.words[0]
-    gone = remove_skill(name, place_of(options), lambda path: options.yes or _yes(f"remove {path}?", console))
+    gone = remove_skill(
+        name, workspace_options(options), lambda path: options.yes or _confirm(f"remove {path}?", console)
+    )
     console.say(f"{name}: left as it is" if gone is None else f"{gone} is removed")
-    return ERROR if gone is None else DONE
+    return ERROR if gone is None else OK
 
 
 def _new(options: argparse.Namespace, console: Console) -> int:
     made = new_skill(
         options.words[0],
-        place_of(options),
+        workspace_options(options),
         description=options.description,
         project=options.project,
         scripts=options.scripts,
     )
     console.row(str(made))
     console.say(f"fill it in; mainspring skills validate {options.words[0]} says what is wrong with it")
-    return DONE
+    return OK
 
 
 _ACTIONS: dict[str, Callable[[argparse.Namespace, Console], int]] = {

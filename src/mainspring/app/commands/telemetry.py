@@ -9,20 +9,28 @@ import sys
 
 import msgspec
 
-from mainspring.app.cli.console import Console, abandon
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.dashboard.control import Choice, Dashboard, Status, serve, start, status, stop
+from mainspring.app.cli.console import Console, discard_stream
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.dashboard.control import (
+    Choice,
+    Dashboard,
+    Status,
+    dashboard_status,
+    run_viewer,
+    start_dashboard,
+    stop_dashboard,
+)
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what was asked; the exit code."""
     works = {"start": _start, "stop": _stop, "status": _status, "url": _url, "serve": _serve}
-    return framed(options, lambda console: works[options.action](options, console))
+    return run_command(options, lambda console: works[options.action](options, console))
 
 
 def _start(options: argparse.Namespace, console: Console) -> int:
     choice: Choice = "viewer" if options.viewer else "aspire" if options.aspire else "auto"
-    dashboard, new = start(place_of(options), choice=choice, port=options.port, say=console.say)
+    dashboard, new = start_dashboard(workspace_options(options), choice=choice, port=options.port, say=console.say)
     if options.json:
         console.data(msgspec.json.encode(dashboard).decode())
         return 0
@@ -37,7 +45,7 @@ def _start(options: argparse.Namespace, console: Console) -> int:
 
 
 def _stop(options: argparse.Namespace, console: Console) -> int:
-    was = stop(place_of(options))
+    was = stop_dashboard(workspace_options(options))
     if options.json:
         console.data(msgspec.json.encode(was).decode())
     elif was.dashboard is None:
@@ -48,11 +56,11 @@ def _stop(options: argparse.Namespace, console: Console) -> int:
 
 
 def _status(options: argparse.Namespace, console: Console) -> int:
-    found = status(place_of(options))
+    found = dashboard_status(workspace_options(options))
     if options.json:
         console.data(msgspec.json.encode(found).decode())
     elif found.running and found.dashboard is not None:
-        console.row(f"running: {_what(found.dashboard)}")
+        console.row(f"running: {_describe_dashboard(found.dashboard)}")
         console.row(found.dashboard.url)
         console.row(f"spans go to {found.dashboard.endpoint}")
     else:
@@ -61,7 +69,7 @@ def _status(options: argparse.Namespace, console: Console) -> int:
 
 
 def _url(options: argparse.Namespace, console: Console) -> int:
-    found: Status = status(place_of(options))
+    found: Status = dashboard_status(workspace_options(options))
     if not found.running or found.dashboard is None:
         console.fail(f"error: {found.note}")
         return 1
@@ -77,15 +85,15 @@ def _serve(options: argparse.Namespace, console: Console) -> int:
             return
         console.data(msgspec.json.encode(dashboard).decode())
         if options.owns_process:  # whoever started us reads one line and goes
-            abandon(sys.stdout)
-            abandon(sys.stderr)
+            discard_stream(sys.stdout)
+            discard_stream(sys.stderr)
             os.chdir(os.sep)
 
-    asyncio.run(serve(place_of(options), options.port or 0, ready))
+    asyncio.run(run_viewer(workspace_options(options), options.port or 0, ready))
     return 0
 
 
-def _what(dashboard: Dashboard) -> str:
+def _describe_dashboard(dashboard: Dashboard) -> str:
     if dashboard.kind == "viewer":
         return f"the viewer, process {dashboard.pid}"
     return f"the Aspire dashboard, container {dashboard.container[:12]} of {dashboard.engine}"

@@ -15,22 +15,23 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.agent.agent import Agent
-from mainspring.app.cli.arguments import STDIN, UsageError
+from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.exit_codes import DENIED, DONE, ERROR
-from mainspring.app.cli.runner import framed, place_of, rules_of
-from mainspring.app.cli.signals import Interrupts
-from mainspring.app.cli.stdin import Piped
-from mainspring.app.compose.conversation import chosen
-from mainspring.app.compose.environment import services
-from mainspring.app.run.options import Place, Rules
+from mainspring.app.cli.exit_codes import DENIED, ERROR, OK
+from mainspring.app.cli.parser import STDIN_MARK
+from mainspring.app.cli.runner import permission_flags, run_command, workspace_options
+from mainspring.app.cli.signals import GracefulShutdown
+from mainspring.app.cli.stdin import StdinReader
+from mainspring.app.compose.conversation import select_tools
+from mainspring.app.compose.environment import tool_services
+from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.load import load
-from mainspring.app.workspace.permissions import permissions_of
+from mainspring.app.workspace.permissions import build_permissions
 from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv
 from mainspring.errors import AgentError
 from mainspring.events import Done, StreamEvent, StreamStart, ToolExecutionEnd
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.messages import Message, TextBlock, ToolResultBlock
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
 from mainspring.models.message_builder import parse_call
@@ -39,7 +40,7 @@ from mainspring.tools import Tool
 from mainspring.tools.builtin import builtin_tools
 
 
-class ToolView(Struct, frozen=True, kw_only=True):
+class BuiltinToolView(Struct, frozen=True, kw_only=True):
     """A tool, for people and programs."""
 
     name: str
@@ -48,7 +49,7 @@ class ToolView(Struct, frozen=True, kw_only=True):
     input_schema: dict[str, Any]
 
 
-class CallResult(Struct, frozen=True, kw_only=True):
+class ToolCallResult(Struct, frozen=True, kw_only=True):
     """What a call gave.
 
     Attributes:
@@ -70,10 +71,10 @@ class CallResult(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-def list_tools() -> list[ToolView]:
+def list_tools() -> list[BuiltinToolView]:
     """The built-in tools."""
     return [
-        ToolView(
+        BuiltinToolView(
             name=tool.name,
             summary=" ".join(tool.description.split("\n\n")[0].split()),
             description=tool.description,
@@ -86,11 +87,11 @@ def list_tools() -> list[ToolView]:
 async def call_tool(
     name: str,
     arguments: str,
-    place: Place,
-    rules: Rules,
+    place: WorkspaceOptions,
+    rules: PermissionFlags,
     signal: CancelToken | None = None,
     environ: Mapping[str, str] = os.environ,
-) -> CallResult:
+) -> ToolCallResult:
     """Run one tool as a run would: arguments checked and repaired, permission decided on what runs.
 
     Who types the call has decided to make it: it is allowed, unless a rule denies it or asks, or it touches something
@@ -108,12 +109,12 @@ async def call_tool(
         ConfigError: If there is no such tool, or the settings are broken.
     """
     cwd, settings = load(place, {}, environ)
-    [tool] = chosen(builtin_tools(every=True), [name])
+    [tool] = select_tools(builtin_tools(every=True), [name])
     env = LocalEnv(cwd)
     try:
-        permissions = permissions_of(settings, rules, cwd, mode="allow")
+        permissions = build_permissions(settings, rules, cwd, mode="allow")
         return await _tools_actions_call(
-            tool, arguments, env, permissions, services(settings.home), signal or CancelToken()
+            tool, arguments, env, permissions, tool_services(settings.home), signal or CancelToken()
         )
     finally:
         await env.aclose()
@@ -121,13 +122,13 @@ async def call_tool(
 
 async def _tools_actions_call(
     tool: Tool, arguments: str, env: LocalEnv, permissions: Any, extra: dict[str, Any], signal: CancelToken
-) -> CallResult:
+) -> ToolCallResult:
     agent = Agent(
-        _OneCall(tool.name, arguments),
+        _SingleCallModel(tool.name, arguments),
         tools=[tool],
         execution=env,
         permissions=permissions,
-        behavior=Behavior(max_turns=1, retry=None),
+        behavior=RunOptions(max_turns=1, retry=None),
         extra=extra,
         plugs=[Guardrails()],
     )
@@ -142,7 +143,7 @@ async def _tools_actions_call(
     return _result(end)
 
 
-def _result(end: ToolExecutionEnd) -> CallResult:
+def _result(end: ToolExecutionEnd) -> ToolCallResult:
     result: ToolResultBlock = end.result
     metadata: dict[str, Any] = dict(result.details or {})
     code = metadata.pop("code", None)
@@ -154,7 +155,7 @@ def _result(end: ToolExecutionEnd) -> CallResult:
             else {"type": "image", "media_type": b.media_type, "data": b.data}
             for b in result.content
         ]
-    return CallResult(
+    return ToolCallResult(
         name=end.call.name,
         output=output,
         title=end.title,
@@ -165,7 +166,7 @@ def _result(end: ToolExecutionEnd) -> CallResult:
     )
 
 
-class _OneCall:
+class _SingleCallModel:
     """In the place of a model: makes one call and says no more."""
 
     def __init__(self, name: str, arguments: str) -> None:
@@ -205,8 +206,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             'tools call needs a NAME and its arguments, as in: mainspring tools call read_file \'{"path": "a.txt"}\''
         )
-    return framed(
-        options, lambda console: _list(options, console) if options.action == "list" else _call(options, console)
+    return run_command(
+        options, lambda console: _list(options, console) if options.action == "list" else _run_call(options, console)
     )
 
 
@@ -214,25 +215,25 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     found = list_tools()
     if options.json:
         console.data(msgspec.json.encode(found).decode())
-        return DONE
+        return OK
     width = max(len(tool.name) for tool in found)
     for tool in found:
         console.row(f"{tool.name:{width}}  {one_line(tool.summary, 100)}")
-    return DONE
+    return OK
 
 
-def _call(options: argparse.Namespace, console: Console) -> int:
-    arguments = Piped().text() if options.arguments == STDIN else options.arguments or ""
+def _run_call(options: argparse.Namespace, console: Console) -> int:
+    arguments = StdinReader().text() if options.arguments == STDIN_MARK else options.arguments or ""
     signal = CancelToken()
 
-    async def call() -> CallResult:
-        return await call_tool(options.name, arguments, place_of(options), rules_of(options), signal)
+    async def call() -> ToolCallResult:
+        return await call_tool(options.name, arguments, workspace_options(options), permission_flags(options), signal)
 
-    with Interrupts(signal, lambda number: None) as interrupts:
+    with GracefulShutdown(signal, lambda number: None) as interrupts:
         result = asyncio.run(call())
     console.data(msgspec.json.encode(result, enc_hook=str).decode())
     if interrupts.number:
         return 128 + interrupts.number
     if result.code == "PERMISSION_DENIED":
         return DENIED
-    return ERROR if result.is_error else DONE
+    return ERROR if result.is_error else OK

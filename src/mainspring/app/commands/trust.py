@@ -8,19 +8,24 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.runner import framed, place_of
-from mainspring.app.workspace.acting import Act
-from mainspring.app.workspace.trust_actions import distrust, trust, trusted_folders, what_acts
+from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.workspace.acting import ActiveContent
+from mainspring.app.workspace.trust_actions import (
+    list_active_content,
+    list_trusted_folders,
+    trust_folder,
+    untrust_folder,
+)
 
 
 def run(options: argparse.Namespace) -> int:
     """Trust, distrust or list; the exit code."""
-    return framed(options, lambda console: _work(options, console))
+    return run_command(options, lambda console: _run(options, console))
 
 
-def _work(options: argparse.Namespace, console: Console) -> int:
+def _run(options: argparse.Namespace, console: Console) -> int:
     if options.list:
-        found = trusted_folders()
+        found = list_trusted_folders()
         if options.json:
             console.data(msgspec.json.encode(found).decode())
         else:
@@ -30,27 +35,27 @@ def _work(options: argparse.Namespace, console: Console) -> int:
                 console.say("no folder is trusted")
         return 0
     if options.remove:
-        path, known = distrust(options.folder, place_of(options))
+        path, known = untrust_folder(options.folder, workspace_options(options))
         console.say(
             f"{path} is trusted no more" if known else f"{path} was not in the list; mainspring trust --list shows it"
         )
         return 0 if known else 1
     if options.show:
-        acts = what_acts(options.folder, place_of(options))
+        acts = list_active_content(options.folder, workspace_options(options))
         if options.json:
             console.data(msgspec.json.encode([{"file": str(act.file), "what": act.what} for act in acts]).decode())
         else:
-            _tell(acts, console)
+            _print_active_content(acts, console)
         return 0
-    path = trust(options.folder, place_of(options))
+    path = trust_folder(options.folder, workspace_options(options))
     console.say(
         f"{path} is trusted: its settings, commands, hooks, extensions, servers, skills and memory count from now on"
     )
-    _tell(what_acts(options.folder, place_of(options)), console)
+    _print_active_content(list_active_content(options.folder, workspace_options(options)), console)
     return 0
 
 
-def _tell(acts: Sequence[Act], console: Console) -> None:
+def _print_active_content(acts: Sequence[ActiveContent], console: Console) -> None:
     """What acts by itself, with the very commands."""
     for act in acts:
         console.say(f"  {act.file}")

@@ -18,15 +18,15 @@ from msgspec.structs import replace
 
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.exit_codes import DONE, INTERRUPTED
-from mainspring.app.cli.runner import asked, framed
-from mainspring.app.run.events import Notice, Progress, Report, Reporter
-from mainspring.app.run.options import AskOptions
-from mainspring.app.run_service.agents import NAME, check_own_agent, named_agents, own_agent
-from mainspring.app.run_service.engine import durable_engine
+from mainspring.app.cli.exit_codes import INTERRUPTED, OK
+from mainspring.app.cli.runner import launch_options, run_command
+from mainspring.app.run.events import Notice, Progress, RunEvent, RunEventHandler
+from mainspring.app.run.options import LaunchOptions
+from mainspring.app.run_service.agents import BUILTIN_AGENT, builtin_agent_factory, check_builtin_agent, load_agents
+from mainspring.app.run_service.engine import create_durable_engine
 from mainspring.cancellation import CancelToken
-from mainspring.durable import DurableAgents, Engine, Factory
-from mainspring.durable.engine import tidy
+from mainspring.durable import DurableWorker, Engine, Factory
+from mainspring.durable.engine import prune_periodically
 from mainspring.errors import ConfigError
 
 
@@ -60,10 +60,10 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     keep: float | None = None
 
 
-async def work(
+async def run_worker(
     options: WorkerOptions,
-    asked: AskOptions,
-    report: Reporter,
+    asked: LaunchOptions,
+    report: RunEventHandler,
     stop: CancelToken,
     on_ready: Callable[[str, Sequence[str]], object],
     *,
@@ -84,7 +84,7 @@ async def work(
         DurableError: If the database cannot be used.
     """
     agents = await _agents(options, replace(asked, save=False, session=None, session_id=None), report, environ)
-    engine = durable_engine(
+    engine = create_durable_engine(
         options.url,
         version=options.version,
         worker=options.name,
@@ -93,19 +93,22 @@ async def work(
         poll=options.poll,
         max_deaths=options.max_deaths,
     )
-    async with DurableAgents(engine, agents, concurrency=options.concurrency) as working, _tidied(engine, options.keep):
+    async with (
+        DurableWorker(engine, agents, concurrency=options.concurrency) as working,
+        _pruning(engine, options.keep),
+    ):
         on_ready(engine.worker, list(agents))
         await stop.wait()
         await working.drain(options.drain)
 
 
 @asynccontextmanager
-async def _tidied(engine: Engine, keep: float | None) -> AsyncGenerator[None]:
+async def _pruning(engine: Engine, keep: float | None) -> AsyncGenerator[None]:
     """Old runs are deleted meanwhile."""
     if keep is None:
         yield
         return
-    tidying = asyncio.ensure_future(tidy(engine, keep))
+    tidying = asyncio.ensure_future(prune_periodically(engine, keep))
     try:
         yield
     finally:
@@ -114,20 +117,20 @@ async def _tidied(engine: Engine, keep: float | None) -> AsyncGenerator[None]:
 
 
 async def _agents(
-    options: WorkerOptions, asked: AskOptions, report: Reporter, environ: Mapping[str, str]
+    options: WorkerOptions, asked: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str]
 ) -> dict[str, Factory]:
     found: dict[str, Factory] = {}
     if options.own:
-        await check_own_agent(asked, report, environ)
-        found[NAME] = own_agent(asked, _say_nothing, environ)
+        await check_builtin_agent(asked, report, environ)
+        found[BUILTIN_AGENT] = builtin_agent_factory(asked, _ignore_report, environ)
     for place in options.agents:
-        found |= await asyncio.to_thread(named_agents, place, asked.place.cwd or os.getcwd())
+        found |= await asyncio.to_thread(load_agents, place, asked.place.cwd or os.getcwd())
     if not found:
         raise ConfigError("there is no agent; name some with --agents MODULE:NAME, or leave --only-agents out")
     return found
 
 
-def _say_nothing(_: Report) -> None:
+def _ignore_report(_: RunEvent) -> None:
     """What there is to say was said at the start."""
 
 
@@ -140,11 +143,11 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UsageError: If nothing says where the runs are.
     """
-    url = url_of(options)
-    return framed(options, lambda console: asyncio.run(_work(options, url, console)))
+    url = runs_database_url(options)
+    return run_command(options, lambda console: asyncio.run(_run(options, url, console)))
 
 
-def url_of(options: argparse.Namespace) -> str:
+def runs_database_url(options: argparse.Namespace) -> str:
     """Where the runs are.
 
     Raises:
@@ -158,7 +161,7 @@ def url_of(options: argparse.Namespace) -> str:
     return url
 
 
-async def _work(options: argparse.Namespace, url: str, console: Console) -> int:
+async def _run(options: argparse.Namespace, url: str, console: Console) -> int:
     wanted = WorkerOptions(
         url=url,
         version=options.code_version,
@@ -174,7 +177,7 @@ async def _work(options: argparse.Namespace, url: str, console: Console) -> int:
     )
     stop = CancelToken()
 
-    def tell(report: Report) -> None:
+    def tell(report: RunEvent) -> None:
         if isinstance(report, Notice):
             console.say(f"note: {report.text}")
         elif isinstance(report, Progress):
@@ -183,13 +186,13 @@ async def _work(options: argparse.Namespace, url: str, console: Console) -> int:
     def ready(name: str, agents: Sequence[str]) -> None:
         console.say(f"worker {name} does the runs of {', '.join(agents)}; SIGTERM lets it finish its steps and leave")
 
-    working = asyncio.ensure_future(work(wanted, asked(options), tell, stop, ready))
-    _on_signals(lambda: _end(working, stop, console))
+    working = asyncio.ensure_future(run_worker(wanted, launch_options(options), tell, stop, ready))
+    _install_signal_handlers(lambda: _end(working, stop, console))
     try:
         await working
     except asyncio.CancelledError:
         return INTERRUPTED
-    return DONE
+    return OK
 
 
 def _end(working: asyncio.Future[None], stop: CancelToken, console: Console) -> None:
@@ -201,7 +204,7 @@ def _end(working: asyncio.Future[None], stop: CancelToken, console: Console) -> 
     stop.cancel()
 
 
-def _on_signals(act: Callable[[], None]) -> None:
+def _install_signal_handlers(act: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     if sys.platform == "win32":  # asyncio has no handlers there
         signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(act))

@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from mainspring.env import Buffers, Terminals
+from mainspring.env import EditorBuffers, TerminalProvider
 from mainspring.extensions.ui import UserInterface
 from mainspring.loop import Steps
 from mainspring.models import ModelProvider
-from mainspring.permissions import Ask
+from mainspring.permissions import PermissionCallback
 
 
-class Front(Struct, frozen=True, kw_only=True):
+class ClientServices(Struct, frozen=True, kw_only=True):
     """What a front end with a person behind it brings into a conversation.
 
     Attributes:
@@ -32,14 +32,14 @@ class Front(Struct, frozen=True, kw_only=True):
         steps: By which the agent touches the outside; for runs that an engine keeps.
     """
 
-    ask: Ask | None = None
+    ask: PermissionCallback | None = None
     ui: UserInterface | None = None
     extra: Mapping[str, Any] = {}
     reserved: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     model: ModelProvider | None = None
-    buffers: Buffers | None = None
-    terminals: Terminals | None = None
+    buffers: EditorBuffers | None = None
+    terminals: TerminalProvider | None = None
     servers: Any = None
     wrap: Callable[[ModelProvider], ModelProvider] | None = None
     unattended: Literal["deny", "pause"] = "deny"

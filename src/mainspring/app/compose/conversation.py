@@ -12,57 +12,63 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct
 
 from mainspring.agent.agent import Agent
-from mainspring.app.compose.client_services import Front
-from mainspring.app.compose.environment import environment, layer_of, services, tell_of_ends, with_language_servers
-from mainspring.app.compose.extensions import extending
-from mainspring.app.compose.plan_mode import audit_of, plan_of, safety_plugs
-from mainspring.app.compose.system_prompt import guidance
-from mainspring.app.providers.select_model import Choice, choose_model, make
-from mainspring.app.run.events import Notice, Reporter
-from mainspring.app.run.options import AskOptions
-from mainspring.app.workspace.load import load, wide_folder
-from mainspring.app.workspace.mcp_servers import mcp_of
+from mainspring.app.compose.client_services import ClientServices
+from mainspring.app.compose.environment import (
+    create_environment,
+    enable_background_wakeups,
+    layer_of,
+    tool_services,
+    with_language_servers,
+)
+from mainspring.app.compose.extensions import build_extension_plugs
+from mainspring.app.compose.plan_mode import build_audit_log, build_plan_mode, safety_plugs
+from mainspring.app.compose.system_prompt import build_prompt_setup
+from mainspring.app.providers.select_model import Choice, make, select_model
+from mainspring.app.run.events import Notice, RunEventHandler
+from mainspring.app.run.options import LaunchOptions
+from mainspring.app.workspace.load import broad_folder_warnings, load
+from mainspring.app.workspace.mcp_servers import build_mcp_plug
 from mainspring.app.workspace.model_providers import registry_of
-from mainspring.app.workspace.paths import Home, project_root
-from mainspring.app.workspace.permissions import permissions_of
+from mainspring.app.workspace.paths import UserPaths, find_project_root
+from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.secrets import redactor_of
 from mainspring.app.workspace.settings import AppConfig, RetrySettings, Settings
-from mainspring.app.workspace.skills import NAMES_OF_SKILLS, skills_of
-from mainspring.app.workspace.trust import TrustStore, trust_notes
+from mainspring.app.workspace.skills import SKILL_TOOL_NAMES, build_skills
+from mainspring.app.workspace.trust import TrustStore, trust_warnings
 from mainspring.env import EditorEnv, LocalEnv
 from mainspring.errors import ConfigError, SessionError
-from mainspring.lazy import later
-from mainspring.loop import Behavior, Plug
+from mainspring.lazy import lazy_function
+from mainspring.loop import Plugin, RunOptions
 from mainspring.memory import Memory
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
-from mainspring.permissions import Permissions, RuleSet, rules_without_tool
+from mainspring.permissions import Permissions, RuleSet, find_unused_rules
 from mainspring.policies.compaction import Compaction
-from mainspring.policies.large_results.store import FileContext, MemoryContext
+from mainspring.policies.large_results.store import FileOutputStore, MemoryOutputStore
 from mainspring.policies.plan_mode import PlanMode
 from mainspring.redaction import Redactor
-from mainspring.sessions import Session, SessionOptions, SessionPlug, store_of
-from mainspring.sessions.event_log import EventLog
-from mainspring.sessions.output_offload import ContextOutputs, missing_outputs
-from mainspring.sessions.rewind import FileRecorder
+from mainspring.sessions import Session, SessionOptions, SessionPlug, resolve_store
+from mainspring.sessions.event_log import SessionEventLog
+from mainspring.sessions.output_offload import OffloadOutputsPlug, count_missing_outputs
+from mainspring.sessions.rewind import FileSnapshots
 from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
 from mainspring.tools import Tool, ToolRegistry
-from mainspring.tools.builtin import BUILTIN_NAMES, CLASSIC_ALIASES, builtin_tools
+from mainspring.tools.builtin import ALL_TOOL_NAMES, COMMON_ALIASES, builtin_tools
 
 if TYPE_CHECKING:
-    from mainspring.app.compose.tool_selection import allows_server, allows_skills, for_small
-    from mainspring.app.compose.tracing import telemetry_of, tracing_of
+    from mainspring.app.compose.tool_selection import are_skills_allowed, is_server_allowed, tools_for_small_model
+    from mainspring.app.compose.tracing import build_telemetry, telemetry_plugs
     from mainspring.sessions import find_session
     from mainspring.telemetry import Telemetry
 else:  # most runs have none
-    find_session = later("mainspring.sessions", "find_session")
-    allows_server = later("mainspring.app.compose.tool_selection", "allows_server")
-    allows_skills = later("mainspring.app.compose.tool_selection", "allows_skills")
-    for_small = later("mainspring.app.compose.tool_selection", "for_small")
-    telemetry_of = later("mainspring.app.compose.tracing", "telemetry_of")
-    tracing_of = later("mainspring.app.compose.tracing", "tracing_of")
+    find_session = lazy_function("mainspring.sessions", "find_session")
+    is_server_allowed = lazy_function("mainspring.app.compose.tool_selection", "is_server_allowed")
+    are_skills_allowed = lazy_function("mainspring.app.compose.tool_selection", "are_skills_allowed")
+    tools_for_small_model = lazy_function("mainspring.app.compose.tool_selection", "tools_for_small_model")
+    build_telemetry = lazy_function("mainspring.app.compose.tracing", "build_telemetry")
+    telemetry_plugs = lazy_function("mainspring.app.compose.tracing", "telemetry_plugs")
 
-MAX_TURNS = 50
+DEFAULT_MAX_TURNS = 50
 """Most model calls of a run, where nobody says otherwise."""
 
 REPEAT_HINT = 3
@@ -80,14 +86,14 @@ class Conversation(Struct, eq=False):
     permissions: Permissions
     settings: Settings
     session: Session | None = None
-    outputs: ContextOutputs | None = None
+    outputs: OffloadOutputsPlug | None = None
     plan: PlanMode | None = None
     telemetry: Telemetry | None = None
     sandbox: str = ""
 
     async def aclose(self) -> None:
         """Tell that it is over, end programs, close connections, finish the session; what does not end in time is left."""
-        await _quiet(lambda: asyncio.wait_for(self.agent.shutdown(), _CLOSE_SECONDS))
+        await _suppress_errors(lambda: asyncio.wait_for(self.agent.shutdown(), _CLOSE_SECONDS))
         closing: list[Callable[[], Awaitable[object]]] = [self.env.aclose, self.choice.model.aclose]
         if self.outputs is not None:
             closing.append(self.outputs.close)
@@ -96,18 +102,20 @@ class Conversation(Struct, eq=False):
             closing.append(lambda: asyncio.to_thread(session.close))
         if self.telemetry is not None:
             closing.append(partial(asyncio.to_thread, self.telemetry.close))
-        await asyncio.wait([asyncio.ensure_future(_quiet(close)) for close in closing], timeout=_CLOSE_SECONDS)
+        await asyncio.wait(
+            [asyncio.ensure_future(_suppress_errors(close)) for close in closing], timeout=_CLOSE_SECONDS
+        )
 
 
-async def _quiet(close: Callable[[], Awaitable[object]]) -> None:
+async def _suppress_errors(close: Callable[[], Awaitable[object]]) -> None:
     try:
         await close()
     except Exception:  # noqa: BLE001 - the run is over; what it gave stands
         pass
 
 
-async def converse(
-    options: AskOptions, report: Reporter, environ: Mapping[str, str], front: Front | None = None
+async def open_conversation(
+    options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str], front: ClientServices | None = None
 ) -> Conversation:
     """Everything for a run. Asks no model, and creates no file and starts no process unless a sandbox is asked for.
 
@@ -121,26 +129,26 @@ async def converse(
         ConfigError: If something is wrong with options or settings.
         SessionError: If the session to go on with cannot be opened.
     """
-    front = front or Front()
+    front = front or ClientServices()
     cwd, settings = load(options.place, options.flags(), environ)
-    for warning in (*settings.warnings, *wide_folder(cwd, environ), *trust_notes(cwd, settings.home)):
+    for warning in (*settings.warnings, *broad_folder_warnings(cwd, environ), *trust_warnings(cwd, settings.home)):
         report(Notice(warning))
     redactor = redactor_of(settings, environ)
-    audit = audit_of(settings, redactor)
-    permissions = permissions_of(
+    audit = build_audit_log(settings, redactor)
+    permissions = build_permissions(
         settings, options.rules, cwd, on_deny=options.on_deny, on_decision=audit.decided if audit else None
     )
     permissions.on_permission_request, permissions.unattended = front.ask, front.unattended
     permissions.accept_edits = options.accept_edits
-    offered = [*builtin_tools(), *(chosen(builtin_tools(every=True), front.tools) if front.tools else ())]
+    offered = [*builtin_tools(), *(select_tools(builtin_tools(every=True), front.tools) if front.tools else ())]
     if options.tools is not None:
-        names = [n for n in options.tools if CLASSIC_ALIASES.get(n, n) != SPAWN_TOOL]
-        offered = chosen(builtin_tools(every=True), names)
-    choice = Choice(front.model, "given") if front.model else await choose_model(settings, environ)
+        names = [n for n in options.tools if COMMON_ALIASES.get(n, n) != SPAWN_TOOL]
+        offered = select_tools(builtin_tools(every=True), names)
+    choice = Choice(front.model, "given") if front.model else await select_model(settings, environ)
     small = choice.model.info.tools == "union"
     rules = permissions.engine.rules
     if small and options.tools is None:
-        offered = for_small(offered, rules)
+        offered = tools_for_small_model(offered, rules)
         missing = [name for name in ("write_file", "shell") if not any(t.name == name for t in offered)]
         if missing:
             report(
@@ -149,94 +157,100 @@ async def converse(
     _report_rules_without_tool(rules, report)
     session = await asyncio.to_thread(open_session, options, cwd, settings.home, redactor)
     try:
-        env, confined = await asyncio.to_thread(environment, settings, cwd)
+        env, confined = await asyncio.to_thread(create_environment, settings, cwd)
         if confined:
             report(Notice(confined))
         held = bool(confined) or settings.config.execution.max_processes is not None
         terminals = None if held else front.terminals
         works = EditorEnv(env, front.buffers, terminals) if front.buffers is not None else env
-        told = await guidance(works, settings, choice, permissions, report, small=small, alone=front.ask is None)
-        telemetry = (
-            await telemetry_of(settings, environ, redactor, report) if settings.config.telemetry.enabled else None
+        told = await build_prompt_setup(
+            works, settings, choice, permissions, report, small=small, alone=front.ask is None
         )
-        plan = plan_of(options, session, report, switchable=front.ask is not None)
+        telemetry = (
+            await build_telemetry(settings, environ, redactor, report) if settings.config.telemetry.enabled else None
+        )
+        plan = build_plan_mode(options, session, report, switchable=front.ask is not None)
         named = options.tools is not None  # and so nothing else is offered
-        plugs, outputs = plugs_of(cwd, settings, session, redactor, bare=small or named)
-        skilled = not named and (not small or allows_skills(rules))
+        plugs, outputs = build_plugs(cwd, settings, session, redactor, bare=small or named)
+        skilled = not named and (not small or are_skills_allowed(rules))
         agent = Agent(
             front.wrap(choice.model) if front.wrap else choice.model,
             name="mainspring",
             system=told.system,
             tools=with_language_servers(offered, settings),
-            behavior=behavior_of(settings.config, compaction_of(settings)),
+            behavior=build_behavior(settings.config, build_compaction(settings)),
             execution=works,
             permissions=permissions,
-            skills=await asyncio.to_thread(skills_of, cwd, settings, asks=front.ask is not None) if skilled else None,
+            skills=await asyncio.to_thread(build_skills, cwd, settings, asks=front.ask is not None)
+            if skilled
+            else None,
             mcp_servers=None
             if named
             else await asyncio.to_thread(
-                mcp_of,
+                build_mcp_plug,
                 cwd,
                 settings,
                 report,
                 front.ask is None,
                 front.servers,
-                (lambda key: allows_server(key, rules)) if small else None,
+                (lambda key: is_server_allowed(key, rules)) if small else None,
             ),
             tool_disclosure=settings.config.mcp.disclosure,
-            subagents=None if small else await asyncio.to_thread(subagents_of, cwd, settings, options, report),
+            subagents=None if small else await asyncio.to_thread(build_subagents, cwd, settings, options, report),
             plugs=[
-                *(tracing_of(telemetry) if telemetry else ()),
+                *(telemetry_plugs(telemetry) if telemetry else ()),
                 *safety_plugs(plan, audit),
                 *plugs,
                 *told.plugs,
-                *await extending(cwd, settings, env, report, session, environ, front),
+                *await build_extension_plugs(cwd, settings, env, report, session, environ, front),
             ],
-            extra={**services(settings.home), **front.extra},
+            extra={**tool_services(settings.home), **front.extra},
             steps=front.steps,
         )
-        tell_of_ends(agent)
+        enable_background_wakeups(agent)
     except BaseException:
         if session is not None:
             session.close()
         raise
     if session is not None:
-        tell_model(session, agent, choice)
-        gone = missing_outputs(agent.messages, outputs.store) if outputs else 0
+        record_model_change(session, agent, choice)
+        gone = count_missing_outputs(agent.messages, outputs.store) if outputs else 0
         if gone:
             report(Notice(f"{gone} large outputs of earlier calls were not kept; the model can make the calls again"))
     layer = await asyncio.to_thread(layer_of, env, settings)
     return Conversation(agent, choice, works, permissions, settings, session, outputs, plan, telemetry, layer)
 
 
-def _report_rules_without_tool(rules: RuleSet, report: Reporter) -> None:
+def _report_rules_without_tool(rules: RuleSet, report: RunEventHandler) -> None:
     """Report rules that name a tool which does not exist; tools of MCP servers are not known yet."""
-    for rule in rules_without_tool(rules, [*BUILTIN_NAMES, *NAMES_OF_SKILLS]):
+    for rule in find_unused_rules(rules, [*ALL_TOOL_NAMES, *SKILL_TOOL_NAMES]):
         if not (rule.tool or "").startswith("mcp__"):
             report(Notice(f"no tool fits the rule {rule}; it does nothing"))
 
 
-def plugs_of(
+def build_plugs(
     cwd: str, settings: Settings, session: Session | None, redactor: Redactor, *, bare: bool
-) -> tuple[list[Plug], ContextOutputs | None]:
+) -> tuple[list[Plugin], OffloadOutputsPlug | None]:
     """What the agent of the command has beside its tools and permissions; one that is ``bare`` has no use for more."""
-    stored: list[Plug] = (
-        [] if session is None else [FileRecorder(session), SessionPlug(session), EventLog(session, redactor=redactor)]
+    stored: list[Plugin] = (
+        []
+        if session is None
+        else [FileSnapshots(session), SessionPlug(session), SessionEventLog(session, redactor=redactor)]
     )
     if bare:
         return stored, None
     folder = session.context_folder if session else None
-    outputs = ContextOutputs(FileContext(folder) if folder else MemoryContext())
-    memory = Memory.of_folder(cwd, home_of(settings), trusted=is_trusted(cwd, settings))
+    outputs = OffloadOutputsPlug(FileOutputStore(folder) if folder else MemoryOutputStore())
+    memory = Memory.for_folder(cwd, user_folder(settings), trusted=is_trusted(cwd, settings))
     return [memory, outputs, *stored], outputs
 
 
-def subagents_of(cwd: str, settings: Settings, options: AskOptions, report: Reporter) -> Subagents | None:
+def build_subagents(cwd: str, settings: Settings, options: LaunchOptions, report: RunEventHandler) -> Subagents | None:
     """The sub-agents that may be started: plain ones, and those of the user's and the project's files."""
-    if options.tools is not None and not any(CLASSIC_ALIASES.get(n, n) == SPAWN_TOOL for n in options.tools):
+    if options.tools is not None and not any(COMMON_ALIASES.get(n, n) == SPAWN_TOOL for n in options.tools):
         return None
     home = settings.home
-    root = project_root(cwd, "agents", home)
+    root = find_project_root(cwd, "agents", home)
     if root is None and Path(cwd, ".agents", "agents").is_dir():
         root = Path(cwd)
     user = [home.root / "agents"] if home else []
@@ -246,7 +260,7 @@ def subagents_of(cwd: str, settings: Settings, options: AskOptions, report: Repo
     return Subagents(found.definitions)
 
 
-def home_of(settings: Settings) -> Path | None:
+def user_folder(settings: Settings) -> Path | None:
     """The user's folder."""
     return settings.home.root if settings.home else None
 
@@ -256,14 +270,14 @@ def is_trusted(cwd: str, settings: Settings) -> bool:
     return TrustStore(settings.home).covers(cwd)
 
 
-def chosen(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
+def select_tools(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
     """The tools of these names; those that other programs use (`read`, `write`, `bash`) stand for ours.
 
     Raises:
         ConfigError: If there is none of a name.
     """
     known = [t.name for t in tools]
-    names = [n if n in known else CLASSIC_ALIASES.get(n, n) for n in names]
+    names = [n if n in known else COMMON_ALIASES.get(n, n) for n in names]
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
@@ -272,11 +286,11 @@ def chosen(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
     return list(ToolRegistry(tools).only(names))
 
 
-def behavior_of(config: AppConfig, compaction: Compaction | None = None) -> Behavior:
+def build_behavior(config: AppConfig, compaction: Compaction | None = None) -> RunOptions:
     """Limits and options of the settings."""
     agent = config.agent
-    return Behavior(
-        max_turns=agent.max_turns or MAX_TURNS,
+    return RunOptions(
+        max_turns=agent.max_turns or DEFAULT_MAX_TURNS,
         max_seconds=agent.max_seconds,
         max_cost=agent.max_cost,
         max_total_tokens=agent.max_total_tokens,
@@ -284,12 +298,12 @@ def behavior_of(config: AppConfig, compaction: Compaction | None = None) -> Beha
         temperature=agent.temperature,
         thinking=UNSET if agent.thinking is None else agent.thinking,
         repeat_hint=REPEAT_HINT if agent.repeat_hint is None else agent.repeat_hint or None,
-        retry=retry_of(config.retry),
+        retry=build_retry(config.retry),
         compaction=compaction,
     )
 
 
-def compaction_of(settings: Settings) -> Compaction | None:
+def build_compaction(settings: Settings) -> Compaction | None:
     """When and how a conversation is summed up; ``None`` is never.
 
     Raises:
@@ -308,7 +322,7 @@ def compaction_of(settings: Settings) -> Compaction | None:
     return Compaction(**{name: value for name, value in given.items() if value is not None})
 
 
-def retry_of(settings: RetrySettings) -> RetryConfig | None:
+def build_retry(settings: RetrySettings) -> RetryConfig | None:
     """How to try again; ``None`` is not at all."""
     if not settings.enabled:
         return None
@@ -321,7 +335,9 @@ def retry_of(settings: RetrySettings) -> RetryConfig | None:
     return RetryConfig(**{name: value for name, value in given.items() if value is not None})
 
 
-def open_session(options: AskOptions, cwd: str, home: Home | None, redactor: Redactor | None = None) -> Session | None:
+def open_session(
+    options: LaunchOptions, cwd: str, home: UserPaths | None, redactor: Redactor | None = None
+) -> Session | None:
     """The session of a run; ``None`` where nothing is to be saved.
 
     Raises:
@@ -331,7 +347,7 @@ def open_session(options: AskOptions, cwd: str, home: Home | None, redactor: Red
         return None
     folder = home.root if home else None
     how = SessionOptions(redact=redactor.line) if redactor else None
-    if options.session_id and not store_of(folder).exists(options.session_id):
+    if options.session_id and not resolve_store(folder).exists(options.session_id):
         return Session.create(cwd, home=folder, id=options.session_id, options=how)
     name = options.session or options.session_id
     if name:
@@ -351,7 +367,7 @@ def open_session(options: AskOptions, cwd: str, home: Home | None, redactor: Red
         return session.fork()
 
 
-def tell_model(session: Session, agent: Agent, choice: Choice) -> None:
+def record_model_change(session: Session, agent: Agent, choice: Choice) -> None:
     """Note in the session that another model answers from here on."""
     answers = (m for m in reversed(agent.messages) if isinstance(m, Message) and m.role == "assistant")
     last = next(answers, None)

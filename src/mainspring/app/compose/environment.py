@@ -12,35 +12,35 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.settings import Settings
 from mainspring.env import (
     LocalEnv,  # loads its parts on use
     sandbox,  # loads its parts on use
 )
-from mainspring.env.ignore import VCS
+from mainspring.env.ignore import VCS_DIRECTORIES
 from mainspring.loop import CoreAgent
-from mainspring.permissions.ignore_files import MAX_BYTES, NAME, rules_in, verdict
-from mainspring.state_files import replace_text
+from mainspring.permissions.ignore_files import IGNORE_FILE_NAME, MAX_BYTES, match_rules, parse_rules
+from mainspring.state_files import write_text_atomically
 from mainspring.tools import (
     Tool,  # loads its parts on use
     diagnostics,  # loads its parts on use
 )
-from mainspring.tools.builtin.todos import TODOS, EnvTodos
-from mainspring.tools.support.background import WAKE
+from mainspring.tools.builtin.todos import TODO_STORE_KEY, EnvTodoStore
+from mainspring.tools.support.background import ON_COMPLETION_KEY
 
-FRESH_SECONDS = 5.0
+CACHE_SECONDS = 5.0
 """How long a list of ignored files is good. What appears meanwhile is not hidden from the commands of that time."""
 
 
-CHANGING = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
+EDITING_TOOLS = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
 """The tools after which language servers are asked."""
 
 
 _EVERYTHING = b"*"
 
 
-def environment(settings: Settings, cwd: str) -> tuple[LocalEnv, str]:
+def create_environment(settings: Settings, cwd: str) -> tuple[LocalEnv, str]:
     """The environment of a run. Blocking; starts a program for a moment where a sandbox is asked for.
 
     Args:
@@ -61,7 +61,7 @@ def environment(settings: Settings, cwd: str) -> tuple[LocalEnv, str]:
     hidden = IgnoredPaths(cwd)
     env = sandbox.SandboxEnv(
         cwd,
-        provider=sandbox.find_provider(None if asked.layer == "auto" else asked.layer),
+        provider=sandbox.find_backend(None if asked.layer == "auto" else asked.layer),
         network=asked.network,
         writable=_paths(asked.writable, cwd),
         readable=[*([] if home is None else [str(home.skills), str(home.context)]), *_paths(asked.readable, cwd)],
@@ -93,7 +93,7 @@ def with_language_servers(tools: Sequence[Tool], settings: Settings) -> list[Too
     if not wanted:
         return list(tools)
     servers = [
-        diagnostics.LanguageServer(
+        diagnostics.LanguageServerConfig(
             command=server.command,
             languages=server.languages,
             name=name,
@@ -102,7 +102,7 @@ def with_language_servers(tools: Sequence[Tool], settings: Settings) -> list[Too
         )
         for name, server in sorted(wanted.items())
     ]
-    return [diagnostics.with_diagnostics(t, servers) if t.name in CHANGING else t for t in tools]
+    return [diagnostics.with_diagnostics(t, servers) if t.name in EDITING_TOOLS else t for t in tools]
 
 
 class IgnoredPaths:
@@ -119,7 +119,7 @@ class IgnoredPaths:
 
     def __call__(self) -> tuple[str, ...]:
         """The paths. Blocking; a walk of the project, at most every `FRESH_SECONDS`."""
-        if time.monotonic() - self._looked > FRESH_SECONDS:
+        if time.monotonic() - self._looked > CACHE_SECONDS:
             self._found = tuple(self._find())
             self._looked = time.monotonic()
         return self._found
@@ -128,12 +128,12 @@ class IgnoredPaths:
         parts = tuple(self._root.strip("/").split("/"))
         above: list[tuple[int, Any]] = []
         for depth in range(len(parts)):
-            above = self._joined(above, "/" + "/".join(parts[:depth]), depth)
+            above = self._with_ignore_file(above, "/" + "/".join(parts[:depth]), depth)
         yield from self._below(parts, above)
 
     def _below(self, parts: tuple[str, ...], above: list[tuple[int, Any]]) -> Iterator[str]:
         folder = "/" + "/".join(parts)
-        files = self._joined(above, folder, len(parts))
+        files = self._with_ignore_file(above, folder, len(parts))
         try:
             with os.scandir(folder) as entries:
                 found = [(entry.path, entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -141,37 +141,37 @@ class IgnoredPaths:
             return
         for path, name, is_folder in found:
             inner = (*parts, name)
-            if _is_left_out(inner, files, is_folder):
+            if _is_ignored(inner, files, is_folder):
                 yield path
-            elif is_folder and name not in VCS:
+            elif is_folder and name not in VCS_DIRECTORIES:
                 yield from self._below(inner, files)
 
-    def _joined(self, above: list[tuple[int, Any]], folder: str, depth: int) -> list[tuple[int, Any]]:
+    def _with_ignore_file(self, above: list[tuple[int, Any]], folder: str, depth: int) -> list[tuple[int, Any]]:
         try:
-            with open(os.path.join(folder, NAME), "rb") as file:
+            with open(os.path.join(folder, IGNORE_FILE_NAME), "rb") as file:
                 data = file.read(MAX_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
             return above
         except OSError:  # it is there, and what it says is not known
             data = _EVERYTHING
-        rules = rules_in(data)
+        rules = parse_rules(data)
         return above if rules is None else [*above, (depth, rules)]
 
 
-def _is_left_out(parts: tuple[str, ...], files: list[tuple[int, Any]], is_folder: bool) -> bool:
+def _is_ignored(parts: tuple[str, ...], files: list[tuple[int, Any]], is_folder: bool) -> bool:
     for depth, rules in reversed(files):
-        said = verdict(rules, parts[depth:], is_folder=is_folder)
+        said = match_rules(rules, parts[depth:], is_folder=is_folder)
         if said is not None:
             return said
     return False
 
 
-def services(home: Home | None) -> dict[str, Any]:
+def tool_services(home: UserPaths | None) -> dict[str, Any]:
     """For ``Agent(extra=...)``: lists of todos in the user's folder, by session."""
-    return {} if home is None else {TODOS: EnvTodos(_OwnFiles(home.root, must_exist=False))}
+    return {} if home is None else {TODO_STORE_KEY: EnvTodoStore(_PrivateFiles(home.root, must_exist=False))}
 
 
-class _OwnFiles(LocalEnv):
+class _PrivateFiles(LocalEnv):
     """The user's folder: what is written there only its owner may read. Made with the first that is."""
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
@@ -180,11 +180,11 @@ class _OwnFiles(LocalEnv):
         def write() -> None:
             if parents:
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_text(target, data.decode())
+            write_text_atomically(target, data.decode())
 
         await asyncio.to_thread(write)
 
 
-def tell_of_ends(agent: CoreAgent) -> None:
+def enable_background_wakeups(agent: CoreAgent) -> None:
     """Let a command that ends in the background become a message to the agent."""
-    agent.extra = {**agent.extra, WAKE: agent.follow_up}
+    agent.extra = {**agent.extra, ON_COMPLETION_KEY: agent.follow_up}

@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import fields
 
-from mainspring.app.compose.client_services import Front
-from mainspring.app.run.events import Notice, Reporter
-from mainspring.app.workspace.paths import FOLDER, project_root
+from mainspring.app.compose.client_services import ClientServices
+from mainspring.app.run.events import Notice, RunEventHandler
+from mainspring.app.workspace.paths import PROJECT_FOLDER, find_project_root
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.settings.schema import HookEntry
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.env import LocalEnv
 from mainspring.extensions.builtin import help_command
-from mainspring.extensions.command_hooks.config import DEEPEST, DEFAULT_SECONDS, DEPTH, CommandHook, OnFailure
+from mainspring.extensions.command_hooks.config import DEFAULT_SECONDS, DEPTH, MAX_HOOK_DEPTH, CommandHook, OnFailure
 from mainspring.extensions.discovery import find_extensions
 from mainspring.extensions.extension import ExtensionSource, FoundExtensions
 from mainspring.extensions.plug import Extensions
-from mainspring.extensions.ui import HeadlessUI, NoticeLevel
-from mainspring.lazy import later
-from mainspring.loop import Plug
+from mainspring.extensions.ui import NonInteractiveUI, NoticeLevel
+from mainspring.lazy import lazy_function
+from mainspring.loop import Plugin
 from mainspring.sessions import Session
 
 if TYPE_CHECKING:
     from mainspring.extensions.command_hooks import CommandHooks
 else:
-    CommandHooks = later("mainspring.extensions.command_hooks", "CommandHooks")
+    CommandHooks = lazy_function("mainspring.extensions.command_hooks", "CommandHooks")
 
 
-class Places(Struct, frozen=True):
+class ExtensionPaths(Struct, frozen=True):
     """Where extensions are looked for.
 
     Attributes:
@@ -50,21 +50,21 @@ class Places(Struct, frozen=True):
     relative: tuple[str, ...] = ()
 
 
-def places_of(cwd: str, settings: Settings) -> Places:
+def extension_paths(cwd: str, settings: Settings) -> ExtensionPaths:
     """Where extensions are looked for."""
     home = settings.home
     wanted = [(text, Path(os.path.expanduser(text))) for text in settings.config.extensions.paths]
     user = [home.extensions] if home else []
-    root = project_root(cwd, "extensions", home)
-    return Places(
+    root = find_project_root(cwd, "extensions", home)
+    return ExtensionPaths(
         user=(*user, *(path for _, path in wanted if path.is_absolute())),
-        project=root / FOLDER / "extensions" if root else None,
+        project=root / PROJECT_FOLDER / "extensions" if root else None,
         trusted=root is not None and TrustStore(home).covers(root),
         relative=tuple([text for text, path in wanted if not path.is_absolute()]),
     )
 
 
-def finder(places: Places, settings: Settings) -> Callable[[], FoundExtensions]:
+def extension_finder(places: ExtensionPaths, settings: Settings) -> Callable[[], FoundExtensions]:
     """Looks for extensions whenever it is called; blocks and runs their code."""
     wanted = settings.config.extensions
     return lambda: find_extensions(
@@ -76,15 +76,15 @@ def finder(places: Places, settings: Settings) -> Callable[[], FoundExtensions]:
     )
 
 
-async def extending(
+async def build_extension_plugs(
     cwd: str,
     settings: Settings,
     env: LocalEnv,
-    report: Reporter,
+    report: RunEventHandler,
     session: Session | None,
     environ: Mapping[str, str],
-    front: Front | None = None,
-) -> list[Plug]:
+    front: ClientServices | None = None,
+) -> list[Plugin]:
     """The plugs of what extends the agent of the command; none where there is nothing.
 
     Raises:
@@ -94,13 +94,13 @@ async def extending(
     def tell(text: str, level: NoticeLevel) -> None:
         report(Notice(text if level == "info" else f"{level}: {text}"))
 
-    front = front or Front()
-    ui = front.ui or HeadlessUI(tell)
-    plugs: list[Plug] = []
-    places = places_of(cwd, settings)
+    front = front or ClientServices()
+    ui = front.ui or NonInteractiveUI(tell)
+    plugs: list[Plugin] = []
+    places = extension_paths(cwd, settings)
     for text in places.relative:
         report(Notice(f"extensions.paths: {text!r} is not looked at; write it from / or ~/ on"))
-    find = finder(places, settings)
+    find = extension_finder(places, settings)
     found = await asyncio.to_thread(find)
     if found.extensions or found.problems:
         helping = ExtensionSource("help", help_command, origin="builtin")
@@ -155,4 +155,4 @@ def hook_depth(environ: Mapping[str, str]) -> int:
     given = environ.get(DEPTH, "").strip()
     if not given:
         return 0
-    return int(given) if given.isdecimal() and len(given) < 3 else DEEPEST
+    return int(given) if given.isdecimal() and len(given) < 3 else MAX_HOOK_DEPTH

@@ -6,29 +6,29 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainspring.app.run.events import Notice, Reporter
-from mainspring.app.run.options import AskOptions
+from mainspring.app.run.events import Notice, RunEventHandler
+from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.settings import Settings
 from mainspring.errors import ConfigError
-from mainspring.lazy import later
-from mainspring.loop import Plug
+from mainspring.lazy import lazy_function
+from mainspring.loop import Plugin
 from mainspring.policies.guardrails import Guardrails
-from mainspring.policies.plan_mode import CARRY_OUT, FOLDER, PlanMode, PlanState
+from mainspring.policies.plan_mode import EXECUTE_PLAN_PROMPT, PLANS_FOLDER, PlanMode, PlanState
 from mainspring.redaction import Redactor
 from mainspring.sessions import CustomEntry, Session
 
 if TYPE_CHECKING:
     from mainspring.policies.audit_log import AuditLog
 else:
-    AuditLog = later("mainspring.policies.audit_log", "AuditLog")
+    AuditLog = lazy_function("mainspring.policies.audit_log", "AuditLog")
 
-PLAN_ENTRY = "plan_mode"
+PLAN_MODE_ENTRY_TYPE = "plan_mode"
 """The entry of a session that says whether plan mode is on, so that going on with it later does not lose it."""
 
 _LARGEST = 1 << 20
 
 
-def audit_of(settings: Settings, redactor: Redactor) -> AuditLog | None:
+def build_audit_log(settings: Settings, redactor: Redactor) -> AuditLog | None:
     """The audit log of the settings: ``auditLog`` names its file, from the user's folder."""
     name = settings.config.audit_log
     if not name:
@@ -37,14 +37,14 @@ def audit_of(settings: Settings, redactor: Redactor) -> AuditLog | None:
     return AuditLog(base / os.path.expanduser(name), redactor=redactor)
 
 
-def plan_of(
-    options: AskOptions, session: Session | None, report: Reporter, *, switchable: bool = False
+def build_plan_mode(
+    options: LaunchOptions, session: Session | None, report: RunEventHandler, *, switchable: bool = False
 ) -> PlanMode | None:
     """Plan mode, where it was asked for or is on in the session; with ``switchable`` it is there anyway, switched off."""
-    before = _in_session(session)
+    before = _is_on_in_session(session)
     active = options.execute is None and (options.plan or before)
     if session is not None and session.writable and active != before:
-        session.custom(PLAN_ENTRY, {"active": active})
+        session.custom(PLAN_MODE_ENTRY_TYPE, {"active": active})
     if not active:
         return PlanMode(state=PlanState(active=False)) if switchable else None
     if switchable:
@@ -54,22 +54,24 @@ def plan_of(
     return PlanMode()
 
 
-def _in_session(session: Session | None) -> bool:
+def _is_on_in_session(session: Session | None) -> bool:
     if session is None:
         return False
-    entries = (e for e in reversed(session.entries()) if isinstance(e, CustomEntry) and e.custom_type == PLAN_ENTRY)
+    entries = (
+        e for e in reversed(session.entries()) if isinstance(e, CustomEntry) and e.custom_type == PLAN_MODE_ENTRY_TYPE
+    )
     last = next(entries, None)
     data: Any = last.data if last is not None else None
     return data == {"active": True}
 
 
-def safety_plugs(plan: PlanMode | None, audit: AuditLog | None) -> list[Plug]:
+def safety_plugs(plan: PlanMode | None, audit: AuditLog | None) -> list[Plugin]:
     """What of it there is, and guardrails."""
-    found: list[Plug] = [Guardrails()]
+    found: list[Plugin] = [Guardrails()]
     return [*found, *([plan] if plan else []), *([audit] if audit else [])]
 
 
-def plan_text(name: str, cwd: str, report: Reporter) -> str:
+def build_plan_prompt(name: str, cwd: str, report: RunEventHandler) -> str:
     """The prompt that carries out a plan.
 
     Args:
@@ -80,7 +82,7 @@ def plan_text(name: str, cwd: str, report: Reporter) -> str:
     Raises:
         ConfigError: If there is no such plan.
     """
-    folder = Path(cwd, FOLDER)
+    folder = Path(cwd, PLANS_FOLDER)
     if name:
         path = Path(cwd, os.path.expanduser(name))
         path = path if path.is_file() else folder / name
@@ -95,10 +97,10 @@ def plan_text(name: str, cwd: str, report: Reporter) -> str:
     if len(data) > _LARGEST:
         raise ConfigError(f"{path} is larger than 1 MiB, which no plan should be")
     report(Notice(f"carrying out {path}"))
-    return CARRY_OUT + data.decode("utf-8", "replace")
+    return EXECUTE_PLAN_PROMPT + data.decode("utf-8", "replace")
 
 
-async def keep_answer(plan: PlanMode | None, text: str, report: Reporter) -> None:
+async def save_answer_as_plan(plan: PlanMode | None, text: str, report: RunEventHandler) -> None:
     """Keep what a run in plan mode answered as its plan, unless it presented one, and tell where."""
     if plan is None:
         return

@@ -17,18 +17,18 @@ from typing import Any
 from msgspec import Struct
 
 from mainspring.app.providers.select_model import Choice
-from mainspring.app.run.events import ModelName, Notice, Reporter
+from mainspring.app.run.events import ModelIdentity, Notice, RunEventHandler
 from mainspring.app.workspace.instructions import InstructionReader, SubfolderInstructions
-from mainspring.app.workspace.paths import repository_of
-from mainspring.app.workspace.placeholders import filled, placeholders
+from mainspring.app.workspace.paths import find_repository
+from mainspring.app.workspace.placeholders import placeholder_values, substitute_variables
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.env import ExecutionEnv
-from mainspring.loop import Plug
+from mainspring.loop import Plugin
 from mainspring.permissions import Permissions
 from mainspring.tools.builtin.read_file import read_file
 
-BASE = """You are Mainspring, an agent that works in a person's folder through tools.
+BASE_PROMPT = """You are Mainspring, an agent that works in a person's folder through tools.
 
 - Look before you answer: read or search files instead of guessing what is in them.
 - Do what was asked, all of it and no more. Keep changes small and in the style of what is there.
@@ -38,10 +38,10 @@ BASE = """You are Mainspring, an agent that works in a person's folder through t
 - Answer briefly, in plain text, in the user's language. Say what you did and what you found; do not invent."""
 
 
-ALONE = "Nobody can answer questions during this run: decide yourself, and say what you assumed."
+UNATTENDED_PROMPT = "Nobody can answer questions during this run: decide yourself, and say what you assumed."
 
 
-PROVIDER_LAYERS = {
+PROVIDER_PROMPTS = {
     "gemini": "Call a tool instead of describing the call. One call for each thing to do; several in one answer may run side by side.",
     "local": "Call one tool at a time, with exactly the arguments that its schema names, and wait for its result.",
     "ollama": "Call one tool at a time, with exactly the arguments that its schema names, and wait for its result.",
@@ -50,14 +50,14 @@ PROVIDER_LAYERS = {
 """What the models of a provider need to be told beside everything else. ``providers.NAME.systemPrompt`` stands in place of it."""
 
 
-def system_prompt(
+def build_system_prompt(
     cwd: str,
     today: date,
     *,
     instructions: str | None = None,
     alone: bool = True,
     small: bool = False,
-    model: ModelName | None = None,
+    model: ModelIdentity | None = None,
     layer: str | None = None,
     files: str = "",
 ) -> str:
@@ -74,41 +74,41 @@ def system_prompt(
         files: What instruction files say.
     """
     provider = model.provider if model else ""
-    values = placeholders(cwd, today, provider=provider, model=model.id if model else "")
-    own = filled(instructions, values) if instructions else ""
-    layer = PROVIDER_LAYERS.get(provider, "") if layer is None else filled(layer, values)
+    values = placeholder_values(cwd, today, provider=provider, model=model.id if model else "")
+    own = substitute_variables(instructions, values) if instructions else ""
+    layer = PROVIDER_PROMPTS.get(provider, "") if layer is None else substitute_variables(layer, values)
     if small:
         return own
-    parts = [own or BASE, layer, _surroundings(values)]
+    parts = [own or BASE_PROMPT, layer, _environment_section(values)]
     if alone and not own:
-        parts.insert(1, ALONE)
+        parts.insert(1, UNATTENDED_PROMPT)
     return "\n\n".join([part for part in (*parts, files) if part])
 
 
-def _surroundings(values: Mapping[str, str]) -> str:
+def _environment_section(values: Mapping[str, str]) -> str:
     lines = [f"Folder: {values['CWD']}"]
     if values["BRANCH"]:
         lines.append(f"Git branch: {values['BRANCH']}")
     return "\n".join([*lines, f"System: {values['OS']}", f"Date: {values['DATE']}"])
 
 
-class Guidance(Struct, frozen=True):
+class PromptSetup(Struct, frozen=True):
     """The system prompt, and the plugs that tell more later."""
 
     system: str
-    plugs: tuple[Plug, ...] = ()
+    plugs: tuple[Plugin, ...] = ()
 
 
-async def guidance(
+async def build_prompt_setup(
     env: ExecutionEnv,
     settings: Settings,
     choice: Choice,
     permissions: Permissions,
-    report: Reporter,
+    report: RunEventHandler,
     *,
     small: bool,
     alone: bool,
-) -> Guidance:
+) -> PromptSetup:
     """Put together what the agent is told.
 
     Args:
@@ -137,17 +137,17 @@ async def guidance(
         config.instructions,
         cwd,
         settings.home,
-        trusted=all(map(TrustStore(settings.home).covers, {cwd, str(repository_of(Path(cwd)) or cwd)})),
+        trusted=all(map(TrustStore(settings.home).covers, {cwd, str(find_repository(Path(cwd)) or cwd)})),
         allowed=is_allowed,
     )
     reads = config.instructions.enabled and not small
     files = ""
     if reads:
-        found = await reader.at_start()
+        found = await reader.read_initial()
         files = found.part()
         for note in found.notes:
             report(Notice(note))
-    system = system_prompt(
+    system = build_system_prompt(
         cwd,
         date.today(),
         instructions=config.agent.system_prompt,
@@ -157,4 +157,4 @@ async def guidance(
         layer=config.providers.get(name.provider).system_prompt,
         files=files,
     )
-    return Guidance(system, (SubfolderInstructions(reader, cwd),) if reads else ())
+    return PromptSetup(system, (SubfolderInstructions(reader, cwd),) if reads else ())

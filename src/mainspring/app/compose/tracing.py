@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from mainspring.app.run.events import Notice, Reporter
+from mainspring.app.run.events import Notice, RunEventHandler
 from mainspring.app.workspace.settings import Settings
-from mainspring.loop import Plug
+from mainspring.loop import Plugin
 from mainspring.redaction import Redactor
 from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 
 
-async def telemetry_of(
-    settings: Settings, environ: Mapping[str, str], redactor: Redactor, report: Reporter
+async def build_telemetry(
+    settings: Settings, environ: Mapping[str, str], redactor: Redactor, report: RunEventHandler
 ) -> Telemetry | None:
     """What the settings switch on; ``None`` where they do not, and then nothing of it is imported."""
     wanted = settings.config.telemetry
@@ -28,6 +28,6 @@ async def telemetry_of(
     return telemetry
 
 
-def tracing_of(telemetry: Telemetry | None) -> list[Plug]:
+def telemetry_plugs(telemetry: Telemetry | None) -> list[Plugin]:
     """The plug that traces an agent, where there is telemetry."""
     return [Tracing(telemetry)] if telemetry is not None and telemetry.on else []

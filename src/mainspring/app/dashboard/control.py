@@ -21,15 +21,15 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.dashboard.session_runs import SavedRuns
-from mainspring.app.run.options import Place
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.servers.viewer import Viewer
 from mainspring.app.workspace.load import load
-from mainspring.app.workspace.paths import Home
-from mainspring.env.container.container import call, find_engine, last_line
+from mainspring.app.workspace.paths import UserPaths
+from mainspring.env.container.container import find_engine, last_output_line, run_engine
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.programs import find_program
 from mainspring.python import python_module
-from mainspring.state_files import replace_text
+from mainspring.state_files import write_text_atomically
 
 IMAGE = "mcr.microsoft.com/dotnet/aspire-dashboard:latest"
 CONTAINER = "mainspring-telemetry"
@@ -81,8 +81,8 @@ class Status(Struct, frozen=True, kw_only=True, rename="camel"):
     note: str = ""
 
 
-def start(
-    place: Place,
+def start_dashboard(
+    place: WorkspaceOptions,
     *,
     choice: Choice = "auto",
     port: int | None = None,
@@ -107,48 +107,48 @@ def start(
     """
     _check_port(port)
     home = _home(place, environ)
-    known = status(place, environ)
+    known = dashboard_status(place, environ)
     if known.running and known.dashboard is not None:
         if choice not in {"auto", known.dashboard.kind}:
             raise DashboardError(
                 f"there is one already, and it is not the one you ask for ({known.dashboard.kind}); stop it first: mainspring telemetry stop"
             )
         return known.dashboard, False
-    engine = "" if choice == "viewer" else _engine(choice, say)
+    engine = "" if choice == "viewer" else _find_container_engine(choice, say)
     dashboard = _container_or_none(engine, choice, port, say, place) if engine else None
     dashboard = dashboard or _start_viewer(home, port, place, environ)
-    _save(home, dashboard)
+    _save_state(home, dashboard)
     return dashboard, True
 
 
-def stop(place: Place, environ: Mapping[str, str] = os.environ) -> Status:
+def stop_dashboard(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> Status:
     """Stop the dashboard that was started; what it was, and a note where there was none.
 
     Raises:
         DashboardError: If it does not end.
     """
     home = _home(place, environ)
-    known = status(place, environ)
+    known = dashboard_status(place, environ)
     dashboard = known.dashboard
     if dashboard is None:
         return known
     if known.running and dashboard.kind == "aspire":
-        done = _called(dashboard.engine, "rm", "-f", dashboard.container)
+        done = _run_engine(dashboard.engine, "rm", "-f", dashboard.container)
         if done.returncode:
-            raise DashboardError(f"the container does not end: {last_line(done.stderr)}")
+            raise DashboardError(f"the container does not end: {last_output_line(done.stderr)}")
     elif known.running:
         _stop_viewer(dashboard)
-    _forget(home)
+    _clear_state(home)
     return Status(running=False, dashboard=dashboard, note="" if known.running else known.note)
 
 
-def status(place: Place, environ: Mapping[str, str] = os.environ) -> Status:
+def dashboard_status(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> Status:
     """Whether the dashboard that was started is there: asked of it, not only of the file that says so."""
-    dashboard = _saved(_home(place, environ))
+    dashboard = _load_state(_home(place, environ))
     if dashboard is None:
         return Status(running=False, note="no dashboard was started; start one with: mainspring telemetry start")
     if dashboard.kind == "viewer":
-        running = _ask(dashboard.url + "api/health") is not None
+        running = _http_request(dashboard.url + "api/health") is not None
     else:
         running = _container_runs(dashboard)
     note = (
@@ -157,8 +157,8 @@ def status(place: Place, environ: Mapping[str, str] = os.environ) -> Status:
     return Status(running=running, dashboard=dashboard, note=note)
 
 
-async def serve(
-    place: Place, port: int, ready: Callable[[Dashboard], None], environ: Mapping[str, str] = os.environ
+async def run_viewer(
+    place: WorkspaceOptions, port: int, ready: Callable[[Dashboard], None], environ: Mapping[str, str] = os.environ
 ) -> None:
     """Be the viewer, until somebody stops it.
 
@@ -196,7 +196,7 @@ def _check_port(port: int | None) -> None:
 # --- the viewer -----------------------------------------------------------------------------------------------------------
 
 
-def _start_viewer(home: Home, port: int | None, place: Place, environ: Mapping[str, str]) -> Dashboard:
+def _start_viewer(home: UserPaths, port: int | None, place: WorkspaceOptions, environ: Mapping[str, str]) -> Dashboard:
     if port is not None:
         return _started_viewer(home, port, place, environ)
     try:
@@ -207,7 +207,7 @@ def _start_viewer(home: Home, port: int | None, place: Place, environ: Mapping[s
         return _started_viewer(home, 0, place, environ)  # somebody took it in between
 
 
-def _started_viewer(home: Home, wanted: int, place: Place, environ: Mapping[str, str]) -> Dashboard:
+def _started_viewer(home: UserPaths, wanted: int, place: WorkspaceOptions, environ: Mapping[str, str]) -> Dashboard:
     command = python_module("mainspring", "telemetry", "serve", "--json")
     if wanted:
         command += ["--port", str(wanted)]
@@ -247,15 +247,15 @@ def _first_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
 
 
 def _stop_viewer(dashboard: Dashboard) -> None:
-    _ask(dashboard.url + "api/stop", method="POST")
+    _http_request(dashboard.url + "api/stop", method="POST")
     until = time.monotonic() + _ANSWER_SECONDS
-    while _ask(dashboard.url + "api/health", seconds=0.5) is not None:
+    while _http_request(dashboard.url + "api/health", seconds=0.5) is not None:
         if time.monotonic() > until:
             raise DashboardError(f"the viewer does not end; end its process {dashboard.pid} by hand")
         time.sleep(0.05)  # in a command of its own, where nothing else waits
 
 
-def _ask(url: str, *, method: str = "GET", seconds: float = _ANSWER_SECONDS) -> bytes | None:
+def _http_request(url: str, *, method: str = "GET", seconds: float = _ANSWER_SECONDS) -> bytes | None:
     """What a local address answers; ``None`` where nobody does. No proxy is asked."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -279,7 +279,7 @@ def _is_free(port: int) -> bool:
 # --- the container --------------------------------------------------------------------------------------------------------
 
 
-def _engine(choice: Choice, say: Callable[[str], None]) -> str:
+def _find_container_engine(choice: Choice, say: Callable[[str], None]) -> str:
     try:
         return find_engine()
     except ConfigError as error:
@@ -291,7 +291,7 @@ def _engine(choice: Choice, say: Callable[[str], None]) -> str:
 
 
 def _container_or_none(
-    engine: str, choice: Choice, port: int | None, say: Callable[[str], None], place: Place
+    engine: str, choice: Choice, port: int | None, say: Callable[[str], None], place: WorkspaceOptions
 ) -> Dashboard | None:
     """The container; ``None`` where it does not start and nobody asked for it in particular."""
     try:
@@ -303,9 +303,9 @@ def _container_or_none(
         return None
 
 
-def _start_container(engine: str, port: int | None, say: Callable[[str], None], place: Place) -> Dashboard:
+def _start_container(engine: str, port: int | None, say: Callable[[str], None], place: WorkspaceOptions) -> Dashboard:
     token, http = secrets.token_urlsafe(24), PORT if port is None else port
-    if _called(engine, "image", "inspect", IMAGE).returncode:
+    if _run_engine(engine, "image", "inspect", IMAGE).returncode:
         if place.offline:
             raise DashboardError(f"the image {IMAGE} is not here, and --offline fetches none")
         say(f"fetching {IMAGE} ...")
@@ -314,10 +314,10 @@ def _start_container(engine: str, port: int | None, say: Callable[[str], None], 
         "-e", f"DASHBOARD__FRONTEND__BROWSERTOKEN={token}", "-e", "DASHBOARD__OTLP__AUTHMODE=Unsecured",
         *(["--pull", "never"] if place.offline else []),
     ]  # fmt: skip
-    _called(engine, "rm", "-f", CONTAINER)  # one that is left from before
-    done = _called(engine, "run", "-d", "--rm", "--name", CONTAINER, *options, IMAGE, seconds=_PULL_SECONDS)
+    _run_engine(engine, "rm", "-f", CONTAINER)  # one that is left from before
+    done = _run_engine(engine, "run", "-d", "--rm", "--name", CONTAINER, *options, IMAGE, seconds=_PULL_SECONDS)
     if done.returncode:
-        raise DashboardError(f"{engine} cannot start the dashboard: {last_line(done.stderr)}")
+        raise DashboardError(f"{engine} cannot start the dashboard: {last_output_line(done.stderr)}")
     return Dashboard(
         kind="aspire",
         url=f"http://127.0.0.1:18888/login?t={token}",
@@ -327,10 +327,10 @@ def _start_container(engine: str, port: int | None, say: Callable[[str], None], 
     )
 
 
-def _called(engine: str, *arguments: str, seconds: float = 60.0) -> subprocess.CompletedProcess[bytes]:
+def _run_engine(engine: str, *arguments: str, seconds: float = 60.0) -> subprocess.CompletedProcess[bytes]:
     """What an engine says; one that says nothing in time, or is gone, is no dashboard."""
     try:
-        return call([engine, *arguments], seconds=seconds)
+        return run_engine([engine, *arguments], seconds=seconds)
     except subprocess.TimeoutExpired:
         raise DashboardError(f"{engine} {arguments[0]} did not end within {seconds:g} s") from None
     except OSError as error:
@@ -340,7 +340,7 @@ def _called(engine: str, *arguments: str, seconds: float = 60.0) -> subprocess.C
 def _container_runs(dashboard: Dashboard) -> bool:
     command = [dashboard.engine, "inspect", "-f", "{{.State.Running}}", dashboard.container]
     try:
-        return call(command, seconds=_ANSWER_SECONDS * 2).stdout.strip() == b"true"
+        return run_engine(command, seconds=_ANSWER_SECONDS * 2).stdout.strip() == b"true"
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -348,27 +348,27 @@ def _container_runs(dashboard: Dashboard) -> bool:
 # --- what is remembered of it ---------------------------------------------------------------------------------------------
 
 
-def _file(home: Home) -> Path:
+def _file(home: UserPaths) -> Path:
     return home.root / "telemetry.json"
 
 
-def _saved(home: Home) -> Dashboard | None:
+def _load_state(home: UserPaths) -> Dashboard | None:
     try:
         return msgspec.json.decode(_file(home).read_bytes(), type=Dashboard)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
-def _save(home: Home, dashboard: Dashboard) -> None:
+def _save_state(home: UserPaths, dashboard: Dashboard) -> None:
     home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace_text(_file(home), msgspec.json.encode(dashboard).decode())
+    write_text_atomically(_file(home), msgspec.json.encode(dashboard).decode())
 
 
-def _forget(home: Home) -> None:
+def _clear_state(home: UserPaths) -> None:
     _file(home).unlink(missing_ok=True)
 
 
-def _home(place: Place, environ: Mapping[str, str]) -> Home:
+def _home(place: WorkspaceOptions, environ: Mapping[str, str]) -> UserPaths:
     _, settings = load(place, {}, environ)
     if settings.home is None:
         raise ConfigError("there is no home folder to keep the dashboard's state in; set MAINSPRING_HOME")

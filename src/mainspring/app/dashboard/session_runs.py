@@ -12,21 +12,21 @@ from typing import Any
 
 import msgspec
 
-from mainspring.app.servers.viewer import Detail, Summary, ViewEvent, ViewSpan
-from mainspring.app.servers.viewer.model import summed
+from mainspring.app.servers.viewer import RunDetail, Summary, ViewEvent, ViewSpan
+from mainspring.app.servers.viewer.model import add_totals
 from mainspring.errors import SessionError
 from mainspring.redaction import Redactor
-from mainspring.sessions import Item, JsonlStore, LogEvent, Transcript, read_events, read_transcript
-from mainspring.sessions.jsonl_reading import session_info
+from mainspring.sessions import JsonlStore, LogEvent, Transcript, TranscriptItem, read_events, read_transcript
+from mainspring.sessions.jsonl_reading import read_session_info
 
-_LOGS = 150  # the newest sessions that are looked at
+_MAX_LOGS = 150  # the newest sessions that are looked at
 _RUNS_OUT_MS = 10 * 60 * 1000.0  # without an end and without a line for so long, a run goes on no more
 _SLACK_MS = 1000.0
 _SPAWN = "spawn"
-_BESIDE = " (beside)"
+_SIDE_CALL_SUFFIX = " (beside)"
 
 
-class _Group:
+class _RunGroup:
     """A run with the runs of its sub-agents, which are in the same log, between its beginning and its end."""
 
     def __init__(self, first: LogEvent) -> None:
@@ -51,32 +51,32 @@ class SavedRuns:
     def __init__(self, home: Path, environ: Mapping[str, str] = os.environ) -> None:
         self._home = home
         self._redactor = Redactor.of(environ)
-        self._kept: dict[Path, tuple[tuple[int, int], list[_Group]]] = {}
+        self._kept: dict[Path, tuple[tuple[int, int], list[_RunGroup]]] = {}
         self._titles: dict[str, str] = {}
         self._busy = threading.Lock()  # two pages may be open, and each is answered in a thread
 
     def runs(self) -> list[Summary]:
         """The runs of the sessions that were used last."""
         with self._busy:
-            return [self._summary(group) for groups in self._groups() for group in groups]
+            return [self._summarize(group) for groups in self._groups() for group in groups]
 
-    def run(self, id: str) -> Detail | None:
+    def run(self, id: str) -> RunDetail | None:
         """One of them, with what was said."""
         wanted = id.removeprefix("session-")
         with self._busy:
             group = next((g for groups in self._groups() for g in groups if g.first.run == wanted), None)
             if group is None:
                 return None
-            summary, spans = self._summary(group), _spans(group)
+            summary, spans = self._summarize(group), _spans(group)
         transcript = self._transcript(group.first.session)
         if transcript is None:
-            return Detail(summary=summary, spans=spans)
+            return RunDetail(summary=summary, spans=spans)
         until = (summary.end or time.time() * 1000) + _SLACK_MS
         items = [i for i in transcript.items if summary.start - _SLACK_MS <= _ms(i.when) <= until]
-        _say(spans, items, group.first.run)
-        return Detail(summary=summary, spans=spans, messages=[_message(i) for i in items])
+        _attach_messages(spans, items, group.first.run)
+        return RunDetail(summary=summary, spans=spans, messages=[_message(i) for i in items])
 
-    def _groups(self) -> Iterable[list[_Group]]:
+    def _groups(self) -> Iterable[list[_RunGroup]]:
         files: list[tuple[float, Path, tuple[int, int]]] = []
         for file in (self._home / "logs").glob("*.jsonl"):
             try:
@@ -85,15 +85,15 @@ class SavedRuns:
                 continue
             if not file.stem.endswith(".1"):
                 files.append((status.st_mtime, file, (status.st_mtime_ns, status.st_size)))
-        newest = sorted(files, reverse=True)[:_LOGS]
+        newest = sorted(files, reverse=True)[:_MAX_LOGS]
         for _, file, state in newest:
             if file not in self._kept or self._kept[file][0] != state:
-                self._kept[file] = (state, _grouped(read_events(file.stem, home=self._home)))
+                self._kept[file] = (state, _group_runs(read_events(file.stem, home=self._home)))
             yield self._kept[file][1]
         for gone in self._kept.keys() - {file for _, file, _ in newest}:
             del self._kept[gone]
 
-    def _summary(self, group: _Group) -> Summary:
+    def _summarize(self, group: _RunGroup) -> Summary:
         first, end = group.first, group.end
         start = _ms(first.time)
         status = end.status if end is not None else "running"
@@ -110,14 +110,14 @@ class SavedRuns:
             end=_ms(end.time) if end is not None else group.last if status == "unfinished" else None,
             status=status,
         )
-        return summed(summary, _spans(group))
+        return add_totals(summary, _spans(group))
 
     def _title(self, session: str) -> str:
         """A name for people; looked for again as long as there is none, since the first prompt may not be stored yet."""
         if not self._titles.get(session):
             found = next((self._home / "sessions").glob(f"*/{session}.jsonl"), None)
             try:
-                info = session_info(found) if found is not None else None
+                info = read_session_info(found) if found is not None else None
             except OSError:
                 info = None
             text = " ".join((info.title or info.preview).split()) if info is not None else ""
@@ -132,16 +132,16 @@ class SavedRuns:
         return msgspec.convert(self._redactor.value(plain), Transcript)
 
 
-def _grouped(events: Iterable[LogEvent]) -> list[_Group]:
+def _group_runs(events: Iterable[LogEvent]) -> list[_RunGroup]:
     """The runs of a log. One process writes a session at a time, so a run that begins within another is a sub-agent's."""
-    groups: list[_Group] = []
-    current: _Group | None = None
+    groups: list[_RunGroup] = []
+    current: _RunGroup | None = None
     inner: set[str] = set()
     for event in events:
         if event.event == "run_start":
             own = current is not None and event.agent != current.first.agent
             if current is None or not own:
-                current, inner = _Group(event), set()
+                current, inner = _RunGroup(event), set()
                 groups.append(current)
                 continue
             inner.add(event.run)
@@ -153,7 +153,7 @@ def _grouped(events: Iterable[LogEvent]) -> list[_Group]:
     return groups
 
 
-def _spans(group: _Group) -> list[ViewSpan]:
+def _spans(group: _RunGroup) -> list[ViewSpan]:
     agents: dict[str, ViewSpan] = {}
     spans: list[ViewSpan] = []
     for number, event in enumerate(group.events):
@@ -191,7 +191,7 @@ def _spans(group: _Group) -> list[ViewSpan]:
                         k: v for k, v in (("reason", event.reason), ("error", event.error), ("count", event.count)) if v
                     }
                     agents[event.run].events.append(ViewEvent(name=event.event, time=at, attributes=facts))
-    _place_children(group, agents, spans)
+    _nest_subagents(group, agents, spans)
     return sorted(spans, key=lambda s: (s.start, s.kind != "agent"))
 
 
@@ -201,7 +201,7 @@ def _model_span(event: LogEvent, id: str, start: float, at: float) -> ViewSpan:
     return ViewSpan(
         id=id,
         parent=event.run,
-        name=f"{event.reason}{_BESIDE}" if side else event.model or "model",
+        name=f"{event.reason}{_SIDE_CALL_SUFFIX}" if side else event.model or "model",
         kind="model",
         start=start,
         end=at,
@@ -215,7 +215,7 @@ def _model_span(event: LogEvent, id: str, start: float, at: float) -> ViewSpan:
     )
 
 
-def _place_children(group: _Group, agents: Mapping[str, ViewSpan], spans: Iterable[ViewSpan]) -> None:
+def _nest_subagents(group: _RunGroup, agents: Mapping[str, ViewSpan], spans: Iterable[ViewSpan]) -> None:
     """A sub-agent is within the call that started it: the shortest one of `spawn` that encloses it and has no other yet."""
     calls = sorted((s for s in spans if s.kind == "tool" and s.name == _SPAWN), key=lambda s: (s.end or 0.0) - s.start)
     taken: set[str] = set()
@@ -231,7 +231,7 @@ def _place_children(group: _Group, agents: Mapping[str, ViewSpan], spans: Iterab
                 break
 
 
-def _say(spans: Iterable[ViewSpan], items: Iterable[Item], run: str) -> None:
+def _attach_messages(spans: Iterable[ViewSpan], items: Iterable[TranscriptItem], run: str) -> None:
     """Put what was said to the calls: results by the call's id, answers by their time and in their order."""
     answers = [i for i in items if i.kind == "assistant"]
     calls = {c.id: c for i in answers for c in i.calls}
@@ -240,7 +240,7 @@ def _say(spans: Iterable[ViewSpan], items: Iterable[Item], run: str) -> None:
         call = calls.get(span.call) if span.kind == "tool" and span.call else None
         if call is not None:
             span.input, span.output = call.input, call.output
-        elif span.kind == "model" and span.parent == run and not span.name.endswith(_BESIDE):
+        elif span.kind == "model" and span.parent == run and not span.name.endswith(_SIDE_CALL_SUFFIX):
             asked.append(span)
     # A call that failed has an answer only where a part of one was kept, so it takes what the others leave.
     for span in sorted(asked, key=lambda s: (bool(s.error), s.end or 0.0)):
@@ -251,7 +251,7 @@ def _say(spans: Iterable[ViewSpan], items: Iterable[Item], run: str) -> None:
             span.output = "\n".join(parts) or None
 
 
-def _message(item: Item) -> dict[str, Any]:
+def _message(item: TranscriptItem) -> dict[str, Any]:
     calls = [{"name": c.name, "input": c.input, "failed": c.is_error} for c in item.calls]
     kind = item.kind if item.kind in {"user", "assistant"} else "system"
     return {

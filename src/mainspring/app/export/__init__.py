@@ -1,6 +1,6 @@
 """Sessions as files for people: one HTML page, or Markdown."""
 
-from mainspring.app.export.html import html_page
-from mainspring.app.export.markdown import markdown
+from mainspring.app.export.html import render_html
+from mainspring.app.export.markdown import render_markdown
 
-__all__ = ["html_page", "markdown"]
+__all__ = ["render_html", "render_markdown"]

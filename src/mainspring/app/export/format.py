@@ -6,11 +6,12 @@ import json
 from datetime import datetime
 from typing import Any, cast
 
-from mainspring.app.workspace.saved_sessions import Item, TranscriptCall
+from mainspring.app.workspace.saved_sessions import TranscriptCall
 from mainspring.messages import Usage
-from mainspring.text import visible
+from mainspring.sessions.transcript import TranscriptItem
+from mainspring.text import escape_invisible
 
-NAMES = {
+KIND_LABELS = {
     "user": "User",
     "assistant": "Assistant",
     "system": "System",
@@ -24,12 +25,12 @@ NAMES = {
 """Name of each kind of item."""
 
 
-def time_of(when: datetime) -> str:
+def format_time(when: datetime) -> str:
     """The moment, in UTC: an export is read elsewhere."""
     return f"{when:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def money(usage: Usage | None) -> str:
+def format_cost(usage: Usage | None) -> str:
     """What it cost; an unknown price is not free."""
     if usage is None:
         return ""
@@ -38,7 +39,7 @@ def money(usage: Usage | None) -> str:
     return f"${usage.cost.total:.4f}"
 
 
-def tokens(usage: Usage | None) -> str:
+def format_tokens(usage: Usage | None) -> str:
     """Tokens in and out, with what a cache saved."""
     if usage is None or not usage.total_tokens:
         return ""
@@ -46,32 +47,32 @@ def tokens(usage: Usage | None) -> str:
     return f"{usage.prompt_tokens:,} in{cached}, {usage.output_tokens:,} out"
 
 
-def arguments(call: TranscriptCall) -> str:
+def format_arguments(call: TranscriptCall) -> str:
     """A call's arguments, indented."""
     if isinstance(call.input, str):
         return call.input
     return json.dumps(call.input, ensure_ascii=False, indent=2, default=str)
 
 
-def headline(call: TranscriptCall) -> str:
+def call_headline(call: TranscriptCall) -> str:
     """A call in a few words: the tool and its most telling argument."""
     if isinstance(call.input, str):
         return call.name
     for name in ("command", "path", "file_path", "pattern", "url", "query", "prompt"):
         value = call.input.get(name)
         if isinstance(value, str) and value.strip():
-            line = " ".join(visible(value, prose=True).split())
+            line = " ".join(escape_invisible(value, prose=True).split())
             return f"{call.name} {line[:100]}{'…' if len(line) > 100 else ''}"
     return call.name
 
 
-def diff_of(call: TranscriptCall) -> str:
+def edit_diff(call: TranscriptCall) -> str:
     """The diff that an edit left, if it did."""
     details: Any = call.details
     found = cast("dict[str, Any]", details).get("diff") if isinstance(details, dict) else None
     return found if isinstance(found, str) else ""
 
 
-def origin(item: Item) -> str:
+def message_origin(item: TranscriptItem) -> str:
     """Where a message of the user came from, where that is worth telling."""
     return {"steer": "steering", "follow_up": "follow-up", "synthetic": "added by the program"}.get(item.source, "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mainspring.app.export import html_page, markdown
+from mainspring.app.export import render_html, render_markdown
 from mainspring.app.workspace.saved_sessions import Transcript
 
-FORMS: Mapping[str, Callable[[Transcript], str]] = {"md": markdown, "html": html_page}
+EXPORTERS: Mapping[str, Callable[[Transcript], str]] = {"md": render_markdown, "html": render_html}
 """How ``/export`` writes a conversation; ``jsonl`` is known beside these."""

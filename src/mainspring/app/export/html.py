@@ -9,16 +9,26 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from mainspring.app.export.format import NAMES, arguments, diff_of, headline, money, origin, time_of, tokens
-from mainspring.app.workspace.saved_sessions import Item, Transcript, TranscriptCall
-from mainspring.lazy import later
+from mainspring.app.export.format import (
+    KIND_LABELS,
+    call_headline,
+    edit_diff,
+    format_arguments,
+    format_cost,
+    format_time,
+    format_tokens,
+    message_origin,
+)
+from mainspring.app.workspace.saved_sessions import Transcript, TranscriptCall
+from mainspring.lazy import lazy_function
 from mainspring.messages import ImageBlock
-from mainspring.text import visible
+from mainspring.sessions.transcript import TranscriptItem
+from mainspring.text import escape_invisible
 
 if TYPE_CHECKING:
     from html import escape
 else:  # listing sessions needs no page
-    escape = later("html", "escape")
+    escape = lazy_function("html", "escape")
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
@@ -28,18 +38,18 @@ _BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 _TITLE = 80
 
 
-def html_page(transcript: Transcript) -> str:
+def render_html(transcript: Transcript) -> str:
     """The session as a page.
 
     Args:
         transcript: The session, without secrets.
     """
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = _read_asset("page.css"), _read_asset("page.js")
     policy = f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
     title = " ".join(transcript.title.split()) or _first_words(transcript.items) or "Session"
     usage = transcript.usage
-    facts = [transcript.cwd, time_of(transcript.created), tokens(usage), money(usage), transcript.id]
-    leaves = _leaves(transcript.items)
+    facts = [transcript.cwd, format_time(transcript.created), format_tokens(usage), format_cost(usage), transcript.id]
+    leaves = _branch_ends(transcript.items)
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -57,7 +67,7 @@ def html_page(transcript: Transcript) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _tools(leaves: Sequence[tuple[Item, str]]) -> Iterator[str]:
+def _tools(leaves: Sequence[tuple[TranscriptItem, str]]) -> Iterator[str]:
     """Search, folding, and the choice of a branch; they appear where scripts run."""
     yield '<div class="tools" hidden><input id="search" type="search" placeholder="Search" aria-label="Search">'
     yield '<output id="found"></output><button id="open" type="button">Unfold all</button><button id="close" type="button">Fold all</button>'
@@ -70,11 +80,11 @@ def _tools(leaves: Sequence[tuple[Item, str]]) -> Iterator[str]:
     yield "</div>"
 
 
-def _leaves(items: Sequence[Item]) -> list[tuple[Item, str]]:
+def _branch_ends(items: Sequence[TranscriptItem]) -> list[tuple[TranscriptItem, str]]:
     """The last item of each branch, with a name for it; the branch that goes on first."""
     parents = {item.parent for item in items}
     by_id = {item.id: item for item in items}
-    found: list[tuple[Item, str]] = []
+    found: list[tuple[TranscriptItem, str]] = []
     for leaf in items:
         if leaf.id in parents:
             continue
@@ -87,13 +97,19 @@ def _leaves(items: Sequence[Item]) -> list[tuple[Item, str]]:
     return sorted(found, key=lambda pair: not pair[0].active)
 
 
-def _item(item: Item) -> str:
+def _item(item: TranscriptItem) -> str:
     classes = f"item {item.kind}" + ("" if item.active else " left")
-    facts = (origin(item), item.model, time_of(item.when), tokens(item.usage), money(item.usage))
+    facts = (
+        message_origin(item),
+        item.model,
+        format_time(item.when),
+        format_tokens(item.usage),
+        format_cost(item.usage),
+    )
     label = f'<mark class="label">{_text(item.label)}</mark>' if item.label else ""
     parts = [
         f'<article class="{classes}" id="{escape(item.id)}" data-parent="{escape(item.parent or "")}">',
-        f'<h2>{NAMES[item.kind]}{label}<span class="facts">{" · ".join(_text(f) for f in facts if f)}</span></h2>',
+        f'<h2>{KIND_LABELS[item.kind]}{label}<span class="facts">{" · ".join(_text(f) for f in facts if f)}</span></h2>',
     ]
     if item.thinking:
         parts.append(f"<details><summary>Thinking</summary><pre>{_text(item.thinking)}</pre></details>")
@@ -109,11 +125,11 @@ def _item(item: Item) -> str:
 def _call(call: TranscriptCall) -> str:
     state = "no result is stored" if call.output is None else "failed" if call.is_error else "ok"
     seconds = f", {call.seconds:.1f} s" if call.seconds >= 0.05 else ""
-    difference = diff_of(call)
+    difference = edit_diff(call)
     parts = [
         f'<details class="call{" failed" if call.is_error else ""}"{" open" if difference else ""}>',
-        f'<summary><code>{_text(headline(call))}</code> <span class="facts">{state}{seconds}</span></summary>',
-        f'<pre class="arguments">{_text(arguments(call))}</pre>',
+        f'<summary><code>{_text(call_headline(call))}</code> <span class="facts">{state}{seconds}</span></summary>',
+        f'<pre class="arguments">{_text(format_arguments(call))}</pre>',
     ]
     if difference:
         parts.append(f'<pre class="diff">{_diff(difference)}</pre>')
@@ -137,12 +153,12 @@ def _prose(text: str) -> str:
     parts: list[str] = []
     at = 0
     for match in _FENCE.finditer(text):
-        parts += [_words(text[at : match.start()]), f"<pre><code>{_text(match[3])}</code></pre>"]
+        parts += [_render_inline(text[at : match.start()]), f"<pre><code>{_text(match[3])}</code></pre>"]
         at = match.end()
-    return "".join([*parts, _words(text[at:])])
+    return "".join([*parts, _render_inline(text[at:])])
 
 
-def _words(text: str) -> str:
+def _render_inline(text: str) -> str:
     escaped = _CODE.sub(r"<code>\1</code>", _text(text))
     return _BOLD.sub(r"<strong>\1</strong>", escaped)
 
@@ -154,15 +170,15 @@ def _image(image: ImageBlock) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(visible(text, prose=True))
+    return escape(escape_invisible(text, prose=True))
 
 
-def _first_words(items: Sequence[Item]) -> str:
+def _first_words(items: Sequence[TranscriptItem]) -> str:
     prompt = next((item.text for item in items if item.kind == "user" and item.text), "")
     return " ".join(prompt.split())[:_TITLE]
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files("mainspring.app.export").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -5,14 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mainspring.app.export.format import NAMES, arguments, diff_of, headline, money, origin, time_of, tokens
-from mainspring.app.workspace.saved_sessions import Item, Transcript, TranscriptCall
-from mainspring.text import visible
+from mainspring.app.export.format import (
+    KIND_LABELS,
+    call_headline,
+    edit_diff,
+    format_arguments,
+    format_cost,
+    format_time,
+    format_tokens,
+    message_origin,
+)
+from mainspring.app.workspace.saved_sessions import Transcript, TranscriptCall
+from mainspring.sessions.transcript import TranscriptItem
+from mainspring.text import escape_invisible
 
 _FENCES = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)
 
 
-def markdown(transcript: Transcript) -> str:
+def render_markdown(transcript: Transcript) -> str:
     """The session as a Markdown page.
 
     Args:
@@ -22,8 +32,8 @@ def markdown(transcript: Transcript) -> str:
     facts = [
         f"- Session: {_code(transcript.id)}",
         f"- Folder: {_code(transcript.cwd)}",
-        f"- Begun: {time_of(transcript.created)}",
-        f"- Tokens: {tokens(usage) or 'none'}; cost: {money(usage) or 'none'}",
+        f"- Begun: {format_time(transcript.created)}",
+        f"- Tokens: {format_tokens(usage) or 'none'}; cost: {format_cost(usage) or 'none'}",
         *[f"- Note: {_line(text)}" for text in transcript.problems],
     ]
     parts = [f"# {_line(transcript.title) or 'Session'}", "\n".join(facts)]
@@ -34,18 +44,24 @@ def markdown(transcript: Transcript) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _item(item: Item) -> str:
+def _item(item: TranscriptItem) -> str:
     return "\n\n".join(_parts(item))
 
 
-def _parts(item: Item) -> Iterator[str]:
-    facts = (item.model, origin(item), item.label and f"“{item.label}”", tokens(item.usage), money(item.usage))
+def _parts(item: TranscriptItem) -> Iterator[str]:
+    facts = (
+        item.model,
+        message_origin(item),
+        item.label and f"“{item.label}”",
+        format_tokens(item.usage),
+        format_cost(item.usage),
+    )
     about = " · ".join(text for text in facts if text)
-    yield f"### {NAMES[item.kind]}" + (f" ({_line(about)})" if about else "")
+    yield f"### {KIND_LABELS[item.kind]}" + (f" ({_line(about)})" if about else "")
     if item.thinking:
-        yield "> " + visible(item.thinking, prose=True).strip().replace("\n", "\n> ")
+        yield "> " + escape_invisible(item.thinking, prose=True).strip().replace("\n", "\n> ")
     if item.text:
-        yield _closed(visible(item.text, prose=True).rstrip())
+        yield _close_code_block(escape_invisible(item.text, prose=True).rstrip())
     for image in item.images:
         yield f"[{_line(image.media_type)}, {len(image.data) * 3 // 4:,} bytes]"
     for call in item.calls:
@@ -56,17 +72,17 @@ def _parts(item: Item) -> Iterator[str]:
 
 def _call(call: TranscriptCall) -> str:
     state = "no result is stored" if call.output is None else "failed" if call.is_error else "ok"
-    parts = [f"**{_line(headline(call))}** ({state})", _fenced(arguments(call), "json")]
-    difference = diff_of(call)
+    parts = [f"**{_line(call_headline(call))}** ({state})", _fence(format_arguments(call), "json")]
+    difference = edit_diff(call)
     if difference:
-        parts.append(_fenced(difference, "diff"))
+        parts.append(_fence(difference, "diff"))
     elif call.output:
-        parts.append(_fenced(call.output))
+        parts.append(_fence(call.output))
     parts += [f"[{_line(image.media_type)}]" for image in call.images]
     return "\n\n".join(parts)
 
 
-def _closed(text: str) -> str:
+def _close_code_block(text: str) -> str:
     """The text, with a code block that it leaves open closed, so that it does not swallow what follows."""
     opened = ""
     for match in _FENCES.finditer(text):
@@ -78,19 +94,19 @@ def _closed(text: str) -> str:
     return f"{text}\n{opened}" if opened else text
 
 
-def _fenced(text: str, language: str = "") -> str:
+def _fence(text: str, language: str = "") -> str:
     """A code block whose fence is longer than any in the text."""
-    text = visible(text, prose=True)
+    text = escape_invisible(text, prose=True)
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def _line(text: str) -> str:
-    return " ".join(visible(text, prose=True).split())
+    return " ".join(escape_invisible(text, prose=True).split())
 
 
 def _code(text: str) -> str:
     """A name as code, on one line and with no backtick that would end it."""
-    shown = visible(text).replace("`", "\\x60")
+    shown = escape_invisible(text).replace("`", "\\x60")
     return f"`{shown}`"

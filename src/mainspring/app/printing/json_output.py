@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from mainspring.app.cli import json_schema as wire
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.errors import in_full, in_words
-from mainspring.app.cli.exit_codes import code_of
-from mainspring.app.run.events import Equipped, ModelName, Notice, Outcome, Progress, Report, Started
+from mainspring.app.cli.errors import describe_error, format_traceback
+from mainspring.app.cli.exit_codes import exit_code_for
+from mainspring.app.run.events import ModelIdentity, Notice, Progress, RunEvent, RunOutcome, RunStarting, ToolsReady
 from mainspring.errors import AgentProviderError, ModelError
 from mainspring.events import (
     MessageEnd,
@@ -29,19 +29,19 @@ class JsonRenderer:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def report(self, report: Report) -> None:
+    def report(self, report: RunEvent) -> None:
         """Progress of downloads goes to stderr, so that nobody waits in the dark."""
         if isinstance(report, Progress):
             self._console.progress(report.text, report.share, last=report.last)
         elif isinstance(report, Notice):
             self._console.say(f"note: {report.text}")
 
-    def finish(self, outcome: Outcome, signal: int = 0) -> int:
+    def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
         """Write the object."""
-        code = code_of(outcome, signal)
-        self._console.data(wire.encode(result_line(outcome, code)))
+        code = exit_code_for(outcome, signal)
+        self._console.data(wire.encode(to_result_line(outcome, code)))
         if outcome.error is not None:
-            self._console.detail(in_full(outcome.error))
+            self._console.detail(format_traceback(outcome.error))
         return code
 
 
@@ -50,32 +50,32 @@ class StreamJsonRenderer:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._started: Started | None = None
+        self._started: RunStarting | None = None
 
-    def report(self, report: Report) -> None:
+    def report(self, report: RunEvent) -> None:
         """Write the line of what happened, if it has one."""
         match report:
-            case Started():
+            case RunStarting():
                 self._started = report
                 return
-            case Equipped(tools=tools) if self._started is not None:
+            case ToolsReady(tools=tools) if self._started is not None:
                 self._started = replace(self._started, tools=tools)
                 self._start()
             case _:
                 pass
-        line = line_of(report)
+        line = to_json_line(report)
         if line is not None:
             self._console.data(wire.encode(line))
         elif isinstance(report, Progress):
             self._console.progress(report.text, report.share, last=report.last)
 
-    def finish(self, outcome: Outcome, signal: int = 0) -> int:
+    def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
         """Write the last line."""
         self._start()
-        code = code_of(outcome, signal)
-        self._console.data(wire.encode(result_line(outcome, code)))
+        code = exit_code_for(outcome, signal)
+        self._console.data(wire.encode(to_result_line(outcome, code)))
         if outcome.error is not None:
-            self._console.detail(in_full(outcome.error))
+            self._console.detail(format_traceback(outcome.error))
         return code
 
     def _start(self) -> None:
@@ -84,12 +84,12 @@ class StreamJsonRenderer:
             self._started = None
 
 
-def line_of(report: Report) -> wire.Line | None:
+def to_json_line(report: RunEvent) -> wire.Line | None:
     """The ``stream-json`` line of what happened; ``None`` where there is none."""
     return _model_line(report) or _tool_line(report) or _run_line(report)
 
 
-def _model_line(report: Report) -> wire.Line | None:
+def _model_line(report: RunEvent) -> wire.Line | None:
     match report:
         case TextDelta(text=text):
             return wire.TextLine(text=text)
@@ -98,14 +98,14 @@ def _model_line(report: Report) -> wire.Line | None:
         case TurnStart(turn=turn):
             return wire.TurnLine(turn=turn)
         case MessageEnd(message=Message(role="assistant") as message):
-            return _message(message)
+            return _to_message_line(message)
         case ModelRetry(attempt=attempt, max_retries=most, delay=delay, error=error):
-            return wire.RetryLine(attempt=attempt, max_retries=most, delay=delay, error=failure(error))
+            return wire.RetryLine(attempt=attempt, max_retries=most, delay=delay, error=to_failure(error))
         case _:
             return None
 
 
-def _tool_line(report: Report) -> wire.Line | None:
+def _tool_line(report: RunEvent) -> wire.Line | None:
     match report:
         case ToolExecutionStart(call=call):
             return wire.ToolStartLine(id=call.id, name=call.name, input=call.input)
@@ -127,14 +127,14 @@ def _tool_line(report: Report) -> wire.Line | None:
             return None
 
 
-def _run_line(report: Report) -> wire.Line | None:
+def _run_line(report: RunEvent) -> wire.Line | None:
     return wire.NoticeLine(text=report.text) if isinstance(report, Notice) else None
 
 
-def _start_line(started: Started) -> wire.Line:
+def _start_line(started: RunStarting) -> wire.Line:
     return wire.StartLine(
         version=wire.VERSION,
-        model=model_of(started.model),
+        model=to_model(started.model),
         session_id=started.session_id,
         resumed=started.resumed > 0,
         cwd=started.cwd,
@@ -142,7 +142,7 @@ def _start_line(started: Started) -> wire.Line:
     )
 
 
-def _message(message: Message) -> wire.MessageLine:
+def _to_message_line(message: Message) -> wire.MessageLine:
     return wire.MessageLine(
         text=message.text,
         thinking=message.thinking,
@@ -150,11 +150,11 @@ def _message(message: Message) -> wire.MessageLine:
             wire.ToolCall(id=c.id, name=c.name, input=c.input, raw_input=c.raw_input) for c in message.tool_uses
         ),
         stop_reason=message.stop_reason,
-        usage=tokens(message.usage) if message.usage else None,
+        usage=to_tokens(message.usage) if message.usage else None,
     )
 
 
-def result_line(outcome: Outcome, code: int) -> wire.ResultLine:
+def to_result_line(outcome: RunOutcome, code: int) -> wire.ResultLine:
     """The line of how a run ended."""
     usage = outcome.usage
     return wire.ResultLine(
@@ -162,21 +162,21 @@ def result_line(outcome: Outcome, code: int) -> wire.ResultLine:
         status=outcome.status,
         exit_code=code,
         text=outcome.text,
-        model=model_of(outcome.model) if outcome.model else None,
+        model=to_model(outcome.model) if outcome.model else None,
         session_id=outcome.session_id,
         turns=outcome.turns,
-        usage=tokens(usage),
+        usage=to_tokens(usage),
         cost=round(usage.cost.total, 6) if usage.cost and outcome.turns else None,
         seconds=round(outcome.seconds, 3),
         stop_reason=outcome.stop_reason,
         denied=outcome.denied,
-        error=failure(outcome.error) if outcome.error else None,
+        error=to_failure(outcome.error) if outcome.error else None,
         output=outcome.output,
         output_error=outcome.output_error,
     )
 
 
-def tokens(usage: Usage) -> wire.Tokens:
+def to_tokens(usage: Usage) -> wire.Tokens:
     """Token counts as the lines have them."""
     return wire.Tokens(
         input_tokens=usage.input_tokens,
@@ -188,18 +188,18 @@ def tokens(usage: Usage) -> wire.Tokens:
     )
 
 
-def model_of(model: ModelName) -> wire.Model:
+def to_model(model: ModelIdentity) -> wire.Model:
     """A model as the lines have it."""
     return wire.Model(provider=model.provider, id=model.id, spec=model.spec, label=model.label, notice=model.notice)
 
 
-def failure(error: BaseException) -> wire.Failure:
+def to_failure(error: BaseException) -> wire.Failure:
     """A failure as the lines have it."""
     cause = error.cause if isinstance(error, AgentProviderError) and isinstance(error.cause, ModelError) else error
     known = cause if isinstance(cause, ModelError) else None
     return wire.Failure(
         type=type(cause).__name__,
-        message=in_words(error),
+        message=describe_error(error),
         code=str(known.code) if known else None,
         reason=known.reason if known else "",
         retryable=known.retryable if known else False,

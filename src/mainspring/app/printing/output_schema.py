@@ -10,12 +10,12 @@ import msgspec
 
 from mainspring.errors import ConfigError
 from mainspring.policies.structured.schema import OUTPUT_TOOL as OUTPUT_TOOL
-from mainspring.policies.structured.schema import Target
+from mainspring.policies.structured.schema import OutputSchema
 
 _LARGEST = 1 << 20
 
 
-def schema_of(given: str) -> dict[str, Any]:
+def load_output_schema(given: str) -> dict[str, Any]:
     """A JSON Schema from its file, or from its own text where that begins with a brace. Blocking.
 
     Raises:
@@ -30,7 +30,7 @@ def schema_of(given: str) -> dict[str, Any]:
         raise ConfigError(f'{place}: a JSON Schema is an object, as in {{"type": "object", "properties": {{...}}}}')
     made = cast("dict[str, Any]", schema)
     try:
-        Target(made)
+        OutputSchema(made)
     except ConfigError as error:
         raise ConfigError(f"{place}: {str(error).removeprefix('behavior.schema ')}") from None
     return made

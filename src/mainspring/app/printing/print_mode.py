@@ -16,47 +16,54 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.app.cli.arguments import STDIN
 from mainspring.app.cli.console import Console, OutputError
-from mainspring.app.cli.runner import ask_options, framed
-from mainspring.app.cli.signals import Interrupts
-from mainspring.app.cli.stdin import PATIENCE, Piped, hide_prompt
-from mainspring.app.compose.conversation import Conversation, converse
-from mainspring.app.compose.plan_mode import keep_answer, plan_text
-from mainspring.app.printing.output_schema import schema_of
-from mainspring.app.printing.text_output import Renderer, renderer
-from mainspring.app.providers.weights import prepare
-from mainspring.app.run.events import Equipped, Notice, Outcome, Reporter, Started, near_limit
-from mainspring.app.run.options import AskOptions
-from mainspring.app.workspace.file_mentions import attach
+from mainspring.app.cli.parser import STDIN_MARK
+from mainspring.app.cli.runner import chat_launch_options, run_command
+from mainspring.app.cli.signals import GracefulShutdown
+from mainspring.app.cli.stdin import FIRST_BYTE_SECONDS, StdinReader, hide_prompt_in_process_list
+from mainspring.app.compose.conversation import Conversation, open_conversation
+from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_plan
+from mainspring.app.printing.output_schema import load_output_schema
+from mainspring.app.printing.text_output import RunPrinter, create_printer
+from mainspring.app.providers.weights import ensure_weights
+from mainspring.app.run.events import (
+    Notice,
+    RunEventHandler,
+    RunOutcome,
+    RunStarting,
+    ToolsReady,
+    format_budget_warning,
+)
+from mainspring.app.run.options import LaunchOptions
+from mainspring.app.workspace.file_mentions import attach_mentions
 from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
-from mainspring.events import AgentEnd, AgentEvent, AgentStart, MessageEnd, ToolExecutionEnd
-from mainspring.lazy import later
-from mainspring.loop import AgentStats, Behavior, RunResult
+from mainspring.events import AgentEnd, AgentStart, Event, MessageEnd, ToolExecutionEnd
+from mainspring.lazy import lazy_function
+from mainspring.loop import AgentStats, RunOptions, RunResult
 from mainspring.loop.hooks import BudgetWarning
 from mainspring.messages import AgentMessage, Message, Usage
-from mainspring.prompt_tags import delimited
+from mainspring.prompt_tags import wrap_in_tag
 from mainspring.tools import ToolErrorCode
 
 if TYPE_CHECKING:
-    from mainspring.app.workspace.custom_commands import CommandCall
-    from mainspring.app.workspace.custom_commands.registry import called
+    from mainspring.app.workspace.custom_commands import CommandInvocation
+    from mainspring.app.workspace.custom_commands.registry import resolve_command_call
 else:
-    called = later("mainspring.app.workspace.custom_commands.registry", "called")
+    resolve_command_call = lazy_function("mainspring.app.workspace.custom_commands.registry", "resolve_command_call")
 
 
-_START_GRACE = 2.0
+_START_GRACE_SECONDS = 2.0
 
 
-async def ask(
-    options: AskOptions,
-    report: Reporter,
+async def run_prompt(
+    options: LaunchOptions,
+    report: RunEventHandler,
     signal: CancelToken | None = None,
     *,
     environ: Mapping[str, str] = os.environ,
     on_ready: Callable[[Conversation], object] | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Run a prompt to its end.
 
     Args:
@@ -77,16 +84,18 @@ async def ask(
     """
     signal = signal or CancelToken()
     try:
-        call: CommandCall | None = None
+        call: CommandInvocation | None = None
         if options.prompt.lstrip().startswith("/"):
-            options, call = await asyncio.to_thread(called, options, report, environ)
-        conversation = await run_cancellable(lambda: converse(options, report, environ), signal, _START_GRACE)
+            options, call = await asyncio.to_thread(resolve_command_call, options, report, environ)
+        conversation = await run_cancellable(
+            lambda: open_conversation(options, report, environ), signal, _START_GRACE_SECONDS
+        )
         try:
             if on_ready is not None:
                 on_ready(conversation)
-            prompt = await prompt_of(options, conversation, report, call)
-            await prepare(conversation.choice.model, report, signal, offline=options.place.offline)
-            return await answer(conversation, prompt, report, signal, options.schema)
+            prompt = await build_prompt(options, conversation, report, call)
+            await ensure_weights(conversation.choice.model, report, signal, offline=options.place.offline)
+            return await run_once(conversation, prompt, report, signal, options.schema)
         finally:
             await conversation.aclose()
     except asyncio.CancelledError:
@@ -95,8 +104,8 @@ async def ask(
         raise AgentAbortedError(signal.reason) from None
 
 
-async def prompt_of(
-    options: AskOptions, conversation: Conversation, report: Reporter, call: CommandCall | None = None
+async def build_prompt(
+    options: LaunchOptions, conversation: Conversation, report: RunEventHandler, call: CommandInvocation | None = None
 ) -> str:
     """The prompt as the model gets it: with the files it mentions and what was piped in; that of a command, if it calls one.
 
@@ -106,28 +115,28 @@ async def prompt_of(
     """
     parts: list[str] = []
     if options.execute is not None:
-        parts.append(plan_text(options.execute, conversation.env.cwd, report))
+        parts.append(build_plan_prompt(options.execute, conversation.env.cwd, report))
     reader = conversation.agent.tools.get("read_file")
     if call is not None:
         name = conversation.choice.name
         env, permissions = conversation.env, conversation.permissions
         parts.append(await call.prompt(env, permissions, reader, provider=name.provider, model=name.id))
     elif options.prompt.strip():
-        parts.append(await attach(options.prompt, conversation.env, conversation.permissions, reader))
+        parts.append(await attach_mentions(options.prompt, conversation.env, conversation.permissions, reader))
     if options.piped.strip():
-        parts.append(delimited("stdin", options.piped) if parts else options.piped)
+        parts.append(wrap_in_tag("stdin", options.piped) if parts else options.piped)
     if not parts:
         raise ConfigError('the prompt is empty; give one, as in mainspring -p "What is in this folder?"')
     return "\n\n".join(parts)
 
 
-async def answer(
+async def run_once(
     conversation: Conversation,
     prompt: str,
-    report: Reporter,
+    report: RunEventHandler,
     signal: CancelToken,
     schema: Mapping[str, Any] | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """One run in a conversation; ``schema`` says what its answer must be."""
     agent, session = conversation.agent, conversation.session
     told = 0
@@ -140,10 +149,10 @@ async def answer(
             told = len(session.problems)
 
     def warn(warning: BudgetWarning) -> None:
-        report(Notice(near_limit(warning)))
+        report(Notice(format_budget_warning(warning)))
 
     report(
-        Started(
+        RunStarting(
             model=conversation.choice.name,
             session_id=session.id if session else "",
             resumed=len(agent.messages),
@@ -152,8 +161,8 @@ async def answer(
         )
     )
     problems()
-    tally = _Tally()
-    behavior = Behavior() if schema is None else Behavior(schema=schema)
+    tally = _RunCounter()
+    behavior = RunOptions() if schema is None else RunOptions(schema=schema)
     equipped = False
     run = agent.stream(prompt, signal=signal, hooks={BudgetWarning: warn}, behavior=behavior)
     try:
@@ -161,21 +170,21 @@ async def answer(
             async for event in run:
                 if not (equipped or isinstance(event, AgentStart)):
                     equipped = True
-                    report(Equipped(tuple(t.name for t in agent.tools)))
+                    report(ToolsReady(tuple(t.name for t in agent.tools)))
                 tally.count(event)
                 report(event)
         result = await run.result()
     except AgentError as error:
         result = tally.failed(error)
     problems()
-    outcome = _outcome(conversation, result, tally.denied)
+    outcome = _build_outcome(conversation, result, tally.denied)
     if schema is not None and result.error is None:
-        outcome = _structured(outcome, result)
-    await keep_answer(conversation.plan, outcome.text, report)
+        outcome = _with_structured_output(outcome, result)
+    await save_answer_as_plan(conversation.plan, outcome.text, report)
     return outcome
 
 
-class _Tally:
+class _RunCounter:
     """What events tell of a run, for one that ends without a result."""
 
     def __init__(self) -> None:
@@ -185,7 +194,7 @@ class _Tally:
         self._usage = Usage.zero()
         self._messages: tuple[AgentMessage, ...] = ()
 
-    def count(self, event: AgentEvent) -> None:
+    def count(self, event: Event) -> None:
         match event:
             case MessageEnd(message=Message(role="assistant") as message):
                 self._usage += message.usage or Usage.zero()
@@ -199,7 +208,7 @@ class _Tally:
 
     def failed(self, error: AgentError) -> RunResult:
         stats = AgentStats(turns=self._turns, usage=self._usage, seconds=time.monotonic() - self._started)
-        return RunResult.so_far(self._messages, stats=stats).failed(error)
+        return RunResult.from_messages(self._messages, stats=stats).failed(error)
 
 
 def _denied(event: ToolExecutionEnd) -> str:
@@ -209,7 +218,7 @@ def _denied(event: ToolExecutionEnd) -> str:
     return event.result.text if details.get("code") == ToolErrorCode.PERMISSION_DENIED else ""
 
 
-def _structured(outcome: Outcome, result: RunResult) -> Outcome:
+def _with_structured_output(outcome: RunOutcome, result: RunResult) -> RunOutcome:
     """The outcome with its answer as data; its text is the same as JSON."""
     if result.output_error:
         return replace(outcome, text=result.text or outcome.text, output_error=result.output_error)
@@ -217,12 +226,12 @@ def _structured(outcome: Outcome, result: RunResult) -> Outcome:
     return replace(outcome, text=text, output=result.output)
 
 
-def _outcome(conversation: Conversation, result: RunResult, denied: list[str]) -> Outcome:
+def _build_outcome(conversation: Conversation, result: RunResult, denied: list[str]) -> RunOutcome:
     last = next((m for m in reversed(result.messages) if isinstance(m, Message) and m.role == "assistant"), None)
     if last is None and result.status == "denied":
         denied = [*denied, result.text]  # the prompt itself was refused
     handled = last is None and result.status == "completed"  # by a command of an extension
-    return Outcome(
+    return RunOutcome(
         status=result.status,
         text=result.text if handled or (last and not last.tool_uses) else "",  # what is said before a call is no answer
         model=conversation.choice.name,
@@ -239,21 +248,21 @@ def _outcome(conversation: Conversation, result: RunResult, denied: list[str]) -
 _TEARDOWN_SECONDS = 5.0
 
 
-def print_run(given: argparse.Namespace, piped: Piped) -> int:
+def run_print_mode(given: argparse.Namespace, piped: StdinReader) -> int:
     """Run a prompt; the exit code."""
-    return framed(given, lambda console: _Run(given, piped, console).go())
+    return run_command(given, lambda console: _PrintRun(given, piped, console).go())
 
 
-class _Run:
+class _PrintRun:
     """One run of the command."""
 
-    def __init__(self, given: argparse.Namespace, piped: Piped, console: Console) -> None:
+    def __init__(self, given: argparse.Namespace, piped: StdinReader, console: Console) -> None:
         self._given = given
         self._piped = piped
         self._console = console
-        self._show: Renderer = renderer(given.output, console)
+        self._show: RunPrinter = create_printer(given.output, console)
         self._signal = CancelToken()
-        self._interrupts = Interrupts(self._signal, self._leave)
+        self._interrupts = GracefulShutdown(self._signal, self._leave)
         self._conversation: Conversation | None = None
         self._told = False
 
@@ -263,35 +272,35 @@ class _Run:
 
     async def _go(self) -> int:
         try:
-            outcome = await ask(await self._options(), self._show.report, self._signal, on_ready=self._ready)
+            outcome = await run_prompt(await self._options(), self._show.report, self._signal, on_ready=self._ready)
         except (BrokenPipeError, OutputError):
             raise
         except (AgentAbortedError, KeyboardInterrupt):
-            outcome = Outcome(status="aborted")
+            outcome = RunOutcome(status="aborted")
         except Exception as error:  # it is the outcome, in every form of output
-            outcome = Outcome(status="error", error=error)
+            outcome = RunOutcome(status="error", error=error)
         self._told = True
         code = self._show.finish(outcome, self._interrupts.number)
         self._console.close()
-        self._be_gone(code)
+        self._exit_after_grace(code)
         return code
 
-    async def _options(self) -> AskOptions:
+    async def _options(self) -> LaunchOptions:
         """What was asked for, with what is piped in.
 
         Raises:
             ConfigError: If what is piped in cannot be used.
         """
         given = self._given
-        own = "" if given.prompt in {None, STDIN} else _clean(given.prompt)
+        own = "" if given.prompt in {None, STDIN_MARK} else _decode_argument(given.prompt)
         if own and given.owns_process:
-            hide_prompt(str(given.prompt))
+            hide_prompt_in_process_list(str(given.prompt))
         piped = await asyncio.to_thread(self._read, not own and given.execute is None)
         return replace(
-            ask_options(given),
+            chat_launch_options(given),
             prompt=own,
             piped=piped,
-            schema=await asyncio.to_thread(schema_of, given.schema) if given.schema else None,
+            schema=await asyncio.to_thread(load_output_schema, given.schema) if given.schema else None,
             execute=given.execute,
         )
 
@@ -303,7 +312,7 @@ class _Run:
                 return ""
             if not piped.ready():
                 self._console.say(
-                    f"note: stdin is open, but nothing came within {PATIENCE:g} s, so it is not read; "
+                    f"note: stdin is open, but nothing came within {FIRST_BYTE_SECONDS:g} s, so it is not read; "
                     "pipe the prompt itself in (-p -) to wait for it"
                 )
                 return ""
@@ -325,9 +334,9 @@ class _Run:
             self._told = True
             session = known.session.id if known is not None and known.session is not None else ""
             model = known.choice.name if known is not None else None
-            self._show.finish(Outcome(status="aborted", session_id=session, model=model), number)
+            self._show.finish(RunOutcome(status="aborted", session_id=session, model=model), number)
 
-    def _be_gone(self, code: int) -> None:
+    def _exit_after_grace(self, code: int) -> None:
         """Whatever may still hold the process, it ends soon."""
         if self._given.owns_process:
             limit = threading.Timer(_TEARDOWN_SECONDS, os._exit, (code,))
@@ -335,6 +344,6 @@ class _Run:
             limit.start()
 
 
-def _clean(text: str) -> str:
+def _decode_argument(text: str) -> str:
     """An argument as text: bytes that are not UTF-8 become U+FFFD."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -6,31 +6,31 @@ from importlib import import_module
 from typing import Protocol
 
 from mainspring.app.cli.console import Console, one_line
-from mainspring.app.cli.errors import in_full, in_words
-from mainspring.app.cli.exit_codes import code_of
+from mainspring.app.cli.errors import describe_error, format_traceback
+from mainspring.app.cli.exit_codes import exit_code_for
 from mainspring.app.printing.output_schema import OUTPUT_TOOL
-from mainspring.app.run.events import ModelName, Notice, Outcome, Progress, Report, Started
+from mainspring.app.run.events import ModelIdentity, Notice, Progress, RunEvent, RunOutcome, RunStarting
 from mainspring.events import MessageEnd, ModelRetry, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.redaction import redact
-from mainspring.text import counted
+from mainspring.text import pluralize
 
-_TELLING = ("path", "file_path", "pattern", "command", "query", "url", "name")
+_KEY_ARGUMENTS = ("path", "file_path", "pattern", "command", "query", "url", "name")
 
 
-class Renderer(Protocol):
+class RunPrinter(Protocol):
     """Shows a run."""
 
-    def report(self, report: Report) -> None:
+    def report(self, report: RunEvent) -> None:
         """Show one thing that happened."""
         ...
 
-    def finish(self, outcome: Outcome, signal: int = 0) -> int:
+    def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
         """Show how it ended; the exit code. Called once, last."""
         ...
 
 
-def renderer(form: str, console: Console) -> Renderer:
+def create_printer(form: str, console: Console) -> RunPrinter:
     """The renderer of an ``--output`` form."""
     match form:
         case "json":
@@ -52,7 +52,7 @@ class TextRenderer:
         self._console = console
         self._shown = 0
 
-    def report(self, report: Report) -> None:
+    def report(self, report: RunEvent) -> None:
         """Show one thing that happened."""
         console = self._console
         match report:
@@ -65,13 +65,13 @@ class TextRenderer:
             case ToolExecutionStart(call=call) if call.name == OUTPUT_TOOL:
                 console.detail("the answer is being checked against the schema")
             case ToolExecutionStart(call=call):
-                console.say(f"> {call.name} {told(call)}".rstrip())
+                console.say(f"> {call.name} {summarize_call(call)}".rstrip())
             case ToolExecutionEnd():
                 self._tool_end(report)
             case ModelRetry(attempt=attempt, max_retries=most, delay=delay, error=error):
                 console.say(f"trying again in {delay:.0f} s ({attempt} of {most}): {one_line(redact(str(error)))}")
-            case Started(model=model, resumed=resumed):
-                console.say(_header(model, resumed))
+            case RunStarting(model=model, resumed=resumed):
+                console.say(_format_header(model, resumed))
                 if model.notice:
                     console.say(model.notice)
             case Notice(text=text):
@@ -91,7 +91,7 @@ class TextRenderer:
         else:
             self._console.detail(f"  {one_line(end.title or text)} ({end.seconds:.1f} s)")
 
-    def _details(self, report: Report) -> None:
+    def _details(self, report: RunEvent) -> None:
         message = report.message if isinstance(report, MessageEnd) else None
         if not isinstance(message, Message) or message.role != "assistant":
             return
@@ -100,16 +100,16 @@ class TextRenderer:
         if message.tool_uses and message.text.strip() and not self._console.live:
             self._console.say(one_line(message.text, 2000))
 
-    def finish(self, outcome: Outcome, signal: int = 0) -> int:
+    def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
         """Write the answer, where it is not there yet, and say what was wrong."""
         console = self._console
-        code = code_of(outcome, signal)
+        code = exit_code_for(outcome, signal)
         console.answer(outcome.text[self._shown :] if console.live and outcome.output is None else outcome.text)
         console.end_answer()
         match outcome.status:
             case "error" if outcome.error:
-                console.fail(f"error: {in_words(outcome.error)}")
-                console.detail(in_full(outcome.error))
+                console.fail(f"error: {describe_error(outcome.error)}")
+                console.detail(format_traceback(outcome.error))
             case "aborted":
                 console.fail("interrupted" + (", go on with --continue" if outcome.session_id else ""))
             case "completed" if outcome.output_error:
@@ -123,13 +123,13 @@ class TextRenderer:
             case _:
                 pass
         if outcome.turns:
-            console.detail(_figures(outcome))
+            console.detail(_format_usage(outcome))
         return code
 
 
-def told(call: ToolUseBlock) -> str:
+def summarize_call(call: ToolUseBlock) -> str:
     """The arguments of a call, in a few words."""
-    for name in _TELLING:
+    for name in _KEY_ARGUMENTS:
         value = call.input.get(name)
         if isinstance(value, str) and value:
             return one_line(value)
@@ -137,22 +137,22 @@ def told(call: ToolUseBlock) -> str:
     return one_line(shown)
 
 
-def _header(model: ModelName, resumed: int) -> str:
+def _format_header(model: ModelIdentity, resumed: int) -> str:
     parts = [model.spec, model.label if model.label != model.id else "", model.why]
-    going_on = f"going on after {counted(resumed, 'message')}" if resumed else ""
+    going_on = f"going on after {pluralize(resumed, 'message')}" if resumed else ""
     return "model: " + "; ".join(part for part in (*parts, going_on) if part)
 
 
-def _limit(outcome: Outcome) -> str:
+def _limit(outcome: RunOutcome) -> str:
     flag = {"max_tokens": "max-tokens"}.get(outcome.status, outcome.status.replace("_", "-"))
     more = ", then go on with --continue" if outcome.session_id else ""
-    return f"stopped: the limit --{flag} was reached after {counted(outcome.turns, 'model call')}; raise it{more}"
+    return f"stopped: the limit --{flag} was reached after {pluralize(outcome.turns, 'model call')}; raise it{more}"
 
 
-def _figures(outcome: Outcome) -> str:
+def _format_usage(outcome: RunOutcome) -> str:
     usage = outcome.usage
     cost = f", ${usage.cost.total:.4f}" if usage.cost else ""
     return (
-        f"{counted(outcome.turns, 'model call')}, {usage.prompt_tokens} tokens in, {usage.output_tokens} out{cost}, "
+        f"{pluralize(outcome.turns, 'model call')}, {usage.prompt_tokens} tokens in, {usage.output_tokens} out{cost}, "
         f"{outcome.seconds:.1f} s"
     )

@@ -11,9 +11,9 @@ from typing import Protocol, cast
 
 from mainspring.app.workspace.settings import ProviderSettings
 from mainspring.errors import ConfigError, ProviderConfigError
-from mainspring.extras import how_to_install
-from mainspring.models.auth.cli_tokens import ask_command
-from mainspring.models.auth.credentials import Given
+from mainspring.extras import install_command
+from mainspring.models.auth.cli_tokens import run_command
+from mainspring.models.auth.credentials import CredentialValue
 
 SERVICE = "mainspring"
 """Under which the keyring keeps keys; the entry is the name of the setting, by default the provider's."""
@@ -30,7 +30,7 @@ class _Keyring(Protocol):
     def set_password(self, service_name: str, username: str, password: str, /) -> None: ...
 
 
-class StoredKey:
+class LazyApiKey:
     """A key that is fetched when it is needed first, and again when a host refused it.
 
     Args:
@@ -44,7 +44,7 @@ class StoredKey:
         self._key = ""
         self._refused = ""
 
-    async def __call__(self) -> Given:
+    async def __call__(self) -> CredentialValue:
         """The key.
 
         Raises:
@@ -59,34 +59,34 @@ class StoredKey:
                 ) from error
         return self._key
 
-    def reject(self, given: Given) -> None:
+    def reject(self, given: CredentialValue) -> None:
         """The host refused it: it may have been changed since."""
         if given == self._key:
             self._refused = self._key
 
 
-def key_of(provider: str, section: ProviderSettings) -> str | StoredKey | None:
+def resolve_api_key(provider: str, section: ProviderSettings) -> str | LazyApiKey | None:
     """The key that the settings give a provider: itself, or what fetches it; ``None`` where they give none."""
     if section.api_key:
         return section.api_key
     command, file, entry = section.api_key_command, section.api_key_file, section.api_key_keyring
     if command:
-        return StoredKey(provider, lambda: from_command(command))
+        return LazyApiKey(provider, lambda: read_key_from_command(command))
     if file:
-        return StoredKey(provider, lambda: asyncio.to_thread(from_file, file))
+        return LazyApiKey(provider, lambda: asyncio.to_thread(read_key_from_file, file))
     if entry:
-        return StoredKey(provider, lambda: asyncio.to_thread(from_keyring, entry))
+        return LazyApiKey(provider, lambda: asyncio.to_thread(read_key_from_keyring, entry))
     return None
 
 
-async def from_command(command: str) -> str:
+async def read_key_from_command(command: str) -> str:
     """The first line that a command prints.
 
     Raises:
         ConfigError: If it fails, prints nothing, or takes too long.
     """
     try:
-        said = await ask_command("sh", "-c", command, timeout=_COMMAND_SECONDS)
+        said = await run_command("sh", "-c", command, timeout=_COMMAND_SECONDS)
     except TimeoutError:
         raise ConfigError(f"apiKeyCommand did not end within {_COMMAND_SECONDS:g} s") from None
     except OSError as error:
@@ -97,7 +97,7 @@ async def from_command(command: str) -> str:
     return key
 
 
-def from_file(name: str) -> str:
+def read_key_from_file(name: str) -> str:
     """The key in a file that only its owner may read. Blocking.
 
     Raises:
@@ -122,7 +122,7 @@ def from_file(name: str) -> str:
     return key
 
 
-def from_keyring(entry: str) -> str:
+def read_key_from_keyring(entry: str) -> str:
     """A key of the system's keyring. Blocking; the system may ask the user to unlock it.
 
     Raises:
@@ -140,7 +140,7 @@ def from_keyring(entry: str) -> str:
     return key
 
 
-def keep_in_keyring(entry: str, key: str) -> None:
+def save_key_to_keyring(entry: str, key: str) -> None:
     """Keep a key in the system's keyring. Blocking.
 
     Raises:
@@ -158,5 +158,5 @@ def _keyring() -> tuple[_Keyring, type[Exception]]:
         import keyring
         from keyring.errors import KeyringError
     except ImportError:
-        raise ConfigError(f"the keyring needs a package that is not installed: {how_to_install('keyring')}") from None
+        raise ConfigError(f"the keyring needs a package that is not installed: {install_command('keyring')}") from None
     return cast("_Keyring", keyring), KeyringError

@@ -17,27 +17,33 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.app.providers import weights
-from mainspring.app.providers.select_model import EMBEDDED, choose_model, make, provider_config, running_servers
-from mainspring.app.run.events import Reporter
-from mainspring.app.run.options import Place
+from mainspring.app.providers.select_model import (
+    EMBEDDED_PROVIDER,
+    find_local_servers,
+    make,
+    provider_config,
+    select_model,
+)
+from mainspring.app.run.events import RunEventHandler
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, Settings
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError, ModelError, ModelNotFoundError
-from mainspring.extras import how_to_install
+from mainspring.extras import install_command
 from mainspring.models import HttpModel, ModelProvider, Timeouts
-from mainspring.models.catalog import catalog
-from mainspring.models.embedded.download import present
-from mainspring.models.embedded.engine import engine_installed
-from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, find, get_command, models_dir
-from mainspring.models.port import FREE, Rates
+from mainspring.models.catalog import load_catalog
+from mainspring.models.embedded.download import is_downloaded
+from mainspring.models.embedded.engine import is_engine_installed
+from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, download_command, find_weights, models_dir
+from mainspring.models.port import ZERO_PRICES, TokenPrices
 from mainspring.models.providers import codex, foundry
 from mainspring.models.providers.local_servers import NAME as LOCAL
-from mainspring.models.transport.default import shared_transport
+from mainspring.models.transport.default import default_transport
 
 
-def lacks(name: str, config: AppConfig) -> str:
+def missing_requirement(name: str, config: AppConfig) -> str:
     """What a provider that could be made still lacks, and how to get it; empty if it lacks nothing."""
     if name == codex.NAME:
         tokens = codex.token_file(provider_config(name, config)).path
@@ -46,17 +52,19 @@ def lacks(name: str, config: AppConfig) -> str:
                 f"no login at {name}: there is no {tokens}; log in once with `mainspring login {name}`, or name the file of "
                 f"another program's login in {codex.FILE_VARIABLE}"
             )
-    if name == foundry.NAME and make(f"{name}:", config, registry_of(config)).info.prices == FREE:  # on this machine
+    if (
+        name == foundry.NAME and make(f"{name}:", config, registry_of(config)).info.prices == ZERO_PRICES
+    ):  # on this machine
         if find_spec("foundry_local_sdk") is None:
-            return f"foundry-local-sdk is not installed: {how_to_install('foundry')}"
+            return f"foundry-local-sdk is not installed: {install_command('foundry')}"
     return ""
 
 
-SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 """How long a host may take."""
 
 
-class Reached(Struct, frozen=True):
+class ProbeResult(Struct, frozen=True):
     """Whether a host answered.
 
     Attributes:
@@ -70,23 +78,25 @@ class Reached(Struct, frozen=True):
     error: ModelError | None = None
 
 
-async def probe(base_url: str, *, seconds: float = SECONDS) -> Reached:
+async def probe(base_url: str, *, seconds: float = TIMEOUT_SECONDS) -> ProbeResult:
     """Whether a host answers at all: any status will do, and no key is sent."""
     limits = Timeouts(seconds, seconds, seconds, seconds)
     headers = {"accept": "application/json"}
     try:
         async with (
             asyncio.timeout(seconds),
-            shared_transport().open("GET", f"{base_url}/models", headers, b"", limits) as answer,
+            default_transport().open("GET", f"{base_url}/models", headers, b"", limits) as answer,
         ):
-            return Reached(base_url, answer.status)
+            return ProbeResult(base_url, answer.status)
     except ModelError as error:
-        return Reached(base_url, error=error)
+        return ProbeResult(base_url, error=error)
     except TimeoutError:
-        return Reached(base_url, error=ModelError(f"{base_url} does not answer within {seconds:g} s", reason="timeout"))
+        return ProbeResult(
+            base_url, error=ModelError(f"{base_url} does not answer within {seconds:g} s", reason="timeout")
+        )
 
 
-async def probe_all(models: Iterable[HttpModel], *, seconds: float = SECONDS) -> dict[str, Reached]:
+async def probe_all(models: Iterable[HttpModel], *, seconds: float = TIMEOUT_SECONDS) -> dict[str, ProbeResult]:
     """What each host answered, by base URL; each is asked once."""
     urls = sorted({model.profile.base_url for model in models})
     async with asyncio.TaskGroup() as group:
@@ -94,16 +104,16 @@ async def probe_all(models: Iterable[HttpModel], *, seconds: float = SECONDS) ->
     return {task.result().base_url: task.result() for task in tasks}
 
 
-_PROBE_SECONDS = 2.0
+_PROBE_TIMEOUT_SECONDS = 2.0
 
 
-State = Literal["ready", "fetch", "down", "missing"]
+ModelState = Literal["ready", "fetch", "down", "missing"]
 """``fetch``: it is fetched on first use. ``down``: its host does not answer. ``missing``: something has to be set or installed
 first.
 """
 
 
-class ModelView(Struct, frozen=True, kw_only=True):
+class ModelListing(Struct, frozen=True, kw_only=True):
     """A model that can be named.
 
     Attributes:
@@ -120,18 +130,18 @@ class ModelView(Struct, frozen=True, kw_only=True):
     """
 
     spec: str
-    state: State
+    state: ModelState
     chosen: bool = False
     label: str = ""
     note: str = ""
     reachable: bool | None = None
     context_window: int | None = None
     max_output_tokens: int | None = None
-    prices: Rates | None = None
+    prices: TokenPrices | None = None
     dearer_above: int | None = None
 
 
-async def list_models(place: Place, environ: Mapping[str, str] = os.environ) -> list[ModelView]:
+async def list_models(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[ModelListing]:
     """The models that can be named here: of the configured providers, of the servers of this machine, embedded ones.
 
     Unless offline, the hosts of the configured providers are asked whether they answer, all at once.
@@ -140,10 +150,10 @@ async def list_models(place: Place, environ: Mapping[str, str] = os.environ) -> 
         ConfigError: If the settings are broken.
     """
     _, settings = load(place, {}, environ)
-    found: dict[str, ModelView] = {}
+    found: dict[str, ModelListing] = {}
     models: dict[str, ModelProvider] = {}
     try:
-        choice = await choose_model(settings, environ)
+        choice = await select_model(settings, environ)
         models[choice.name.spec] = choice.model
         found[choice.name.spec] = _view(choice.model, chosen=True, note=choice.why)
     except (ConfigError, ModelError):
@@ -153,12 +163,14 @@ async def list_models(place: Place, environ: Mapping[str, str] = os.environ) -> 
             found[view.spec] = view
             if model is not None:
                 models[view.spec] = model
-    probing = asyncio.create_task(_reachable({} if place.offline else models))
-    for server in await running_servers():
+    probing = asyncio.create_task(_probe_hosts({} if place.offline else models))
+    for server in await find_local_servers():
         for name in server.models:
             spec = f"{LOCAL}:{name}"
             note = f"{server.name} at {server.base_url}"
-            found.setdefault(spec, ModelView(spec=spec, state="ready", note=note, reachable=True, prices=FREE))
+            found.setdefault(
+                spec, ModelListing(spec=spec, state="ready", note=note, reachable=True, prices=ZERO_PRICES)
+            )
     embedded = await asyncio.to_thread(_embedded)
     for view in embedded:
         chosen = found.get(view.spec)
@@ -168,24 +180,24 @@ async def list_models(place: Place, environ: Mapping[str, str] = os.environ) -> 
     return list(found.values())
 
 
-def _configured(settings: Settings) -> Iterator[tuple[ModelView, ModelProvider | None]]:
+def _configured(settings: Settings) -> Iterator[tuple[ModelListing, ModelProvider | None]]:
     """The models of each provider that is set up, or what it lacks."""
     config = settings.config
     registry = registry_of(config)
     for name in registry.names():
-        if name in (LOCAL, EMBEDDED):
+        if name in (LOCAL, EMBEDDED_PROVIDER):
             continue
-        ids = [entry.id for entry in catalog().of(name)]
+        ids = [entry.id for entry in load_catalog().of(name)]
         ids += [id for id in config.providers.get(name).models if id not in ids]
         try:
             default = make(f"{name}:", config, registry)
-            if lack := lacks(name, config):
-                yield ModelView(spec=f"{name}:MODEL", state="missing", note=lack), None
+            if lack := missing_requirement(name, config):
+                yield ModelListing(spec=f"{name}:MODEL", state="missing", note=lack), None
                 continue
             yield _view(default), default
         except (ConfigError, ModelError) as error:
             if not isinstance(error, ModelError) or error.reason != "missing_model" or not ids:
-                yield ModelView(spec=f"{name}:MODEL", state="missing", note=str(error)), None
+                yield ModelListing(spec=f"{name}:MODEL", state="missing", note=str(error)), None
                 continue
         for id in ids:
             try:
@@ -196,9 +208,9 @@ def _configured(settings: Settings) -> Iterator[tuple[ModelView, ModelProvider |
                 yield _view(model), model
 
 
-def _view(model: ModelProvider, *, chosen: bool = False, note: str = "") -> ModelView:
+def _view(model: ModelProvider, *, chosen: bool = False, note: str = "") -> ModelListing:
     info = model.info
-    return ModelView(
+    return ModelListing(
         spec=f"{model.provider}:{model.model}",
         state="ready",
         chosen=chosen,
@@ -211,29 +223,35 @@ def _view(model: ModelProvider, *, chosen: bool = False, note: str = "") -> Mode
     )
 
 
-async def _reachable(models: Mapping[str, ModelProvider]) -> dict[str, bool]:
+async def _probe_hosts(models: Mapping[str, ModelProvider]) -> dict[str, bool]:
     """Whether the host of each model answers."""
     by_host = {spec: model for spec, model in models.items() if isinstance(model, HttpModel)}
-    answers = await probe_all(by_host.values(), seconds=_PROBE_SECONDS)
+    answers = await probe_all(by_host.values(), seconds=_PROBE_TIMEOUT_SECONDS)
     return {spec: answers[model.profile.base_url].error is None for spec, model in by_host.items()}
 
 
-def _embedded() -> list[ModelView]:
-    has_engine = engine_installed()
-    views: list[ModelView] = []
+def _embedded() -> list[ModelListing]:
+    has_engine = is_engine_installed()
+    views: list[ModelListing] = []
     for known in WEIGHTS.values():
-        here = present(known, models_dir())
-        state: State = "missing" if not has_engine else "ready" if here else "fetch"
+        here = is_downloaded(known, models_dir())
+        state: ModelState = "missing" if not has_engine else "ready" if here else "fetch"
         note = f"{known.note}; {known.megabytes} MB, {known.licence}"
         if not has_engine:
-            note += f"; needs: {how_to_install('local')}"
+            note += f"; needs: {install_command('local')}"
         elif not here:
-            note += f"; fetched on first use, or by: {get_command(known.name)}"
-        views.append(ModelView(spec=f"{EMBEDDED}:{known.name}", state=state, label=known.label, note=note, prices=FREE))
+            note += f"; fetched on first use, or by: {download_command(known.name)}"
+        views.append(
+            ModelListing(
+                spec=f"{EMBEDDED_PROVIDER}:{known.name}", state=state, label=known.label, note=note, prices=ZERO_PRICES
+            )
+        )
     return views
 
 
-async def get_model(name: str | None, place: Place, report: Reporter, signal: CancelToken) -> str:
+async def download_model(
+    name: str | None, place: WorkspaceOptions, report: RunEventHandler, signal: CancelToken
+) -> str:
     """Fetch the weights of an embedded model; where they lie then.
 
     Raises:
@@ -242,7 +260,7 @@ async def get_model(name: str | None, place: Place, report: Reporter, signal: Ca
         asyncio.CancelledError: If ``signal`` broke it off.
     """
     try:
-        wanted = find(name or DEFAULT)
+        wanted = find_weights(name or DEFAULT)
     except ModelNotFoundError as error:
         raise ConfigError(str(error)) from None
-    return await weights.get(wanted, report, signal, offline=place.offline)
+    return await weights.download_weights(wanted, report, signal, offline=place.offline)

@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mainspring.app.providers.select_model import provider_config
-from mainspring.app.run.options import Place
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
 from mainspring.errors import ConfigError
 from mainspring.models.auth import TokenFile, login
 from mainspring.models.providers import codex
 
-_ELSEWHERE = {
+_OTHER_LOGIN_HINTS = {
     "github": "log in with GitHub's own command line: gh auth login; its token is used",
     "azure": "log in with Azure's own command line: az login; its token is used",
 }
 
 
 async def log_in(
-    provider: str, show: Callable[[str], object], place: Place, environ: Mapping[str, str] = os.environ
+    provider: str, show: Callable[[str], object], place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
 ) -> Path:
     """Log in with a browser; where the tokens lie then.
 
@@ -41,7 +41,7 @@ async def log_in(
     return Path(file.path)
 
 
-def log_out(provider: str, place: Place, environ: Mapping[str, str] = os.environ) -> tuple[Path, bool]:
+def log_out(provider: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[Path, bool]:
     """Forget a login: where its tokens lay, and whether there were any.
 
     Raises:
@@ -57,11 +57,11 @@ def log_out(provider: str, place: Place, environ: Mapping[str, str] = os.environ
     return path, True
 
 
-def _tokens(provider: str, place: Place, environ: Mapping[str, str]) -> TokenFile:
+def _tokens(provider: str, place: WorkspaceOptions, environ: Mapping[str, str]) -> TokenFile:
     if provider == codex.NAME:
         return codex.token_file(provider_config(provider, load(place, {}, environ)[1].config))
-    if provider in _ELSEWHERE:
-        raise ConfigError(_ELSEWHERE[provider])
+    if provider in _OTHER_LOGIN_HINTS:
+        raise ConfigError(_OTHER_LOGIN_HINTS[provider])
     near = difflib.get_close_matches(provider, [codex.NAME], 1, 0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"there is {codex.NAME}; others take a key: mainspring config init"
     raise ConfigError(f"one cannot log in at {provider!r}; {hint}")

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.app.providers.api_keys import key_of
-from mainspring.app.run.events import ModelName
+from mainspring.app.providers.api_keys import resolve_api_key
+from mainspring.app.run.events import ModelIdentity
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, ProviderSettings, Settings
 from mainspring.app.workspace.settings.environment import env_str
@@ -22,13 +22,13 @@ from mainspring.models import (
     embedded,  # loads its parts on use
 )
 from mainspring.models.auth.credentials import KEY_VARIABLES
-from mainspring.models.config import ProviderConfig, as_config
+from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.http_model import HttpModel
 from mainspring.models.providers import local_servers as local
 from mainspring.models.providers import openai
 
 DETECT_SECONDS = 0.5
-EMBEDDED = "embedded"
+EMBEDDED_PROVIDER = "embedded"
 
 _PREFERRED = ("anthropic", "openai", "gemini", "openrouter", "cerebras")
 """Providers whose key in the environment is reason enough to use them, in the order in which they are taken.
@@ -36,17 +36,17 @@ _PREFERRED = ("anthropic", "openai", "gemini", "openrouter", "cerebras")
 Keys that are usually there for something else (``GITHUB_TOKEN``) and providers that need more than a key are not among them.
 """
 
-_ADDRESSES = {openai.NAME: openai.URL_VARIABLE, local.NAME: local.URL_VARIABLE}
+_BASE_URL_VARIABLES = {openai.NAME: openai.URL_VARIABLE, local.NAME: local.URL_VARIABLE}
 """Variables that give the address of a provider, which is as good as a key."""
 
 _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "clip", "bge-", "minilm")
 """Parts of the names of models that cannot answer."""
 
 
-_OF_OURS = frozenset({"api_key_command", "api_key_file", "api_key_keyring", "system_prompt"})
+_SETTINGS_ONLY_KEYS = frozenset({"api_key_command", "api_key_file", "api_key_keyring", "system_prompt"})
 """Settings of a provider that it need not know: they are looked at here."""
 
-Servers = Callable[[], Awaitable[Sequence[local.LocalServer]]]
+LocalServerFinder = Callable[[], Awaitable[Sequence[local.LocalServer]]]
 """Finds the model servers that run on this machine."""
 
 
@@ -57,24 +57,24 @@ class Choice(Struct, frozen=True):
     why: str
 
     @property
-    def name(self) -> ModelName:
+    def name(self) -> ModelIdentity:
         """What people are told of it."""
         info = self.model.info
-        return ModelName(
+        return ModelIdentity(
             provider=self.model.provider, id=self.model.model, label=info.label, why=self.why, notice=info.notice
         )
 
 
-async def running_servers() -> list[local.LocalServer]:
+async def find_local_servers() -> list[local.LocalServer]:
     """The model servers that run on this machine."""
     return await detect_local_servers(timeout=DETECT_SECONDS)
 
 
-async def choose_model(
+async def select_model(
     settings: Settings,
     environ: Mapping[str, str],
     *,
-    servers: Servers = running_servers,
+    servers: LocalServerFinder = find_local_servers,
     has_engine: Callable[[], bool] | None = None,
 ) -> Choice:
     """The model for a run. Nothing is fetched or started yet.
@@ -93,26 +93,26 @@ async def choose_model(
     set_up = await _set(settings, registry, servers)
     if set_up is not None:
         return set_up
-    named = _named(settings.config, registry, environ)
+    named = _configured_choice(settings.config, registry, environ)
     if named is not None:
-        return await _that_is_there(named, settings.config, registry)
+        return await _with_available_model(named, settings.config, registry)
     for server in await servers():
-        if model := _for_chat(server):
-            return Choice(_served(server, model, registry), f"{server.name} runs on this machine")
-    if (has_engine or embedded.engine_installed)():
+        if model := _first_chat_model(server):
+            return Choice(_model_on_server(server, model, registry), f"{server.name} runs on this machine")
+    if (has_engine or embedded.is_engine_installed)():
         why = "no key is set and no local server runs"
-        return Choice(make(f"{EMBEDDED}:", settings.config, registry), why)
-    raise ConfigError(nothing_configured())
+        return Choice(make(f"{EMBEDDED_PROVIDER}:", settings.config, registry), why)
+    raise ConfigError(no_model_message())
 
 
-async def _set(settings: Settings, registry: ProviderRegistry, servers: Servers) -> Choice | None:
+async def _set(settings: Settings, registry: ProviderRegistry, servers: LocalServerFinder) -> Choice | None:
     """The model that flags, environment or settings ask for."""
     config = settings.config
     if not config.model:
         if not config.providers.default:
             return None
-        return Choice(make(None, config, registry), f"set by {_told(settings, 'providers.default')}")
-    why = f"set by {_told(settings, 'model')}"
+        return Choice(make(None, config, registry), f"set by {_describe_origin(settings, 'providers.default')}")
+    why = f"set by {_describe_origin(settings, 'model')}"
     try:
         model = make(config.model, config, registry)
         meant = None if registry.split(config.model)[1] != config.model else registry.meant(config.model)
@@ -122,42 +122,45 @@ async def _set(settings: Settings, registry: ProviderRegistry, servers: Servers)
             raise
         for server in await servers():  # no provider is named: a local server may have it
             if config.model in server.models:
-                return Choice(_served(server, config.model, registry), f"{why}; {server.name} has it")
+                return Choice(_model_on_server(server, config.model, registry), f"{why}; {server.name} has it")
         raise
 
 
-def _named(config: AppConfig, registry: ProviderRegistry, environ: Mapping[str, str]) -> Choice | None:
+def _configured_choice(config: AppConfig, registry: ProviderRegistry, environ: Mapping[str, str]) -> Choice | None:
     """The provider that something is set for: a section of the settings, a key or an address in the environment."""
     for name, section in config.providers.sections.items():
-        if key_of(name, section) or section.base_url or section.model or section.extra:
+        if resolve_api_key(name, section) or section.base_url or section.model or section.extra:
             return Choice(make(f"{name}:", config, registry), f"set by providers.{name}")
     for name in (*_PREFERRED, local.NAME):
-        variables = (*KEY_VARIABLES.get(name, ()), *([_ADDRESSES[name]] if name in _ADDRESSES else []))
+        variables = (
+            *KEY_VARIABLES.get(name, ()),
+            *([_BASE_URL_VARIABLES[name]] if name in _BASE_URL_VARIABLES else []),
+        )
         given = next((v for v in variables if env_str(environ, v)), None)
         if given and name in registry:
             return Choice(make(f"{name}:", config, registry), f"{given} is set")
     return None
 
 
-async def _that_is_there(choice: Choice, config: AppConfig, registry: ProviderRegistry) -> Choice:
+async def _with_available_model(choice: Choice, config: AppConfig, registry: ProviderRegistry) -> Choice:
     """The same, with a model that the server has where only the address of a local one is set."""
     asked = choice.model
     if not isinstance(asked, HttpModel) or asked.provider != local.NAME or config.providers.get(local.NAME).model:
         return choice
     there = local.LocalServer("it", asked.profile.base_url)
     for server in await detect_local_servers([there], timeout=DETECT_SECONDS):
-        model = _for_chat(server)
+        model = _first_chat_model(server)
         if model and asked.model not in server.models:
             await asked.aclose()
             return Choice(make(f"{local.NAME}:{model}", config, registry), f"{choice.why}; it is the first one there")
     return choice
 
 
-def _for_chat(server: local.LocalServer) -> str | None:
+def _first_chat_model(server: local.LocalServer) -> str | None:
     return next((m for m in server.models if not any(part in m.lower() for part in _NOT_FOR_CHAT)), None)
 
 
-def _served(server: local.LocalServer, model: str, registry: ProviderRegistry) -> ModelProvider:
+def _model_on_server(server: local.LocalServer, model: str, registry: ProviderRegistry) -> ModelProvider:
     return create_model(f"{local.NAME}:{model}", registry=registry, base_url=server.base_url)
 
 
@@ -182,20 +185,22 @@ def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> Mod
 def provider_config(name: str, config: AppConfig) -> ProviderConfig:
     """What the settings say of a provider."""
     section = config.providers.get(name)
-    given: dict[str, Any] = {f: getattr(section, f) for f in ProviderSettings.__struct_fields__ if f not in _OF_OURS}
-    return as_config({**given, "api_key": key_of(name, section), "provider": name})
+    given: dict[str, Any] = {
+        f: getattr(section, f) for f in ProviderSettings.__struct_fields__ if f not in _SETTINGS_ONLY_KEYS
+    }
+    return to_provider_config({**given, "api_key": resolve_api_key(name, section), "provider": name})
 
 
-def _told(settings: Settings, name: str) -> str:
+def _describe_origin(settings: Settings, name: str) -> str:
     origin = settings.origins.get(name, "")
     return {"flags": "--model", "environment": "AGENT_MODEL" if name == "model" else "MAINSPRING_PROVIDER"}.get(
         origin, origin
     )
 
 
-def nothing_configured() -> str:
+def no_model_message() -> str:
     """What to do where there is no model."""
     return (
         "no model: nothing is configured and no local server runs. `mainspring config init` sets a provider up. "
-        f"{embedded.missing_engine()}"
+        f"{embedded.engine_install_hint()}"
     )

@@ -14,29 +14,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.agent.agent import Agent
-from mainspring.app.providers.api_keys import keep_in_keyring
-from mainspring.app.providers.availability import lacks
-from mainspring.app.providers.select_model import EMBEDDED, make
-from mainspring.app.providers.setup_questions import WIZARDS, Wizard
-from mainspring.app.run.options import Place
+from mainspring.app.providers.api_keys import save_key_to_keyring
+from mainspring.app.providers.availability import missing_requirement
+from mainspring.app.providers.select_model import EMBEDDED_PROVIDER, make
+from mainspring.app.providers.setup_questions import PROVIDER_SETUPS, ProviderSetup
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
 from mainspring.app.workspace.manage_settings import settings_file
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, Settings, save_settings
-from mainspring.app.workspace.settings.load import build
-from mainspring.app.workspace.settings.schema import OWN_SETTINGS
-from mainspring.app.workspace.settings.validation import Path as Key
+from mainspring.app.workspace.settings.load import build_config
+from mainspring.app.workspace.settings.validation import SettingKey as Key
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import AgentProviderError, ConfigError, MainspringError
-from mainspring.loop import Behavior
-from mainspring.models.embedded.engine import engine_installed, missing_engine
+from mainspring.loop import RunOptions
+from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
+from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
 
 _TRY_SECONDS = 60.0
 _TRY_TOKENS = 256
 _FIELDS = {"apiKey", "apiKeyCommand", "apiKeyFile", "apiKeyKeyring", "baseUrl", "model"}
 
 
-class Answers(Struct, frozen=True, kw_only=True):
+class SetupAnswers(Struct, frozen=True, kw_only=True):
     """What was said of a provider.
 
     Attributes:
@@ -54,12 +54,12 @@ class Answers(Struct, frozen=True, kw_only=True):
     project: bool = False
 
     @property
-    def wizard(self) -> Wizard:
+    def wizard(self) -> ProviderSetup:
         """How it is set up."""
-        return WIZARDS.get(self.provider) or replace(WIZARDS["compatible"], provider=self.provider)
+        return PROVIDER_SETUPS.get(self.provider) or replace(PROVIDER_SETUPS["compatible"], provider=self.provider)
 
 
-class Done(Struct, frozen=True):
+class SetupResult(Struct, frozen=True):
     """A provider that is set up.
 
     Attributes:
@@ -75,7 +75,7 @@ class Done(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class View(Struct, frozen=True, kw_only=True):
+class ProviderStatus(Struct, frozen=True, kw_only=True):
     """A provider: whether it is set up, and how.
 
     Attributes:
@@ -97,7 +97,7 @@ class View(Struct, frozen=True, kw_only=True):
     lack: str = ""
 
 
-def list_providers(place: Place, environ: Mapping[str, str] = os.environ) -> list[View]:
+def list_providers(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[ProviderStatus]:
     """All providers, and whether they can be used. Asks nobody.
 
     Raises:
@@ -106,20 +106,20 @@ def list_providers(place: Place, environ: Mapping[str, str] = os.environ) -> lis
     _, settings = load(place, {}, environ)
     config = settings.config
     registry = registry_of(config)
-    views: list[View] = []
-    for name in dict.fromkeys([*WIZARDS, *registry.names()]):
+    views: list[ProviderStatus] = []
+    for name in dict.fromkeys([*PROVIDER_SETUPS, *registry.names()]):
         model, lack = "", ""
         try:
             model = make(f"{name}:", config, registry).model
-            lack = lacks(name, config)
+            lack = missing_requirement(name, config)
         except MainspringError as error:
             lack = str(error)
-        if name == EMBEDDED and not engine_installed():
-            lack = missing_engine()
+        if name == EMBEDDED_PROVIDER and not is_engine_installed():
+            lack = engine_install_hint()
         views.append(
-            View(
+            ProviderStatus(
                 name=name,
-                label=WIZARDS[name].label if name in WIZARDS else "",
+                label=PROVIDER_SETUPS[name].label if name in PROVIDER_SETUPS else "",
                 state="missing" if lack else "ready",
                 default=config.providers.default == name,
                 configured=name in config.providers.sections,
@@ -130,7 +130,9 @@ def list_providers(place: Place, environ: Mapping[str, str] = os.environ) -> lis
     return views
 
 
-async def set_up(answers: Answers, place: Place, *, test: bool = True, environ: Mapping[str, str] = os.environ) -> Done:
+async def set_up_provider(
+    answers: SetupAnswers, place: WorkspaceOptions, *, test: bool = True, environ: Mapping[str, str] = os.environ
+) -> SetupResult:
     """Set a provider up: try it, and if it answers save what was said. Otherwise nothing is changed.
 
     Raises:
@@ -142,20 +144,22 @@ async def set_up(answers: Answers, place: Place, *, test: bool = True, environ: 
     file = settings_file(cwd, settings, project=answers.project)
     if answers.project and ("apiKey" in answers.values or answers.values.get("headers")):
         raise ConfigError("a key does not belong into a project's file, which others read; leave out --project for it")
-    candidate = _with(settings, changes, answers.values.get("apiKey", ""), answers)
+    candidate = _settings_after(settings, changes, answers.values.get("apiKey", ""), answers)
     model = make(f"{answers.provider}:", candidate, registry_of(candidate))
     tried = None
     if test:
-        if lack := lacks(answers.provider, candidate):
+        if lack := missing_requirement(answers.provider, candidate):
             raise ConfigError(lack)
         tried = await try_model(model)
     if answers.keyring and answers.values.get("apiKey"):
-        await asyncio.to_thread(keep_in_keyring, answers.provider, answers.values["apiKey"])
+        await asyncio.to_thread(save_key_to_keyring, answers.provider, answers.values["apiKey"])
     await asyncio.to_thread(lambda: _save(file, changes, settings, project=answers.project))
-    return Done(file, f"{model.provider}:{model.model}", tried, tuple(notes))
+    return SetupResult(file, f"{model.provider}:{model.model}", tried, tuple(notes))
 
 
-def remove_provider(name: str, place: Place, *, project: bool = False, environ: Mapping[str, str] = os.environ) -> Path:
+def remove_provider(
+    name: str, place: WorkspaceOptions, *, project: bool = False, environ: Mapping[str, str] = os.environ
+) -> Path:
     """Take away everything that the settings say of a provider; the file that was changed.
 
     Raises:
@@ -163,14 +167,14 @@ def remove_provider(name: str, place: Place, *, project: bool = False, environ: 
     """
     cwd, settings = load(place, {}, environ)
     file = settings_file(cwd, settings, project=project)
-    keys: list[Key] = [k for k in settings.values if k[:2] == ("providers", name) and _stands_in(k, settings, file)]
+    keys: list[Key] = [k for k in settings.values if k[:2] == ("providers", name) and _is_set_in(k, settings, file)]
     if not keys:
         known = ", ".join(settings.config.providers.sections) or "none"
         near = difflib.get_close_matches(name, settings.config.providers.sections, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {known}"
         raise ConfigError(f"{file} says nothing of a provider {name!r}; {hint}")
     changes: dict[Key, Any] = dict.fromkeys(keys)
-    if settings.config.providers.default == name and _stands_in(("providers", "default"), settings, file):
+    if settings.config.providers.default == name and _is_set_in(("providers", "default"), settings, file):
         changes[("providers", "default")] = None
     _save(file, changes, settings, project=project)
     return file
@@ -181,11 +185,11 @@ def _save(file: Path, changes: Mapping[Key, Any], settings: Settings, *, project
         save_settings(file, changes, private=not project)
 
 
-def _stands_in(key: Key, settings: Settings, file: Path) -> bool:
+def _is_set_in(key: Key, settings: Settings, file: Path) -> bool:
     return settings.origins.get(".".join(key)) == str(file)
 
 
-def _changes(answers: Answers, settings: Settings) -> tuple[dict[Key, Any], list[str]]:
+def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[Key, Any], list[str]]:
     """The settings that the answers make.
 
     Raises:
@@ -193,8 +197,8 @@ def _changes(answers: Answers, settings: Settings) -> tuple[dict[Key, Any], list
     """
     name, wizard = answers.provider, answers.wizard
     values = {k: v.strip() for k, v in answers.values.items() if v.strip()}
-    if unknown := [k for k in values if k not in _FIELDS | OWN_SETTINGS]:
-        near = difflib.get_close_matches(unknown[0], [*_FIELDS, *OWN_SETTINGS], 1)
+    if unknown := [k for k in values if k not in _FIELDS | PROVIDER_SPECIFIC_SETTINGS]:
+        near = difflib.get_close_matches(unknown[0], [*_FIELDS, *PROVIDER_SPECIFIC_SETTINGS], 1)
         raise ConfigError(
             f"a provider has no setting {unknown[0]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
         )
@@ -224,13 +228,13 @@ def _changes(answers: Answers, settings: Settings) -> tuple[dict[Key, Any], list
     return changes, notes
 
 
-def _with(settings: Settings, changes: Mapping[Key, Any], key: str, answers: Answers) -> AppConfig:
+def _settings_after(settings: Settings, changes: Mapping[Key, Any], key: str, answers: SetupAnswers) -> AppConfig:
     """The settings as they will be; with the key at hand, wherever it will be kept."""
     values = {k: v for k, v in {**settings.values, **changes}.items() if v is not None}
     if key:
         values["providers", answers.provider, "apiKey"] = key
     try:
-        return build(values)
+        return build_config(values)
     except msgspec.ValidationError as error:
         raise ConfigError(str(error)) from None
 
@@ -241,7 +245,7 @@ async def try_model(model: Any) -> str:
     Raises:
         ModelError: If the provider refused, or cannot be reached.
     """
-    limits = Behavior(max_turns=1, max_seconds=_TRY_SECONDS, max_output_tokens=_TRY_TOKENS, retry=None, max_repairs=0)
+    limits = RunOptions(max_turns=1, max_seconds=_TRY_SECONDS, max_output_tokens=_TRY_TOKENS, retry=None, max_repairs=0)
     agent = Agent(model, name="check", system="Answer with one word.", behavior=limits)
     try:
         result = await agent.run("Say hello.")

@@ -7,7 +7,7 @@ from msgspec import Struct
 from mainspring.models.auth.credentials import KEY_VARIABLES
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class SetupQuestion(Struct, frozen=True, kw_only=True):
     """One thing to be told.
 
     Attributes:
@@ -27,7 +27,7 @@ class Question(Struct, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
 
 
-class Wizard(Struct, frozen=True, kw_only=True):
+class ProviderSetup(Struct, frozen=True, kw_only=True):
     """How a provider is set up.
 
     Attributes:
@@ -43,7 +43,7 @@ class Wizard(Struct, frozen=True, kw_only=True):
     provider: str
     label: str
     about: str = ""
-    questions: tuple[Question, ...] = ()
+    questions: tuple[SetupQuestion, ...] = ()
     wants_key: str = "yes"
     login: bool = False
     named: bool = False
@@ -54,77 +54,77 @@ class Wizard(Struct, frozen=True, kw_only=True):
         return KEY_VARIABLES.get(self.provider, ())
 
 
-def _model(default: str = "", text: str = "Model", *, needed: bool = False) -> Question:
-    return Question(setting="model", text=text, default=default, needed=needed)
+def _model(default: str = "", text: str = "Model", *, needed: bool = False) -> SetupQuestion:
+    return SetupQuestion(setting="model", text=text, default=default, needed=needed)
 
 
-def _url(default: str = "", text: str = "Address") -> Question:
-    return Question(setting="baseUrl", text=text, default=default, needed=True)
+def _url(default: str = "", text: str = "Address") -> SetupQuestion:
+    return SetupQuestion(setting="baseUrl", text=text, default=default, needed=True)
 
 
-WIZARDS: dict[str, Wizard] = {
+PROVIDER_SETUPS: dict[str, ProviderSetup] = {
     wizard.provider: wizard
     for wizard in (
-        Wizard(
+        ProviderSetup(
             provider="openai",
             label="OpenAI",
             about="a key: https://platform.openai.com/api-keys",
             questions=(_model("gpt-5-mini"),),
         ),
-        Wizard(
+        ProviderSetup(
             provider="anthropic",
             label="Anthropic (Claude)",
             about="a key: https://console.anthropic.com/settings/keys",
             questions=(_model("claude-sonnet-4-5"),),
         ),
-        Wizard(
+        ProviderSetup(
             provider="gemini",
             label="Google Gemini",
             about="a key: https://aistudio.google.com/apikey",
             questions=(_model("gemini-2.5-flash"),),
         ),
-        Wizard(
+        ProviderSetup(
             provider="azure",
             label="Azure OpenAI",
             about="the resource and a deployment in it; without a key the login of `az login` is used",
             questions=(
-                Question(setting="endpoint", text="Endpoint (https://NAME.openai.azure.com)", needed=True),
-                Question(setting="deployment", text="Deployment", needed=True),
-                Question(setting="apiVersion", text="API version (empty: the usual one)"),
+                SetupQuestion(setting="endpoint", text="Endpoint (https://NAME.openai.azure.com)", needed=True),
+                SetupQuestion(setting="deployment", text="Deployment", needed=True),
+                SetupQuestion(setting="apiVersion", text="API version (empty: the usual one)"),
             ),
             wants_key="maybe",
         ),
-        Wizard(
+        ProviderSetup(
             provider="foundry",
             label="Azure AI Foundry",
             about="local: models on this machine (extra foundry); cloud: a project's endpoint and a key",
             questions=(
-                Question(setting="mode", text="Mode", default="local", choices=("local", "cloud")),
-                Question(setting="projectEndpoint", text="Project endpoint (cloud only)"),
+                SetupQuestion(setting="mode", text="Mode", default="local", choices=("local", "cloud")),
+                SetupQuestion(setting="projectEndpoint", text="Project endpoint (cloud only)"),
                 _model(text="Model or deployment (empty: the usual one)"),
             ),
             wants_key="maybe",
         ),
-        Wizard(
+        ProviderSetup(
             provider="github",
             label="GitHub Models",
             about="a token with the scope models:read; without one that of `gh auth login` is used",
             questions=(_model("openai/gpt-4.1-mini"),),
             wants_key="maybe",
         ),
-        Wizard(
+        ProviderSetup(
             provider="openrouter",
             label="OpenRouter",
             about="a key: https://openrouter.ai/keys",
             questions=(_model("openrouter/auto"),),
         ),
-        Wizard(
+        ProviderSetup(
             provider="cerebras",
             label="Cerebras",
             about="a key: https://cloud.cerebras.ai",
             questions=(_model("gpt-oss-120b"),),
         ),
-        Wizard(
+        ProviderSetup(
             provider="codex",
             label="ChatGPT account (Codex)",
             about="no key: mainspring login codex opens a browser",
@@ -132,21 +132,21 @@ WIZARDS: dict[str, Wizard] = {
             wants_key="no",
             login=True,
         ),
-        Wizard(
+        ProviderSetup(
             provider="ollama",
             label="Ollama on this machine or another",
             about="no key; get a model with: ollama pull NAME",
             questions=(_url("http://localhost:11434"), _model("llama3.3:latest")),
             wants_key="no",
         ),
-        Wizard(
+        ProviderSetup(
             provider="local",
             label="A server on this machine (LM Studio, llama.cpp, vLLM)",
             about="no key; start its server first",
             questions=(_url("http://localhost:1234/v1"), _model(needed=True)),
             wants_key="no",
         ),
-        Wizard(
+        ProviderSetup(
             provider="compatible",
             label="Any other server that speaks the OpenAI protocol",
             about="its address up to /v1, and its key if it wants one",
@@ -154,12 +154,12 @@ WIZARDS: dict[str, Wizard] = {
             wants_key="maybe",
             named=True,
         ),
-        Wizard(
+        ProviderSetup(
             provider="embedded",
             label="A small model inside this program: no key, no server",
             about="needs the extra local; weights are fetched on first use",
             questions=(
-                Question(
+                SetupQuestion(
                     setting="model",
                     text="Model",
                     default="qwen-coder-0.5b",

@@ -13,7 +13,7 @@ def hook_dirs() -> list[str]:
     return [str(Path(__file__).parent)]
 
 
-def modules() -> list[str]:
+def list_modules() -> list[str]:
     """Every module, by its name."""
     names = (
         file.relative_to(_PACKAGE.parent).with_suffix("").parts
@@ -25,10 +25,10 @@ def modules() -> list[str]:
 
 def data_files() -> list[tuple[str, str]]:
     """Everything else: where it is, and its folder below the root of the program."""
-    return [(str(file), str(file.parent.relative_to(_PACKAGE.parent))) for file in _others()]
+    return [(str(file), str(file.parent.relative_to(_PACKAGE.parent))) for file in _data_files()]
 
 
-def _others() -> Iterator[Path]:
+def _data_files() -> Iterator[Path]:
     for file in sorted(_PACKAGE.rglob("*")):
         if file.is_file() and file.suffix != ".pyc" and not _is_module(file):
             yield file

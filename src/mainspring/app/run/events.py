@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mainspring.events import AgentEvent, RunStatus
+from mainspring.events import Event, RunStatus
 from mainspring.messages import StopReason, Usage
 
 if TYPE_CHECKING:
     from mainspring.loop.hooks import BudgetWarning
 
 
-class ModelName(Struct, frozen=True, kw_only=True):
+class ModelIdentity(Struct, frozen=True, kw_only=True):
     """The model that answers.
 
     Attributes:
@@ -37,7 +37,7 @@ class ModelName(Struct, frozen=True, kw_only=True):
         return f"{self.provider}:{self.id}"
 
 
-class Started(Struct, frozen=True, kw_only=True):
+class RunStarting(Struct, frozen=True, kw_only=True):
     """A run is about to begin.
 
     Attributes:
@@ -48,14 +48,14 @@ class Started(Struct, frozen=True, kw_only=True):
         tools: What the model may call, as far as it is known yet: see `Equipped`.
     """
 
-    model: ModelName
+    model: ModelIdentity
     session_id: str = ""
     resumed: int = 0
     cwd: str = ""
     tools: tuple[str, ...] = ()
 
 
-class Equipped(Struct, frozen=True):
+class ToolsReady(Struct, frozen=True):
     """The run has begun, and all of its tools are there: those of MCP servers and skills join only then."""
 
     tools: tuple[str, ...]
@@ -81,14 +81,14 @@ class Progress(Struct, frozen=True):
         return self.done / self.total if self.total else 0.0
 
 
-Report = Started | Equipped | Notice | Progress | AgentEvent
+RunEvent = RunStarting | ToolsReady | Notice | Progress | Event
 """Everything that a command tells while it works."""
 
-Reporter = Callable[[Report], None]
+RunEventHandler = Callable[[RunEvent], None]
 """Is told. What it raises ends the command cleanly."""
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class RunOutcome(Struct, frozen=True, kw_only=True):
     """How a run ended.
 
     Attributes:
@@ -108,7 +108,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     status: RunStatus
     text: str = ""
-    model: ModelName | None = None
+    model: ModelIdentity | None = None
     session_id: str = ""
     turns: int = 0
     usage: Usage = Usage()
@@ -120,7 +120,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     output_error: str = ""
 
 
-def near_limit(warning: BudgetWarning) -> str:
+def format_budget_warning(warning: BudgetWarning) -> str:
     """What people are told when a limit is near."""
     spent, limit = warning.spent, warning.limit
     share = {

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class WorkspaceOptions(Struct, frozen=True, kw_only=True):
     """Where a command works.
 
     Attributes:
@@ -20,7 +20,7 @@ class Place(Struct, frozen=True, kw_only=True):
     offline: bool = False
 
 
-class Rules(Struct, frozen=True, kw_only=True):
+class PermissionFlags(Struct, frozen=True, kw_only=True):
     """Permission rules of the command line."""
 
     allow: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
 
 
-class Confinement(Struct, frozen=True, kw_only=True):
+class SandboxOptions(Struct, frozen=True, kw_only=True):
     """The sandbox that tools work in.
 
     Attributes:
@@ -40,7 +40,7 @@ class Confinement(Struct, frozen=True, kw_only=True):
     network: bool = False
 
 
-class AskOptions(Struct, frozen=True, kw_only=True):
+class LaunchOptions(Struct, frozen=True, kw_only=True):
     """A run, as the command line asks for it. ``None`` leaves a value to settings and defaults.
 
     Attributes:
@@ -73,7 +73,7 @@ class AskOptions(Struct, frozen=True, kw_only=True):
 
     prompt: str
     piped: str = ""
-    place: Place = Place()
+    place: WorkspaceOptions = WorkspaceOptions()
     model: str | None = None
     provider: str | None = None
     thinking: str | None = None
@@ -90,9 +90,9 @@ class AskOptions(Struct, frozen=True, kw_only=True):
     max_cost: float | None = None
     max_total_tokens: int | None = None
     max_output_tokens: int | None = None
-    rules: Rules = Rules()
+    rules: PermissionFlags = PermissionFlags()
     on_deny: Literal["continue", "stop"] = "continue"
-    sandbox: Confinement = Confinement()
+    sandbox: SandboxOptions = SandboxOptions()
     plan: bool = False
     accept_edits: bool = False
     execute: str | None = None

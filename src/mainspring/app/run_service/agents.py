@@ -14,18 +14,18 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from typing import Any, cast
 
-from mainspring.app.compose.client_services import Front
-from mainspring.app.compose.conversation import converse
-from mainspring.app.providers.weights import prepare
-from mainspring.app.run.events import Reporter
-from mainspring.app.run.options import AskOptions
+from mainspring.app.compose.client_services import ClientServices
+from mainspring.app.compose.conversation import open_conversation
+from mainspring.app.providers.weights import ensure_weights
+from mainspring.app.run.events import RunEventHandler
+from mainspring.app.run.options import LaunchOptions
 from mainspring.cancellation import CancelToken
 from mainspring.durable import DurableSteps, Factory
 from mainspring.errors import ConfigError
 from mainspring.loop import CoreAgent
 
 
-def named_agents(place: str, folder: str = "") -> dict[str, Factory]:
+def load_agents(place: str, folder: str = "") -> dict[str, Factory]:
     """The agents that a module has: a mapping of names to functions that make an agent with given steps, or one such function.
 
     Args:
@@ -77,24 +77,28 @@ def _find_in_folder(module: str, folder: str) -> None:
         raise
 
 
-NAME = "mainspring"
+BUILTIN_AGENT = "mainspring"
 """Under which name its runs are started."""
 
 
-async def check_own_agent(options: AskOptions, report: Reporter, environ: Mapping[str, str] = os.environ) -> None:
+async def check_builtin_agent(
+    options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str] = os.environ
+) -> None:
     """Try whether it can be made, and get its model ready.
 
     Raises:
         ConfigError: If something is wrong with options or settings.
     """
-    conversation = await converse(options, report, environ, Front(unattended="pause"))
+    conversation = await open_conversation(options, report, environ, ClientServices(unattended="pause"))
     try:
-        await prepare(conversation.choice.model, report, CancelToken(), offline=options.place.offline)
+        await ensure_weights(conversation.choice.model, report, CancelToken(), offline=options.place.offline)
     finally:
         await conversation.aclose()
 
 
-def own_agent(options: AskOptions, report: Reporter, environ: Mapping[str, str] = os.environ) -> Factory:
+def builtin_agent_factory(
+    options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str] = os.environ
+) -> Factory:
     """How to make the command's own agent. What would be asked at a terminal pauses its run.
 
     Args:
@@ -105,8 +109,8 @@ def own_agent(options: AskOptions, report: Reporter, environ: Mapping[str, str] 
 
     @asynccontextmanager
     async def made(steps: DurableSteps) -> AsyncGenerator[CoreAgent]:
-        front = Front(unattended="pause", steps=steps)
-        conversation = await converse(options, report, environ, front)
+        front = ClientServices(unattended="pause", steps=steps)
+        conversation = await open_conversation(options, report, environ, front)
         try:
             yield conversation.agent
         finally:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mainspring.durable.dbos.engine import DbosEngine
 
 
-def engine_of(url: str | None, *, version: str = "1", keep: int = 1_000) -> Engine:
+def create_engine(url: str | None, *, version: str = "1", keep: int = 1_000) -> Engine:
     """The engine at an address; without one, one that lives and dies with this process.
 
     Args:
@@ -22,10 +22,10 @@ def engine_of(url: str | None, *, version: str = "1", keep: int = 1_000) -> Engi
     Raises:
         ConfigError: If what it needs is not installed.
     """
-    return MemoryEngine(version, keep=keep) if url is None else durable_engine(url, version=version)
+    return MemoryEngine(version, keep=keep) if url is None else create_durable_engine(url, version=version)
 
 
-def durable_engine(url: str, **options: Any) -> DbosEngine:
+def create_durable_engine(url: str, **options: Any) -> DbosEngine:
     """The engine at an address.
 
     Args:

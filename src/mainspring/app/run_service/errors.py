@@ -19,7 +19,7 @@ class ServiceError(MainspringError):
         self.retry_after = retry_after
 
 
-class UnknownRunError(ServiceError):
+class RunNotFoundError(ServiceError):
     """There is no such run, or it is another tenant's: the same to whoever asks."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class ConflictError(ServiceError):
     """The run is not in a state for it."""
 
 
-class MissingError(ServiceError):
+class NotFoundError(ServiceError):
     """What a request names is not there."""
 
 
@@ -38,7 +38,7 @@ class LimitError(ServiceError):
     """A limit was reached."""
 
 
-class ClosingError(ServiceError):
+class ShuttingDownError(ServiceError):
     """The service is about to end and takes nothing on."""
 
 

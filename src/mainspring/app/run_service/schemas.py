@@ -15,7 +15,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
 RunId = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,31}[.][A-Za-z0-9_-]{1,64}$")]
 Key = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 AgentName = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")]
-State = Literal["waiting", "running", "paused", "done", "failed", "cancelled"]
+RunState = Literal["waiting", "running", "paused", "done", "failed", "cancelled"]
 
 
 class StartRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,7 +87,7 @@ class RunView(Struct, frozen=True, kw_only=True):
 
     id: RunId
     agent: str
-    state: Annotated[State, Meta(description="`waiting` is for a worker, `paused` for an answer to a call.")]
+    state: Annotated[RunState, Meta(description="`waiting` is for a worker, `paused` for an answer to a call.")]
     created: Annotated[float, Meta(description="Seconds since 1970.")]
     title: Annotated[str, Meta(description="The beginning of its prompt.")] = ""
     worker: str = ""

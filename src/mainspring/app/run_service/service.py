@@ -15,29 +15,35 @@ from typing import Any, Self
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from mainspring.app.run_service.errors import ClosingError, ConflictError, LimitError, MissingError, UnknownRunError
+from mainspring.app.run_service.errors import (
+    ConflictError,
+    LimitError,
+    NotFoundError,
+    RunNotFoundError,
+    ShuttingDownError,
+)
 from mainspring.app.run_service.schemas import (
     Abort,
     Approve,
     Deny,
     Fork,
     ResultView,
+    RunState,
     RunView,
     StartRun,
-    State,
     WaitingView,
 )
-from mainspring.durable import DurableAgents, DurableRun, DurableRuns, Engine, Factory, RunInfo
-from mainspring.durable.client_tools import Brought
+from mainspring.durable import DurableClient, DurableRun, DurableWorker, Engine, Factory, RunInfo
+from mainspring.durable.client_tools import ClientContext
 from mainspring.durable.feed import FeedItem, MessageDone
 from mainspring.errors import DurableError
 from mainspring.messages import AgentMessage, Message
-from mainspring.text import counted
+from mainspring.text import pluralize
 
-__all__ = ["Factory", "Service", "ServiceOptions"]
+__all__ = ["Factory", "RunService", "ServiceOptions"]
 
 _OWN = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_OVER = ("done", "failed", "cancelled")
+_TERMINAL_STATES = ("done", "failed", "cancelled")
 _TITLES = 2_000
 _TITLE = 80
 
@@ -56,7 +62,7 @@ class ServiceOptions(Struct, frozen=True, kw_only=True):
     default: str = ""
 
 
-class Service:
+class RunService:
     """Starts runs, finds them again, and lets their owner talk to them. A run's name begins with its tenant's and a dot. ``async with Service(engine, agents) as service: ...``.
 
     Args:
@@ -71,8 +77,8 @@ class Service:
         self.options = options or ServiceOptions()
         self.engine = engine
         self._own = tuple(agents or ())
-        self._runs: DurableRuns = (
-            DurableAgents(engine, agents, concurrency=self.options.concurrency) if agents else DurableRuns(engine)
+        self._runs: DurableClient = (
+            DurableWorker(engine, agents, concurrency=self.options.concurrency) if agents else DurableClient(engine)
         )
         self._starting: dict[str, asyncio.Lock] = {}
         self._titles: OrderedDict[str, str] = OrderedDict()
@@ -81,7 +87,7 @@ class Service:
         """Whether nothing is taken on any more."""
 
     async def __aenter__(self) -> Self:
-        if isinstance(self._runs, DurableAgents):
+        if isinstance(self._runs, DurableWorker):
             await self._open.enter_async_context(self._runs)
         else:
             self._open.push_async_callback(self.engine.aclose)
@@ -96,7 +102,7 @@ class Service:
     @property
     def works(self) -> bool:
         """Whether runs are done here."""
-        return isinstance(self._runs, DurableAgents)
+        return isinstance(self._runs, DurableWorker)
 
     async def drain(self, seconds: float, *, keeps: bool) -> int:
         """Take nothing on any more, and give what goes on here its time.
@@ -109,7 +115,7 @@ class Service:
             How many runs are still going on.
         """
         self.closing = True
-        if not isinstance(self._runs, DurableAgents):
+        if not isinstance(self._runs, DurableWorker):
             return 0
         if keeps:
             await self._runs.drain(seconds)
@@ -146,7 +152,9 @@ class Service:
         agent = await self._agent(order.agent or "")
         return await self._start(tenant, agent, [Message.user(order.prompt)], order.key)
 
-    async def begin(self, tenant: str, agent: str, messages: Sequence[AgentMessage], key: str, brought: Brought) -> str:
+    async def begin(
+        self, tenant: str, agent: str, messages: Sequence[AgentMessage], key: str, brought: ClientContext
+    ) -> str:
         """Start a run with a conversation and what its client brings; gives its name.
 
         Raises:
@@ -165,7 +173,7 @@ class Service:
         known = await self.agents()
         agent = name or (known[0] if known else "")
         if not agent or (self.works and agent not in known):
-            raise MissingError("unknown_agent", f"there is no agent {agent!r}; there are {', '.join(known) or 'none'}")
+            raise NotFoundError("unknown_agent", f"there is no agent {agent!r}; there are {', '.join(known) or 'none'}")
         return agent
 
     async def fork(self, tenant: str, run_id: str, order: Fork) -> tuple[RunView, bool]:
@@ -185,10 +193,10 @@ class Service:
         agent: str,
         prompt: Sequence[AgentMessage],
         key: str | None,
-        brought: Brought | None = None,
+        brought: ClientContext | None = None,
     ) -> tuple[RunView, bool]:
         if self.closing:
-            raise ClosingError("closing", "the service is about to end; try again in a moment", retry_after=2.0)
+            raise ShuttingDownError("closing", "the service is about to end; try again in a moment", retry_after=2.0)
         run_id = f"{tenant}.{key or f'{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}'}"
         async with self._starting.setdefault(tenant, asyncio.Lock()):
             if key and (found := await self.engine.info(run_id)) is not None:
@@ -198,7 +206,7 @@ class Service:
                 asking = sum([await self._asks(info) for info in active])
                 raise LimitError(
                     "too_many_runs",
-                    f"{counted(len(active), 'run goes', 'runs go')} on, of which {counted(asking, 'waits', 'wait')} for an answer to a call, and no more may; answer or "
+                    f"{pluralize(len(active), 'run goes', 'runs go')} on, of which {pluralize(asking, 'waits', 'wait')} for an answer to a call, and no more may; answer or "
                     "end one, or wait until one ends",
                     retry_after=5.0,
                 )
@@ -206,7 +214,7 @@ class Service:
                 await self._runs.start(agent, prompt, run_id=run_id, brought=brought)
             except DurableError as error:
                 raise ConflictError("refused", str(error)) from None
-        self._keep_title(run_id, _short(prompt[-1].text) if isinstance(prompt[-1], Message) else "")
+        self._keep_title(run_id, _shorten_title(prompt[-1].text) if isinstance(prompt[-1], Message) else "")
         return await self.view(tenant, run_id), True
 
     async def reachable(self, seconds: float) -> bool:
@@ -233,7 +241,7 @@ class Service:
     async def _asks(self, info: RunInfo) -> bool:
         return bool(await self._run(info.id).pending())
 
-    async def runs(self, tenant: str, *, state: State | None = None, limit: int = 50) -> tuple[RunView, ...]:
+    async def runs(self, tenant: str, *, state: RunState | None = None, limit: int = 50) -> tuple[RunView, ...]:
         """The tenant's runs, the newest first."""
         wanted = "running" if state == "paused" else state
         found = await self.engine.runs(state=wanted, limit=limit, prefix=f"{tenant}.")
@@ -262,7 +270,7 @@ class Service:
     async def silent(self, tenant: str, run_id: str, after: int) -> bool:
         """Whether a run is over and has told nothing after a number."""
         info = await self._info(tenant, run_id)
-        return info.state in _OVER and not await self.engine.feed.read(run_id, after, 1)
+        return info.state in _TERMINAL_STATES and not await self.engine.feed.read(run_id, after, 1)
 
     async def result(self, tenant: str, run_id: str, wait: float = 0.0) -> ResultView:
         """How a run ended.
@@ -277,14 +285,14 @@ class Service:
             ConflictError: If it is not over.
         """
         info = await self._info(tenant, run_id)
-        if info.state not in _OVER and wait > 0:
+        if info.state not in _TERMINAL_STATES and wait > 0:
             try:
                 async with asyncio.timeout(wait):
                     await self.engine.ended(run_id)
             except TimeoutError:
                 pass
             info = await self._info(tenant, run_id)
-        if info.state not in _OVER:
+        if info.state not in _TERMINAL_STATES:
             raise ConflictError("not_over", "the run is not over")
         if info.state != "done":
             status = "aborted" if info.state == "cancelled" else "error"
@@ -347,21 +355,21 @@ class Service:
     async def _info(self, tenant: str, run_id: str) -> RunInfo:
         owner, dot, own = run_id.partition(".")
         if owner != tenant or not dot or not _OWN.fullmatch(own):
-            raise UnknownRunError
+            raise RunNotFoundError
         found = await self.engine.info(run_id)
         if found is None or found.parent:
-            raise UnknownRunError
+            raise RunNotFoundError
         return found
 
     async def _going(self, tenant: str, run_id: str) -> DurableRun:
         info = await self._info(tenant, run_id)
-        if info.state in _OVER:
+        if info.state in _TERMINAL_STATES:
             raise ConflictError("over", f"the run is over ({info.state}); fork it to go on from there")
         return self._run(run_id)
 
     async def _view(self, info: RunInfo) -> RunView:
         waiting = await self._run(info.id).pending() if info.state == "running" else ()
-        state: State = "paused" if waiting else info.state
+        state: RunState = "paused" if waiting else info.state
         calls = [WaitingView.of(call) for call in waiting]
         return RunView(
             id=info.id,
@@ -383,7 +391,7 @@ class Service:
         for item in await self.engine.feed.read(run_id, 0, 500):
             match item.event:
                 case MessageDone(message=Message(role="user") as message) if text := message.text.strip():
-                    title = _short(text)
+                    title = _shorten_title(text)
                 case MessageDone():
                     pass
                 case _ if title:  # what was prompted is complete once something else is told
@@ -415,5 +423,5 @@ class Service:
         return [replace(m, usage=None, id="") if isinstance(m, Message) else m for m in kept]
 
 
-def _short(text: str) -> str:
+def _shorten_title(text: str) -> str:
     return " ".join(text.split())[:_TITLE]

@@ -5,28 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Shown, Table, Text
+from mainspring.app.chat.command_results import Changes, Clipboard, CommandResult, Fields, Picker, Table, Text
 from mainspring.app.chat.types import FileDiff
-from mainspring.text import counted
+from mainspring.text import pluralize
 
 
-def markdown_of(shown: Shown | None) -> str:
+def result_to_markdown(shown: CommandResult | None) -> str:
     """A text that can stand in a conversation; empty where there is nothing to see."""
     match shown:
         case Text(text=text, title=title, markdown=markdown):
             return _titled(title, text if markdown else fenced(text))
         case Fields(fields=fields, title=title):
-            return _titled(title, "\n".join(f"- **{_plain(name)}:** {_plain(value)}" for name, value in fields))
+            return _titled(
+                title, "\n".join(f"- **{_escape_markdown(name)}:** {_escape_markdown(value)}" for name, value in fields)
+            )
         case Table(columns=columns, rows=rows, title=title, empty=empty):
             return _titled(title, _table(columns, rows) if rows else empty or "none")
         case Picker(title=title, choices=choices, empty=empty):
             lines = [
-                f"{'  ' * choice.depth}- {_plain(choice.label)}{' (now)' if choice.current else ''}: `{choice.line}`"
+                f"{'  ' * choice.depth}- {_escape_markdown(choice.label)}{' (now)' if choice.current else ''}: `{choice.line}`"
                 for choice in choices
             ]
             return _titled(title, "\n".join(lines) or empty or "none")
         case Changes(text=text, diffs=diffs):
-            return "\n\n".join([text, *[fenced(diff_text(diff), "diff") for diff in diffs]])
+            return "\n\n".join([text, *[fenced(format_diff(diff), "diff") for diff in diffs]])
         case Clipboard(text=text):
             return text
         case _:
@@ -42,24 +44,26 @@ def fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def diff_text(diff: FileDiff) -> str:
+def format_diff(diff: FileDiff) -> str:
     """A change of a file, as text."""
     lines = [f"{diff.change} {diff.path}"]
     for hunk in diff.hunks:
         lines += [hunk.header, *hunk.lines]
     if diff.left_out:
-        lines.append(f"({counted(diff.left_out, 'line of the change is', 'lines of the change are')} not shown)")
+        lines.append(f"({pluralize(diff.left_out, 'line of the change is', 'lines of the change are')} not shown)")
     return "\n".join(lines)
 
 
 def _titled(title: str, text: str) -> str:
-    return "\n\n".join(part for part in (f"**{_plain(title)}**" if title else "", text) if part)
+    return "\n\n".join(part for part in (f"**{_escape_markdown(title)}**" if title else "", text) if part)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(_plain(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(_escape_markdown(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
 
 
-def _plain(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     return " ".join(text.split())

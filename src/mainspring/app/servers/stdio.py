@@ -18,20 +18,20 @@ from typing import Any
 import msgspec
 
 from mainspring.app.chat import Chat, ChatOptions
-from mainspring.app.cli.exit_codes import DONE
-from mainspring.app.cli.runner import framed
-from mainspring.app.cli.signals import Interrupts
+from mainspring.app.cli.exit_codes import OK
+from mainspring.app.cli.runner import run_command
+from mainspring.app.cli.signals import GracefulShutdown
 from mainspring.cancellation import CancelToken
 from mainspring.messages.codec import strip_surrogates
 
-MOST = 32 << 20
+MAX_LINE_BYTES = 32 << 20
 """Bytes of a line: images come as base64."""
 
 
 _CHUNK = 1 << 16
 
 
-def encoded(value: Any, other: Callable[[Any], Any] | None = None) -> bytes:
+def encode_line(value: Any, other: Callable[[Any], Any] | None = None) -> bytes:
     """A value as a line of JSON, without its end. Half a surrogate pair, as a name of a file may hold, becomes U+FFFD.
 
     Args:
@@ -48,7 +48,7 @@ class LineTooLongError(Exception):
     """A line was longer than it may be, and was passed over; the text says so."""
 
 
-class Wire:
+class LineTransport:
     """Lines in, lines out.
 
     Args:
@@ -58,12 +58,12 @@ class Wire:
     """
 
     def __init__(
-        self, chunk: Callable[[], Awaitable[bytes]], put: Callable[[bytes], Awaitable[None]], most: int = MOST
+        self, chunk: Callable[[], Awaitable[bytes]], put: Callable[[bytes], Awaitable[None]], most: int = MAX_LINE_BYTES
     ) -> None:
         self._chunk = chunk
         self._put = put
         self._most = most
-        self._rest = bytearray()
+        self._on_agent_done = bytearray()
         self._looked = 0
         self._ended = False
         self._sending = asyncio.Lock()
@@ -83,24 +83,24 @@ class Wire:
     async def _line(self) -> bytes | None:
         long = False
         while True:
-            end = self._rest.find(b"\n", self._looked)
+            end = self._on_agent_done.find(b"\n", self._looked)
             if end >= 0:
-                line = bytes(self._rest[:end])
-                del self._rest[: end + 1]
+                line = bytes(self._on_agent_done[:end])
+                del self._on_agent_done[: end + 1]
                 self._looked = 0
                 if long or len(line) > self._most:
                     raise LineTooLongError(f"a line of more than {self._most} bytes was passed over; send less at once")
                 return line
-            if long or len(self._rest) > self._most:
+            if long or len(self._on_agent_done) > self._most:
                 long = True
-                self._rest.clear()
-            self._looked = len(self._rest)
+                self._on_agent_done.clear()
+            self._looked = len(self._on_agent_done)
             if self._ended or not (came := await self._chunk()):
                 self._ended = True
-                line, self._looked = bytes(self._rest), 0
-                self._rest.clear()
+                line, self._looked = bytes(self._on_agent_done), 0
+                self._on_agent_done.clear()
                 return line or None
-            self._rest += came
+            self._on_agent_done += came
 
     async def send(self, line: bytes) -> None:
         """Write a line. Waits while the other side does not read.
@@ -119,7 +119,7 @@ class Wire:
 
 
 @contextmanager
-def claimed_stdio() -> Generator[tuple[int, int]]:
+def take_over_stdio() -> Generator[tuple[int, int]]:
     """Take standard input and output away from everybody else: prints go to stderr, reads get nothing, and neither is passed on to
     programs. What was is put back in the end.
 
@@ -143,7 +143,7 @@ def claimed_stdio() -> Generator[tuple[int, int]]:
 
 
 @asynccontextmanager
-async def open_wire(given: int, out: int, most: int = MOST) -> AsyncGenerator[Wire]:
+async def open_wire(given: int, out: int, most: int = MAX_LINE_BYTES) -> AsyncGenerator[LineTransport]:
     """Lines over two descriptors, which stay open. A file takes the place of a pipe where one was redirected.
 
     Args:
@@ -153,16 +153,16 @@ async def open_wire(given: int, out: int, most: int = MOST) -> AsyncGenerator[Wi
     """
     blocking = [(number, os.get_blocking(number)) for number in (given, out)]
     async with AsyncExitStack() as closing:
-        chunk = await _reading(given, closing)
-        put = await _writing(out, closing)
+        chunk = await _open_reader(given, closing)
+        put = await _open_writer(out, closing)
         try:
-            yield Wire(chunk, put, most)
+            yield LineTransport(chunk, put, most)
         finally:
             for number, state in blocking:
                 os.set_blocking(number, state)
 
 
-async def _reading(number: int, closing: AsyncExitStack) -> Callable[[], Awaitable[bytes]]:
+async def _open_reader(number: int, closing: AsyncExitStack) -> Callable[[], Awaitable[bytes]]:
     if stat.S_ISCHR(os.fstat(number).st_mode) and not os.isatty(
         number
     ):  # as /dev/null, for whose input nobody can wait
@@ -180,7 +180,7 @@ async def _reading(number: int, closing: AsyncExitStack) -> Callable[[], Awaitab
     return lambda: reader.read(_CHUNK)
 
 
-async def _writing(number: int, closing: AsyncExitStack) -> Callable[[bytes], Awaitable[None]]:
+async def _open_writer(number: int, closing: AsyncExitStack) -> Callable[[bytes], Awaitable[None]]:
     pipe = os.fdopen(os.dup(number), "wb", buffering=0)
     loop = asyncio.get_running_loop()
     try:
@@ -189,14 +189,14 @@ async def _writing(number: int, closing: AsyncExitStack) -> Callable[[bytes], Aw
         )
     except (ValueError, OSError, NotImplementedError):
         pipe.close()
-        return _filed(number)
+        return _file_writer(number)
     closing.callback(
         lambda: None if transport.is_closing() else transport.abort()
     )  # it closes itself when the reader goes
-    return _piped(asyncio.StreamWriter(transport, protocol, None, loop))
+    return _pipe_writer(asyncio.StreamWriter(transport, protocol, None, loop))
 
 
-def _piped(writer: asyncio.StreamWriter) -> Callable[[bytes], Awaitable[None]]:
+def _pipe_writer(writer: asyncio.StreamWriter) -> Callable[[bytes], Awaitable[None]]:
     writer.transport.set_write_buffer_limits(high=0)  # whoever sends waits until the pipe has it
 
     async def put(data: bytes) -> None:
@@ -206,7 +206,7 @@ def _piped(writer: asyncio.StreamWriter) -> Callable[[bytes], Awaitable[None]]:
     return put
 
 
-def _filed(out: int) -> Callable[[bytes], Awaitable[None]]:
+def _file_writer(out: int) -> Callable[[bytes], Awaitable[None]]:
     def write(data: bytes) -> None:
         left = memoryview(data)
         while left:
@@ -222,11 +222,11 @@ _TEARDOWN_SECONDS = 5.0
 _SIGNALLED = 128
 
 
-Work = Callable[[Wire, "OpenChats"], Awaitable[None]]
+ProtocolHandler = Callable[[LineTransport, "ChatRegistry"], Awaitable[None]]
 """Serves one other side to its end."""
 
 
-class OpenChats:
+class ChatRegistry:
     """The chats of a server that are open, so that their programs end with the process even where there is no time to close them."""
 
     def __init__(self) -> None:
@@ -250,21 +250,21 @@ class OpenChats:
             chat.kill_all()
 
 
-def serve_stdio(options: argparse.Namespace, work: Work) -> int:
+def serve_stdio(options: argparse.Namespace, work: ProtocolHandler) -> int:
     """Serve; the exit code.
 
     Args:
         options: The command line.
         work: Speaks the protocol. It is cancelled by SIGINT, SIGTERM and SIGHUP.
     """
-    return framed(options, lambda _: _serve(options, work))
+    return run_command(options, lambda _: _serve(options, work))
 
 
-def _serve(options: argparse.Namespace, work: Work) -> int:
-    token, chats = CancelToken(), OpenChats()
-    with claimed_stdio() as (given, out), Interrupts(token, lambda number: chats.kill_all()) as interrupts:
-        asyncio.run(_until_the_end(token, given, out, lambda wire: work(wire, chats)))
-        code = _SIGNALLED + interrupts.number if interrupts.number else DONE
+def _serve(options: argparse.Namespace, work: ProtocolHandler) -> int:
+    token, chats = CancelToken(), ChatRegistry()
+    with take_over_stdio() as (given, out), GracefulShutdown(token, lambda number: chats.kill_all()) as interrupts:
+        asyncio.run(_serve_until_closed(token, given, out, lambda wire: work(wire, chats)))
+        code = _SIGNALLED + interrupts.number if interrupts.number else OK
         if options.owns_process:  # whatever may still hold the process, it ends soon
             limit = threading.Timer(_TEARDOWN_SECONDS, os._exit, (code,))
             limit.daemon = True
@@ -272,7 +272,9 @@ def _serve(options: argparse.Namespace, work: Work) -> int:
         return code
 
 
-async def _until_the_end(token: CancelToken, given: int, out: int, work: Callable[[Wire], Awaitable[None]]) -> None:
+async def _serve_until_closed(
+    token: CancelToken, given: int, out: int, work: Callable[[LineTransport], Awaitable[None]]
+) -> None:
     async with open_wire(given, out) as wire:
         working = asyncio.ensure_future(work(wire))
         stopped = asyncio.ensure_future(token.wait())

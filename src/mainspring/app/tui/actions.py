@@ -21,32 +21,32 @@ from mainspring.app.chat.commands import (
     SendQueued,
     SetMode,
     Steer,
-    command_of,
+    parse_line,
 )
-from mainspring.app.chat.types import Mode
-from mainspring.app.tui.external_programs import clipboard_image, edit_text
-from mainspring.app.tui.paste_placeholders import Expanded, image_at, read_image
-from mainspring.app.tui.styled_text import row
+from mainspring.app.chat.types import AgentMode
+from mainspring.app.tui.external_programs import edit_in_editor, read_clipboard_image
+from mainspring.app.tui.paste_placeholders import ExpandedInput, find_image_path, read_image
+from mainspring.app.tui.styled_text import make_row
 
 if TYPE_CHECKING:
-    from mainspring.app.tui.app import Session
+    from mainspring.app.tui.app import TerminalApp
 
 T = TypeVar("T")
 
-_TWICE_SECONDS = 2.0
-_LEAVING = ("/quit", "/exit", "/q")
+_DOUBLE_PRESS_SECONDS = 2.0
+_EXIT_COMMANDS = ("/quit", "/exit", "/q")
 
 
-class Deeds:
+class Actions:
     """What the user does.
 
     Args:
         session: Where.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: TerminalApp) -> None:
         self._session = session
-        self._interrupted = -_TWICE_SECONDS
+        self._last_interrupt = -_DOUBLE_PRESS_SECONDS
         self._draft = ""
 
     @property
@@ -59,28 +59,28 @@ class Deeds:
         session = self._session
         buffer = session.screen.buffer
         session.hint = ""
-        if session.screen.editing:
+        if session.screen.editing_queued_id:
             self._changed(text)
         elif not text.strip():
             if session.held and session.queue:
                 session.send(SendQueued(session.queue[0].id))
-        elif text.strip() in _LEAVING and not session.is_open:
+        elif text.strip() in _EXIT_COMMANDS and not session.is_open:
             session.leave()
         else:
             whole = session.screen.pastes.expand(text)
             self._say(text, whole, Queue if queue else Steer if session.running else Prompt)
             buffer.append_to_history()
             buffer.reset()
-            session.start(self._remember(whole.text))
+            session.start(self._load_original(whole.text))
 
-    def _say(self, typed: str, whole: Expanded, say: type[Prompt] | type[Steer] | type[Queue]) -> None:
+    def _say(self, typed: str, whole: ExpandedInput, say: type[Prompt] | type[Steer] | type[Queue]) -> None:
         images = tuple(Attachment(media_type=i.media_type, data=i.data, name=i.name) for i in whole.images)
         pasted = self._session.screen.pastes.label(typed.lstrip()[0]) is not None  # a pasted line is no command
         known = self._session.command_names
-        command = say(whole.text, images) if pasted else command_of(whole.text, images, known=known, say=say)
+        command = say(whole.text, images) if pasted else parse_line(whole.text, images, known=known, say=say)
         self._session.send(command)
 
-    async def _remember(self, text: str) -> None:
+    async def _load_original(self, text: str) -> None:
         await asyncio.to_thread(self._session.history.add, text)
 
     # --- queued texts -------------------------------------------------------------------------------------------------
@@ -91,11 +91,11 @@ class Deeds:
         ids = [item.id for item in session.queue]
         if not ids:
             return
-        if screen.editing in ids:
-            at = (ids.index(screen.editing) - 1) % len(ids)
+        if screen.editing_queued_id in ids:
+            at = (ids.index(screen.editing_queued_id) - 1) % len(ids)
         else:
             self._draft, at = screen.buffer.text, len(ids) - 1
-        screen.editing = ids[at]
+        screen.editing_queued_id = ids[at]
         screen.buffer.reset()
         screen.buffer.insert_text(session.queue[at].text)
 
@@ -103,13 +103,15 @@ class Deeds:
         """A queued text is as it should be."""
         screen = self._session.screen
         whole = screen.pastes.expand(text).text
-        self._session.send(EditQueued(screen.editing, whole) if whole.strip() else RemoveQueued(screen.editing))
+        self._session.send(
+            EditQueued(screen.editing_queued_id, whole) if whole.strip() else RemoveQueued(screen.editing_queued_id)
+        )
         self.stop_editing()
 
     def stop_editing(self) -> None:
         """Back to what was being typed."""
         screen = self._session.screen
-        screen.editing = ""
+        screen.editing_queued_id = ""
         screen.buffer.reset()
         screen.buffer.insert_text(self._draft)
         self._draft = ""
@@ -126,24 +128,26 @@ class Deeds:
         session = self._session
         now = time.monotonic()
         buffer = session.screen.buffer
-        again = now - self._interrupted < _TWICE_SECONDS and not buffer.text  # what was typed since is not thrown away
-        self._interrupted = now
+        again = (
+            now - self._last_interrupt < _DOUBLE_PRESS_SECONDS and not buffer.text
+        )  # what was typed since is not thrown away
+        self._last_interrupt = now
         if again:
             session.leave()
         elif self.busy:
             self.stop()
-        elif session.screen.editing:
+        elif session.screen.editing_queued_id:
             self.stop_editing()
         elif buffer.text:
             buffer.append_to_history()
             buffer.reset()
         else:
             session.hint = "Ctrl-C again leaves"
-            session.start(self._forget_hint())
+            session.start(self._clear_hint_later())
         session.screen.invalidate()
 
-    async def _forget_hint(self) -> None:
-        await asyncio.sleep(_TWICE_SECONDS)
+    async def _clear_hint_later(self) -> None:
+        await asyncio.sleep(_DOUBLE_PRESS_SECONDS)
         self._session.hint = ""
         self._session.screen.invalidate()
 
@@ -153,9 +157,9 @@ class Deeds:
 
     def suspend(self) -> None:
         """Give the terminal back to the shell until it continues us."""
-        self._session.start(self._suspended())
+        self._session.start(self._suspend_process())
 
-    async def _suspended(self) -> None:
+    async def _suspend_process(self) -> None:
         await self._elsewhere(lambda: os.kill(0, signal.SIGTSTP), in_executor=False)
 
     async def _elsewhere(self, work: Callable[[], T], *, in_executor: bool = True) -> T:
@@ -166,24 +170,24 @@ class Deeds:
             restore()
             return work()
 
-        output.report_focus(False)
+        output.set_focus_reporting(False)
         try:
             return await run_in_terminal(do, in_executor=in_executor)
         finally:
-            output.report_focus(True)
+            output.set_focus_reporting(True)
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
     def unfold(self) -> None:
         """Show what was folded last."""
         rows = self._session.transcript.folds.unfold()
-        self._session.print([[], *rows, []] if rows else [row(("faint", "nothing is folded"))])
+        self._session.print([[], *rows, []] if rows else [make_row(("faint", "nothing is folded"))])
 
-    def change_mode(self) -> None:
+    def toggle_mode(self) -> None:
         """Change to the next mode."""
         status = self._session.status
         if status is not None:
-            modes: tuple[Mode, ...] = get_args(Mode)
+            modes: tuple[AgentMode, ...] = get_args(AgentMode)
             self._session.send(SetMode(modes[(modes.index(status.mode) + 1) % len(modes)]))
 
     def focus(self, focused: bool) -> None:
@@ -198,7 +202,7 @@ class Deeds:
         if screen.dialog is not None and screen.dialog.wants is not None:
             screen.answer.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
             return
-        image = image_at(text)
+        image = find_image_path(text)
         if image is None:
             screen.buffer.insert_text(screen.pastes.text(text))
         else:
@@ -206,7 +210,7 @@ class Deeds:
 
     async def _image(self, name: str, text: str) -> None:
         screen = self._session.screen
-        path = image_at(text)
+        path = find_image_path(text)
         try:
             assert path is not None
             data, media_type = await asyncio.to_thread(read_image, path)
@@ -217,29 +221,29 @@ class Deeds:
 
     def paste_image(self) -> None:
         """Attach the image in the clipboard."""
-        self._session.start(self._clipboard())
+        self._session.start(self._paste_clipboard_image())
 
-    async def _clipboard(self) -> None:
+    async def _paste_clipboard_image(self) -> None:
         screen = self._session.screen
-        data = await clipboard_image(self._session.environ)
+        data = await read_clipboard_image(self._session.environ)
         if data is None:
             told = "no image in the clipboard, or no tool that hands it out (wl-paste, xclip, pngpaste)"
-            self._session.print([row(("faint", told))])
+            self._session.print([make_row(("faint", told))])
         else:
             screen.buffer.insert_text(screen.pastes.image(data, "image/png"))
 
     def open_editor(self) -> None:
         """Write in the user's own editor."""
-        self._session.start(self._edited())
+        self._session.start(self._edit_in_editor())
 
-    async def _edited(self) -> None:
+    async def _edit_in_editor(self) -> None:
         screen = self._session.screen
         dialog = screen.dialog
         wants = dialog.wants if dialog is not None else None
         buffer = screen.answer if wants is not None else screen.buffer
         before = screen.pastes.expand(buffer.text)
         suffix = wants.suffix if wants is not None else ".md"
-        text = await self._elsewhere(lambda: edit_text(before.text, self._session.environ, suffix))
+        text = await self._elsewhere(lambda: edit_in_editor(before.text, self._session.environ, suffix))
         if text != before.text:
             buffer.reset()
             buffer.insert_text(text if wants is not None else screen.pastes.text(text))

@@ -16,40 +16,40 @@ from mainspring.app.chat.command_results import Candidate, Clipboard, Picker, Ta
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
 from mainspring.app.chat.types import Queued, Status
-from mainspring.app.tui.actions import Deeds
-from mainspring.app.tui.chat_port import ChatPort, OpenChat
+from mainspring.app.tui.actions import Actions
+from mainspring.app.tui.chat_port import ChatClient, ChatOpener
 from mainspring.app.tui.dialogs.approval import ApprovalDialog, question_of
 from mainspring.app.tui.dialogs.base import Dialog
 from mainspring.app.tui.dialogs.question import PickerDialog, QuestionDialog
-from mainspring.app.tui.external_programs import copy_sequence
+from mainspring.app.tui.external_programs import osc52_copy
 from mainspring.app.tui.input_history import HistoryFile
-from mainspring.app.tui.key_bindings import bind_shortcut, bindings_of
-from mainspring.app.tui.keymap import key_table, keys_of, sequence_of
-from mainspring.app.tui.notifications import Happened, Notifications, Notifier, Way, When
-from mainspring.app.tui.safe_text import one_row
+from mainspring.app.tui.key_bindings import bind_shortcut, create_bindings
+from mainspring.app.tui.keymap import key_table, parse_key, resolve_keys
+from mainspring.app.tui.notifications import NotificationOptions, Notifier, NotifyChannel, NotifyReason, NotifyWhen
+from mainspring.app.tui.safe_text import to_one_row
 from mainspring.app.tui.screen import Screen
 from mainspring.app.tui.status_line import status_row
-from mainspring.app.tui.styled_text import Row, row
-from mainspring.app.tui.theme import Look
-from mainspring.app.tui.transcript_view import Transcript
-from mainspring.text import counted
+from mainspring.app.tui.styled_text import Row, make_row
+from mainspring.app.tui.theme import Theme
+from mainspring.app.tui.transcript_view import TranscriptView
+from mainspring.text import pluralize
 
 _STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
 """Seconds between frames while text streams, while only a clock moves, and while a question is open."""
 _CLOSING_SECONDS = 5.0
-_REPLAYED = 400
+_MAX_REPLAY_EVENTS = 400
 _HELP = "Commands"
-_NOT_YET = "keys go to the input; after a short pause they answer"
+_TYPING_GRACE_HINT = "keys go to the input; after a short pause they answer"
 """Title of the list of all commands."""
 _QUEUE_ROWS = 4
-_ROOMY = 16
+_SPACIOUS_ROWS = 16
 """Rows of a screen from which on the input stands apart from what was printed."""
 _STREAMING = (told.AnswerText, told.ThinkingText, told.ToolProgress, told.ChildEvent, told.ShellOutput)
-_GREEDY = 50
+_EVENTS_PER_YIELD = 50
 """Events after which others get their turn."""
 
 
-class Session:
+class TerminalApp:
     """One chat on one screen.
 
     Args:
@@ -64,8 +64,8 @@ class Session:
 
     def __init__(
         self,
-        open_chat: OpenChat,
-        look: Look,
+        open_chat: ChatOpener,
+        look: Theme,
         terminal: TextIO,
         keyboard: Input,
         history: HistoryFile,
@@ -78,18 +78,18 @@ class Session:
         self.history = history
         self.screen = Screen(self, look, terminal, keyboard, history, self._complete, environ)
         size = self.screen.output.get_size()
-        self.transcript = Transcript(look, size.columns, size.rows)
-        self.notifier = Notifier(Notifications(), self._write, environ)
+        self.transcript = TranscriptView(look, size.columns, size.rows)
+        self.notifier = Notifier(NotificationOptions(), self._write, environ)
         self.queue: tuple[Queued, ...] = ()
         self.held = False
         self.status: Status | None = None
         self.failure: Exception | None = None
         self.hint = ""
-        self._deeds = Deeds(self)
-        self._chat: ChatPort | None = None
+        self._deeds = Actions(self)
+        self._chat: ChatClient | None = None
         self._commands: asyncio.Queue[ChatCommand] = asyncio.Queue()
-        self._moving = asyncio.Event()
-        self._streams = False
+        self._animating = asyncio.Event()
+        self._is_streaming = False
         self._dialogs: deque[Dialog] = deque()
         self._replay: deque[told.ChatEvent] | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -98,28 +98,30 @@ class Session:
 
     def set_keys(self, changed: Mapping[str, str]) -> None:
         """Bind the keys, some of them changed."""
-        self._keys, wrong = keys_of(changed)
+        self._keys, wrong = resolve_keys(changed)
         self._key_table = key_table(changed)
-        self.print([row(("warn", line)) for line in wrong])
+        self.print([make_row(("warn", line)) for line in wrong])
         self._bind({})
 
     def _bind(self, shortcuts: Mapping[str, str]) -> None:
         """Bind the keys of the screen, and those of extensions that are none of them."""
         taken = {sequence for sequences in self._keys.values() for sequence in sequences}
-        own = {key: sequence for key in shortcuts if (sequence := sequence_of(key)) and sequence not in taken}
-        bindings = bindings_of(self.screen, self._deeds, self._keys)
+        own = {key: sequence for key in shortcuts if (sequence := parse_key(key)) and sequence not in taken}
+        bindings = create_bindings(self.screen, self._deeds, self._keys)
         for key, sequence in own.items():
             bind_shortcut(bindings, sequence, partial(self.send, Shortcut(key)))
         self.screen.bind(bindings)
 
-    def notify_by(self, when: When, ways: tuple[Way, ...], command: str | None, after: float) -> None:
+    def set_notifications(
+        self, when: NotifyWhen, ways: tuple[NotifyChannel, ...], command: str | None, after: float
+    ) -> None:
         """Tell people who look elsewhere in these ways."""
-        self.notifier.how = Notifications(when=when, ways=ways, command=command, after=after)
+        self.notifier.how = NotificationOptions(when=when, ways=ways, command=command, after=after)
 
-    def restyle(self, look: Look) -> None:
+    def set_theme(self, look: Theme) -> None:
         """Show in other colours from now on."""
-        self.screen.restyle(look)
-        self.transcript.restyle(look)
+        self.screen.set_theme(look)
+        self.transcript.set_theme(look)
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
@@ -132,14 +134,14 @@ class Session:
         asyncio.get_running_loop().set_exception_handler(self._failed)
         async with asyncio.TaskGroup() as group:
             self._group = group
-            chatting = group.create_task(self._converse())
+            chatting = group.create_task(self._run_chat())
             ticking = group.create_task(self._tick())
-            self.screen.output.report_focus(True)
+            self.screen.output.set_focus_reporting(True)
             try:
                 await self.screen.app.run_async(set_exception_handler=False, handle_sigint=False)
             finally:
                 left()
-                self.screen.output.report_focus(False)
+                self.screen.output.set_focus_reporting(False)
                 ticking.cancel()
                 await self._close(chatting)
                 self._group = None
@@ -154,7 +156,7 @@ class Session:
         await asyncio.wait({chatting}, timeout=_CLOSING_SECONDS)
         chatting.cancel()
 
-    async def _converse(self) -> None:
+    async def _run_chat(self) -> None:
         try:
             async with self._open() as chat:
                 self._chat = chat
@@ -170,22 +172,22 @@ class Session:
         finally:
             self.leave()
 
-    async def _follow(self, chat: ChatPort) -> None:
+    async def _follow(self, chat: ChatClient) -> None:
         count = 0
         async for event in chat.events():
             self._take(event)
             count += 1
-            if count % _GREEDY == 0:
+            if count % _EVENTS_PER_YIELD == 0:
                 await asyncio.sleep(0)
 
-    async def _send_all(self, chat: ChatPort) -> None:
+    async def _send_all(self, chat: ChatClient) -> None:
         while True:
             command = await self._commands.get()
             receipt = await chat.send(command)
             if receipt.refused:
-                self._not_taken(command)
+                self._restore_rejected(command)
 
-    def _not_taken(self, command: ChatCommand) -> None:
+    def _restore_rejected(self, command: ChatCommand) -> None:
         """What was typed is not lost."""
         if isinstance(command, EditQueued):
             self.send(Queue(command.text))
@@ -195,13 +197,13 @@ class Session:
     async def _tick(self) -> None:
         """While something moves, draw it."""
         while True:
-            await self._moving.wait()
+            await self._animating.wait()
             asks = self.screen.dialog is not None
-            await asyncio.sleep(_STREAM_TICK if self._streams else _ASK_TICK if asks else _SPIN_TICK)
-            self._streams = False
+            await asyncio.sleep(_STREAM_TICK if self._is_streaming else _ASK_TICK if asks else _SPIN_TICK)
+            self._is_streaming = False
             self.screen.invalidate()
             if not self.transcript.busy and self.screen.dialog is None:
-                self._moving.clear()
+                self._animating.clear()
 
     def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Something failed where nobody waits for it: the screen ends in good order, with that error."""
@@ -223,7 +225,7 @@ class Session:
         try:
             await work
         except OSError as error:
-            self.print([row(("warn", one_row(str(error), self.transcript.columns - 1)))])
+            self.print([make_row(("warn", to_one_row(str(error), self.transcript.columns - 1)))])
 
     def leave(self) -> None:
         """End the screen."""
@@ -281,18 +283,20 @@ class Session:
         """Show an event."""
         match event:
             case told.ReplayStarted():
-                self._replay = deque(maxlen=_REPLAYED)
+                self._replay = deque(maxlen=_MAX_REPLAY_EVENTS)
             case told.ReplayFinished():
-                self._replayed()
+                self._show_replay()
             case _ if self._replay is not None:
                 self._replay.append(event)
             case _:
                 self._now(event)
 
-    def _replayed(self) -> None:
+    def _show_replay(self) -> None:
         events, self._replay = self._replay or deque(), None
-        if len(events) == _REPLAYED:
-            self.print([row(("faint", "... what was said before is in the session; /export writes it to a file")), []])
+        if len(events) == _MAX_REPLAY_EVENTS:
+            self.print(
+                [make_row(("faint", "... what was said before is in the session; /export writes it to a file")), []]
+            )
         now = time.monotonic()
         for event in events:
             self.print(self.transcript.show(event, now))
@@ -308,7 +312,7 @@ class Session:
             case told.QuestionAsked():
                 self._ask(QuestionDialog(event, self._finish), event.title or event.text)
             case told.ApprovalSettled(id=asked) | told.QuestionSettled(id=asked):
-                self._settled(asked)
+                self._close_dialog(asked)
             case told.SessionChanged(draft=draft) if draft and not self.screen.buffer.text:
                 self.screen.buffer.insert_text(draft)
             case told.RunFinished():
@@ -321,9 +325,9 @@ class Session:
         if isinstance(event, told.CommandDone) and isinstance(event.shown, Table) and event.shown.title == _HELP:
             self._show_keys()
         self.screen.print(self.transcript.show(event, time.monotonic()), soon=not isinstance(event, _STREAMING))
-        self._streams = self._streams or isinstance(event, _STREAMING)
-        if self.transcript.busy or self._streams:
-            self._moving.set()  # what streams is drawn with the next tick: a piece by itself costs next to nothing
+        self._is_streaming = self._is_streaming or isinstance(event, _STREAMING)
+        if self.transcript.busy or self._is_streaming:
+            self._animating.set()  # what streams is drawn with the next tick: a piece by itself costs next to nothing
 
     def _show_keys(self) -> None:
         """The keys belong to the screen, so the chat's own help does not have them."""
@@ -347,28 +351,30 @@ class Session:
         return True
 
     def _copy(self, text: str) -> None:
-        sequence = copy_sequence(text, self.environ)
+        sequence = osc52_copy(text, self.environ)
         if sequence is None:
-            self.print([row(("warn", "this is too long for the terminal's clipboard; /export writes it to a file"))])
+            self.print(
+                [make_row(("warn", "this is too long for the terminal's clipboard; /export writes it to a file"))]
+            )
             return
         self._write(sequence)
-        self.print([row(("faint", f"copied {counted(len(text), 'character')}"))])
+        self.print([make_row(("faint", f"copied {pluralize(len(text), 'character')}"))])
 
     def _ask(self, dialog: Dialog, text: str) -> None:
         self._dialogs.append(dialog)
         self.screen.ask(self._dialogs[0])
-        self._moving.set()
+        self._animating.set()
         self._tell("asking", text)
 
-    def _settled(self, asked: str) -> None:
+    def _close_dialog(self, asked: str) -> None:
         """A question is answered, or falls away: nobody is to answer it any more."""
         self._dialogs = deque(dialog for dialog in self._dialogs if dialog.id != asked)
         self.screen.ask(self._dialogs[0] if self._dialogs else None)
 
-    def _tell(self, what: Happened, text: str, took: float | None = None) -> None:
+    def _tell(self, what: NotifyReason, text: str, took: float | None = None) -> None:
         self.start(self._told(what, text, took))
 
-    async def _told(self, what: Happened, text: str, took: float | None) -> None:
+    async def _told(self, what: NotifyReason, text: str, took: float | None) -> None:
         await self.notifier.tell(what, text, idle=time.monotonic() - self.screen.last_key, took=took)
 
     def live_rows(self, columns: int, rows: int, most: int) -> list[Row]:
@@ -379,31 +385,34 @@ class Session:
         below = [*self._waiting(columns), *below][-most:] if most else []
         room = most - len(below) - 1
         above = self.transcript.live(time.monotonic(), room) if room > 0 else []
-        if not above and not below and not self.transcript.ends_blank and rows >= _ROOMY:
+        if not above and not below and not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS:
             return [[]]
         return [*above, *below] if not (above and below) else [*above, [], *below]
 
     def _asked(self, dialog: Dialog, columns: int, most: int) -> list[Row]:
         """A question, and where keys go while they do not answer it."""
-        if dialog.wants is not None or self.screen.takes_keys():
+        if dialog.wants is not None or self.screen.dialog_takes_keys():
             return dialog.rows(columns, most)
-        return [*dialog.rows(columns, max(most - 1, 1)), row(("faint", one_row(_NOT_YET, columns - 1)))]
+        return [
+            *dialog.rows(columns, max(most - 1, 1)),
+            make_row(("faint", to_one_row(_TYPING_GRACE_HINT, columns - 1))),
+        ]
 
     def _waiting(self, columns: int) -> list[Row]:
         """What is queued."""
         rows: list[Row] = []
         for item in self.queue[-_QUEUE_ROWS:]:
             sign = "steers: " if item.kind == "steer" else "queued: "
-            style = "chosen" if item.id == self.screen.editing else "mark"
-            rows.append(row((style, sign), one_row(item.text, columns - 12)))
+            style = "chosen" if item.id == self.screen.editing_queued_id else "mark"
+            rows.append(make_row((style, sign), to_one_row(item.text, columns - 12)))
         if self.queue and self.held:
-            rows.append(row(("faint", one_row("it waits: Enter sends the first, Alt-Up edits", columns - 1))))
+            rows.append(make_row(("faint", to_one_row("it waits: Enter sends the first, Alt-Up edits", columns - 1))))
         return rows
 
     def status_row(self, columns: int) -> Row:
         """The last row."""
         if self.hint:
-            return row(("warn", one_row(self.hint, columns - 1)))
+            return make_row(("warn", to_one_row(self.hint, columns - 1)))
         return status_row(self.status, columns)
 
 

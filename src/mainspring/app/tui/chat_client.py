@@ -10,23 +10,23 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mainspring.app.cli.runner import ask_options
-from mainspring.app.tui.chat_port import ChatPort
-from mainspring.app.workspace.load import working_folder
+from mainspring.app.cli.runner import chat_launch_options
+from mainspring.app.tui.chat_port import ChatClient
+from mainspring.app.workspace.load import resolve_working_folder
 from mainspring.errors import ConfigError
 
 if TYPE_CHECKING:
     from mainspring.app.workspace.settings import Settings
 
 
-def place_to_work(options: argparse.Namespace) -> tuple[str, str]:
+def resolve_folder(options: argparse.Namespace) -> tuple[str, str]:
     """The folder to work in, and what is to be said about it.
 
     Raises:
         ConfigError: If there is no such folder.
     """
     try:
-        return working_folder(options.cwd, os.environ)
+        return resolve_working_folder(options.cwd, os.environ)
     except NotADirectoryError as error:
         raise ConfigError(f"--cwd {options.cwd}: there is no folder {error}") from None
 
@@ -34,7 +34,7 @@ def place_to_work(options: argparse.Namespace) -> tuple[str, str]:
 @asynccontextmanager
 async def open_chat(
     options: argparse.Namespace, cwd: str, seen: Callable[[Settings], object]
-) -> AsyncGenerator[ChatPort]:
+) -> AsyncGenerator[ChatClient]:
     """Load settings and the engine beside, and open the chat.
 
     Args:
@@ -50,6 +50,6 @@ async def open_chat(
     seen(await asyncio.to_thread(load.load_settings, cwd, environ=os.environ))
     engine = await asyncio.to_thread(import_module, "mainspring.app.chat.engine")
     chat_options = import_module("mainspring.app.chat.options").ChatOptions
-    forms = import_module("mainspring.app.export.formats").FORMS
-    async with engine.Chat.open(chat_options(ask=ask_options(options), exporters=forms)) as chat:
+    forms = import_module("mainspring.app.export.formats").EXPORTERS
+    async with engine.Chat.open(chat_options(ask=chat_launch_options(options), exporters=forms)) as chat:
         yield chat

@@ -7,12 +7,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from mainspring.app.chat.command_results import Candidate
-from mainspring.app.chat.commands import ChatCommand, Receipt
+from mainspring.app.chat.commands import ChatCommand, CommandReceipt
 from mainspring.app.chat.events import ChatEvent
 from mainspring.app.chat.types import Status
 
 
-class ChatPort(Protocol):
+class ChatClient(Protocol):
     """A chat, as `mainspring.app.chat.engine.Chat` is one."""
 
     @property
@@ -30,7 +30,7 @@ class ChatPort(Protocol):
         """The keys on which extensions do something, each with a word about it."""
         ...
 
-    async def send(self, command: ChatCommand) -> Receipt:
+    async def send(self, command: ChatCommand) -> CommandReceipt:
         """Hand in a command."""
         ...
 
@@ -47,5 +47,5 @@ class ChatPort(Protocol):
         ...
 
 
-OpenChat = Callable[[], AbstractAsyncContextManager[ChatPort]]
+ChatOpener = Callable[[], AbstractAsyncContextManager[ChatClient]]
 """Opens a chat; it is closed when the block is left."""

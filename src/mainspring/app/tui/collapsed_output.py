@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from mainspring.app.tui.safe_text import plain, steady, untabbed
-from mainspring.app.tui.styled_text import Row, row, wrapped
-from mainspring.text import counted
+from mainspring.app.tui.safe_text import expand_tabs, sanitize, strip_emoji_modifiers
+from mainspring.app.tui.styled_text import Row, make_row, wrap_row
+from mainspring.text import pluralize
 
 _MOST_KEPT = 50
 _MOST_LINES = 5_000
 _MOST_INDENT = 12
 
 
-class Folds:
+class CollapsedOutput:
     """Keeps what was folded lately, the newest first to be unfolded."""
 
     def __init__(self) -> None:
@@ -34,11 +34,11 @@ class Folds:
         """
         whole = rows
         if columns is not None:
-            rows = broken(rows, columns, hard=True)
+            rows = wrap_rows(rows, columns, hard=True)
         if len(rows) <= most + 1:
             return rows
         self.keep(title, whole)
-        told = row(("faint", f"  ... {counted(len(rows) - most, 'more line')} (Ctrl-O shows them)"))
+        told = make_row(("faint", f"  ... {pluralize(len(rows) - most, 'more line')} (Ctrl-O shows them)"))
         if not most:
             return [told]
         return [told, *rows[-most:]] if at_end else [*rows[:most], told]
@@ -52,20 +52,22 @@ class Folds:
         if not self._kept:
             return []
         title, rows = self._kept.pop()
-        return [row(("faint", f"--- {title}")), *rows, row(("faint", "---"))]
+        return [make_row(("faint", f"--- {title}")), *rows, make_row(("faint", "---"))]
 
 
-def output_rows(text: str, style: str = "faint", indent: str = "    ", make: Callable[[str], str] = plain) -> list[Row]:
+def output_rows(
+    text: str, style: str = "faint", indent: str = "    ", make: Callable[[str], str] = sanitize
+) -> list[Row]:
     """Foreign output as rows; long lines go on in the next row of the terminal."""
-    lines = untabbed(steady(make(text))).rstrip("\n").split("\n")
-    return [row((style, f"{indent}{line}")) for line in lines] if text.strip() else []
+    lines = expand_tabs(strip_emoji_modifiers(make(text))).rstrip("\n").split("\n")
+    return [make_row((style, f"{indent}{line}")) for line in lines] if text.strip() else []
 
 
-def broken(rows: list[Row], columns: int, *, hard: bool = False) -> list[Row]:
+def wrap_rows(rows: list[Row], columns: int, *, hard: bool = False) -> list[Row]:
     """The rows, those that are too long broken between words, with their indent."""
     shown: list[Row] = []
     for each in rows:
         text = "".join(part for _, part in each)
         indent = " " * min(len(text) - len(text.lstrip(" ")), _MOST_INDENT)
-        shown += wrapped(each, columns, indent, hard=hard)
+        shown += wrap_row(each, columns, indent, hard=hard)
     return shown

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator
 
 from mainspring.app.chat.types import FileDiff, Hunk
-from mainspring.app.tui.safe_text import cut, spelled, steady, untabbed
-from mainspring.app.tui.styled_text import Row, row
+from mainspring.app.tui.safe_text import escape_all, expand_tabs, strip_emoji_modifiers, truncate
+from mainspring.app.tui.styled_text import Row, make_row
 from mainspring.app.tui.theme import is_narrow
-from mainspring.text import counted
+from mainspring.text import pluralize
 
-_PLACE = re.compile(r"(.*?)@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
+_HUNK_HEADER = re.compile(r"(.*?)@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
 _KINDS = {"edit": "", "create": " (new)", "delete": " (deleted)", "rename": " (renamed)"}
 _STYLES = {"+": "added", "-": "removed"}
 
@@ -28,30 +28,30 @@ def diff_rows(diffs: Iterable[FileDiff], columns: int, most: int | None = None) 
     for diff in diffs:
         rows.append(_head(diff, columns))
         for i, hunk in enumerate(diff.hunks):
-            rows += [row(("faint", "  ..."))] if i else []
+            rows += [make_row(("faint", "  ..."))] if i else []
             rows += hunk_rows(hunk, columns)
         if diff.note:
-            rows.append(row(("warn", f"  {cut(spelled(diff.note), columns - 2)}")))
+            rows.append(make_row(("warn", f"  {truncate(escape_all(diff.note), columns - 2)}")))
         if diff.left_out:
-            rows.append(row(("faint", f"  ... {counted(diff.left_out, 'more line')}")))
+            rows.append(make_row(("faint", f"  ... {pluralize(diff.left_out, 'more line')}")))
     if most is not None and len(rows) > most:
-        rows = [*rows[: max(most - 1, 0)], row(("faint", f"  ... {counted(len(rows) - most + 1, 'more row')}"))]
+        rows = [*rows[: max(most - 1, 0)], make_row(("faint", f"  ... {pluralize(len(rows) - most + 1, 'more row')}"))]
     return rows
 
 
 def hunk_rows(hunk: Hunk, columns: int) -> list[Row]:
     """One change."""
-    place = _PLACE.match(hunk.header)
+    place = _HUNK_HEADER.match(hunk.header)
     if place is None or is_narrow(columns):
-        return [row(("hunk", spelled(hunk.header))), *(_line(line, "") for line in hunk.lines)]
+        return [make_row(("hunk", escape_all(hunk.header))), *(_line(line, "") for line in hunk.lines)]
     old, new = int(place[2]), int(place[3])
     size = len(str(max(old, new) + len(hunk.lines)))
-    where = spelled(f"{place[1]}{place[4]}").strip()
-    head = [row(("hunk", f"  {' ' * size} {cut(where, columns - size - 4)}"))] if where else []
-    return head + [_line(line, f"{number:>{size}} ") for number, line in _numbered(hunk, old, new)]
+    where = escape_all(f"{place[1]}{place[4]}").strip()
+    head = [make_row(("hunk", f"  {' ' * size} {truncate(where, columns - size - 4)}"))] if where else []
+    return head + [_line(line, f"{number:>{size}} ") for number, line in _number_lines(hunk, old, new)]
 
 
-def _numbered(hunk: Hunk, old: int, new: int) -> Iterator[tuple[str, str]]:
+def _number_lines(hunk: Hunk, old: int, new: int) -> Iterator[tuple[str, str]]:
     for line in hunk.lines:
         mark = line[:1]
         if mark == "-":
@@ -66,14 +66,14 @@ def _numbered(hunk: Hunk, old: int, new: int) -> Iterator[tuple[str, str]]:
 
 
 def _line(line: str, number: str) -> Row:
-    shown = untabbed(steady(spelled(line[1:])))
+    shown = expand_tabs(strip_emoji_modifiers(escape_all(line[1:])))
     mark = line[:1] or " "
     style = _STYLES.get(mark)
-    parts: Row = row(("faint", f"  {number}"))
-    return parts + (row((style, f"{mark} {shown}")) if style else row(f"{mark} {shown}"))
+    parts: Row = make_row(("faint", f"  {number}"))
+    return parts + (make_row((style, f"{mark} {shown}")) if style else make_row(f"{mark} {shown}"))
 
 
 def _head(diff: FileDiff, columns: int) -> Row:
-    counts = row(" ", ("added", f"+{diff.added}"), " ", ("removed", f"-{diff.removed}"))
-    name = cut(spelled(diff.path), max(columns - 16, 8))
-    return row(("tool", f"  {name}"), ("faint", _KINDS[diff.change])) + counts
+    counts = make_row(" ", ("added", f"+{diff.added}"), " ", ("removed", f"-{diff.removed}"))
+    name = truncate(escape_all(diff.path), max(columns - 16, 8))
+    return make_row(("tool", f"  {name}"), ("faint", _KINDS[diff.change])) + counts

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mainspring.app.chat import events as told
-from mainspring.app.chat.command_results import Changes, Fields, Picker, Shown, Table, Text
-from mainspring.app.tui.collapsed_output import Folds, broken, output_rows
+from mainspring.app.chat.command_results import Changes, CommandResult, Fields, Picker, Table, Text
+from mainspring.app.tui.collapsed_output import CollapsedOutput, output_rows, wrap_rows
 from mainspring.app.tui.diff_view import diff_rows
-from mainspring.app.tui.format import tokens
-from mainspring.app.tui.safe_text import cut, one_row, width
-from mainspring.app.tui.styled_text import Row, row, text_of, wrapped
-from mainspring.text import counted
+from mainspring.app.tui.format import format_tokens
+from mainspring.app.tui.safe_text import to_one_row, truncate, width
+from mainspring.app.tui.styled_text import Row, make_row, to_text, wrap_row
+from mainspring.text import pluralize
 
 _GAP = 2
-_LEAST_LAST = 24
-_MOST_CELL = 3
+_MIN_LAST_COLUMN = 24
+_MAX_CELL_ROWS = 3
 """Rows of a cell."""
 
 
@@ -26,7 +26,7 @@ _LEAST_CUT = 12
 """Columns of a cell that may be broken where it is narrow."""
 
 
-def shown_rows(shown: Shown, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
+def result_rows(shown: CommandResult, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
     """What to print.
 
     Args:
@@ -38,22 +38,26 @@ def shown_rows(shown: Shown, columns: int, markdown: Callable[[str], list[Row]])
         case Text(text=text, title=title, markdown=True):
             return _title(title) + markdown(text)
         case Text(text=text, title=title):
-            return _title(title) + broken(output_rows(text, "", ""), columns)
+            return _title(title) + wrap_rows(output_rows(text, "", ""), columns)
         case Fields(fields=fields, title=title):
             return _title(title) + _table((), fields, columns)
         case Table(columns=heads, rows=rows, title=title, empty=empty):
-            body = _table(heads, rows, columns) if rows else [row(("faint", one_row(empty or "none", columns - 1)))]
+            body = (
+                _table(heads, rows, columns)
+                if rows
+                else [make_row(("faint", to_one_row(empty or "none", columns - 1)))]
+            )
             return _title(title) + body
         case Picker(title=title, choices=choices, empty=empty):
             rows = [
-                row(
+                make_row(
                     ("chosen", "* ") if choice.current else "  ",
-                    one_row(f"{'  ' * choice.depth}{choice.label}", columns - 3),
-                    ("faint", f"  {one_row(choice.line, 60)}"),
+                    to_one_row(f"{'  ' * choice.depth}{choice.label}", columns - 3),
+                    ("faint", f"  {to_one_row(choice.line, 60)}"),
                 )
                 for choice in choices
             ]
-            return _title(title) + (rows or [row(("faint", one_row(empty or "none", columns - 1)))])
+            return _title(title) + (rows or [make_row(("faint", to_one_row(empty or "none", columns - 1)))])
         case Changes(text=text, diffs=diffs):
             return output_rows(text, "", "") + diff_rows(diffs, columns)
         case _:
@@ -61,21 +65,21 @@ def shown_rows(shown: Shown, columns: int, markdown: Callable[[str], list[Row]])
 
 
 def _title(title: str) -> list[Row]:
-    return [row(("heading", one_row(title, 100)))] if title else []
+    return [make_row(("heading", to_one_row(title, 100)))] if title else []
 
 
 def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], columns: int) -> list[Row]:
     """Columns as wide as their cells, what is too long on further rows; one under the other where that is too narrow."""
-    texts = [tuple(one_row(cell, 400) for cell in each) for each in rows]
+    texts = [tuple(to_one_row(cell, 400) for cell in each) for each in rows]
     count = max(map(len, [heads, *texts]))
     sizes = [max(width(each[i]) for each in [heads, *texts] if i < len(each)) for i in range(count)]
     room = columns - 1 - _GAP * (count - 1)
-    least = min(sizes[-1], max(_LEAST_LAST, room // 2))
+    least = min(sizes[-1], max(_MIN_LAST_COLUMN, room // 2))
     while sum(sizes[:-1]) > room - least and (widest := max(sizes[:-1], default=0)) > _LEAST_CUT:
         sizes[sizes.index(widest)] -= 1
     sizes[-1] = room - sum(sizes[:-1])
-    if count > 1 and sizes[-1] < min(_LEAST_LAST, least):
-        return _stacked(heads, texts, columns)
+    if count > 1 and sizes[-1] < min(_MIN_LAST_COLUMN, least):
+        return _stack_columns(heads, texts, columns)
     shown = _lines(heads, sizes, "faint", "faint") if heads else []
     for each in texts:
         shown += _lines(each, sizes, "" if heads else "accent", "")
@@ -84,7 +88,7 @@ def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], columns: i
 
 def _lines(cells: tuple[str, ...], sizes: list[int], first: str, rest: str) -> list[Row]:
     """One row of a table, on as many rows as its longest cell needs."""
-    columns = [[text_of([each])[:-1] for each in _cell(cell, size)] for cell, size in zip(cells, sizes, strict=False)]
+    columns = [[to_text([each])[:-1] for each in _cell(cell, size)] for cell, size in zip(cells, sizes, strict=False)]
     shown: list[Row] = []
     for at in range(max(map(len, columns), default=0)):
         parts: Row = []
@@ -92,34 +96,43 @@ def _lines(cells: tuple[str, ...], sizes: list[int], first: str, rest: str) -> l
             kept = lines[at] if at < len(lines) else ""
             text = kept if i == len(columns) - 1 else kept + " " * (sizes[i] - width(kept) + _GAP)
             style = rest if i else first
-            parts += row((style, text)) if style else row(text)
+            parts += make_row((style, text)) if style else make_row(text)
         shown.append(parts)
     return shown
 
 
 def _cell(text: str, size: int) -> list[Row]:
-    rows = wrapped(row(text), size + 1, hard=True)
-    if len(rows) <= _MOST_CELL:
+    rows = wrap_row(make_row(text), size + 1, hard=True)
+    if len(rows) <= _MAX_CELL_ROWS:
         return rows
-    return [*rows[: _MOST_CELL - 1], row(cut(text_of(rows[_MOST_CELL - 1 :]).replace("\n", " ").rstrip(), size))]
+    return [
+        *rows[: _MAX_CELL_ROWS - 1],
+        make_row(truncate(to_text(rows[_MAX_CELL_ROWS - 1 :]).replace("\n", " ").rstrip(), size)),
+    ]
 
 
-def _stacked(heads: tuple[str, ...], rows: list[tuple[str, ...]], columns: int) -> list[Row]:
+def _stack_columns(heads: tuple[str, ...], rows: list[tuple[str, ...]], columns: int) -> list[Row]:
     shown: list[Row] = []
     for each in rows:
-        shown += wrapped(row(("accent", each[0])), columns, "  ", hard=True) if each else []
+        shown += wrap_row(make_row(("accent", each[0])), columns, "  ", hard=True) if each else []
         for i, cell in enumerate(each[1:], 1):
             name = f"{heads[i]}: " if i < len(heads) else ""
-            shown += wrapped(row("  ", ("faint", name), cell), columns, "    ", hard=True)[:_MOST_CELL] if cell else []
+            shown += (
+                wrap_row(make_row("  ", ("faint", name), cell), columns, "    ", hard=True)[:_MAX_CELL_ROWS]
+                if cell
+                else []
+            )
     return shown
 
 
 _SUMMARY_ROWS = 12
-_GREETING = "Say what is to be done. /help shows commands and keys, Ctrl-D leaves."
+_WELCOME = "Say what is to be done. /help shows commands and keys, Ctrl-D leaves."
 _LEVELS = {"info": "faint", "warn": "warn", "error": "bad"}
 
 
-def aside_rows(event: told.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], folds: Folds) -> list[Row]:
+def event_rows(
+    event: told.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], folds: CollapsedOutput
+) -> list[Row]:
     """What to print for an event, broken between words where it is long.
 
     Args:
@@ -129,10 +142,12 @@ def aside_rows(event: told.ChatEvent, columns: int, markdown: Callable[[str], li
         folds: Keeps what is too long.
     """
     rows = _rows(event, columns, markdown, folds)
-    return rows if isinstance(event, told.QuestionAsked | told.CommandDone) else broken(rows, columns)
+    return rows if isinstance(event, told.QuestionAsked | told.CommandDone) else wrap_rows(rows, columns)
 
 
-def _rows(event: told.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], folds: Folds) -> list[Row]:
+def _rows(
+    event: told.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], folds: CollapsedOutput
+) -> list[Row]:
     match event:
         case told.QuestionAsked():
             return _question(event, columns, markdown)
@@ -157,18 +172,18 @@ def _line(style: str, text: str) -> list[Row]:
 
 
 def _question(event: told.QuestionAsked, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
-    head = [row(("heading", one_row(event.title, columns - 1)))] if event.title else []
-    return head + (markdown(event.text) if event.kind == "plan" else broken(_line("", event.text), columns))
+    head = [make_row(("heading", to_one_row(event.title, columns - 1)))] if event.title else []
+    return head + (markdown(event.text) if event.kind == "plan" else wrap_rows(_line("", event.text), columns))
 
 
 def _command(event: told.CommandDone, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
     if event.error:
-        return broken(_line("bad", f"/{event.name}: {event.error}" if event.name else event.error), columns)
-    return shown_rows(event.shown, columns, markdown) if event.shown is not None else []
+        return wrap_rows(_line("bad", f"/{event.name}: {event.error}" if event.name else event.error), columns)
+    return result_rows(event.shown, columns, markdown) if event.shown is not None else []
 
 
-def _compacted(event: told.Compacted, folds: Folds) -> list[Row]:
-    figures = f" from {tokens(event.before)} to {tokens(event.after)} tokens" if event.before else ""
+def _compacted(event: told.Compacted, folds: CollapsedOutput) -> list[Row]:
+    figures = f" from {format_tokens(event.before)} to {format_tokens(event.after)} tokens" if event.before else ""
     summary = folds.fold("summary", output_rows(event.summary, "faint", "  "), _SUMMARY_ROWS)
     return [*_line("warn", f"the conversation was summed up{figures} ({event.reason})"), *summary]
 
@@ -176,11 +191,11 @@ def _compacted(event: told.Compacted, folds: Folds) -> list[Row]:
 def _session(event: told.SessionChanged) -> list[Row]:
     name = event.title or event.id
     words = {
-        "opened": "" if event.messages else _GREETING,
-        "resumed": f"goes on with {name} ({counted(event.messages, 'message')})",
+        "opened": "" if event.messages else _WELCOME,
+        "resumed": f"goes on with {name} ({pluralize(event.messages, 'message')})",
         "new": "a new conversation",
         "forked": f"goes on in a copy: {name}",
-        "rewound": f"taken back; {counted(event.messages, 'message is', 'messages are')} left",
+        "rewound": f"taken back; {pluralize(event.messages, 'message is', 'messages are')} left",
         "renamed": "",  # the status line shows it
     }
     return _line("faint", words[event.reason])

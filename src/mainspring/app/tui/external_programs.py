@@ -16,7 +16,7 @@ from tempfile import mkstemp
 
 from mainspring.programs import find_program
 
-_MOST_TEXT = 74_000
+_MAX_TEXT_CHARS = 74_000
 """Terminals drop longer sequences."""
 
 
@@ -25,10 +25,10 @@ _MOST_IMAGE = 10 << 20
 _PNG = "image/png"
 
 
-def copy_sequence(text: str, environ: Mapping[str, str]) -> str | None:
+def osc52_copy(text: str, environ: Mapping[str, str]) -> str | None:
     """What to write so that the terminal copies a text (OSC 52); ``None`` if it is too long for that."""
     data = base64.b64encode(text.encode()).decode()
-    if len(data) > _MOST_TEXT:
+    if len(data) > _MAX_TEXT_CHARS:
         return None
     sequence = f"\x1b]52;c;{data}\a"
     if environ.get("STY"):
@@ -36,7 +36,7 @@ def copy_sequence(text: str, environ: Mapping[str, str]) -> str | None:
     return sequence
 
 
-async def clipboard_image(environ: Mapping[str, str]) -> bytes | None:
+async def read_clipboard_image(environ: Mapping[str, str]) -> bytes | None:
     """The PNG image in the clipboard, if there is one and a tool that hands it out."""
     for command in _commands(environ):
         program = find_program(command[0], path=environ.get("PATH"))
@@ -79,7 +79,7 @@ async def _output(command: tuple[str, ...], environ: Mapping[str, str]) -> bytes
 _FALLBACKS = "vi"
 
 
-def edit_text(text: str, environ: Mapping[str, str], suffix: str = ".md") -> str:
+def edit_in_editor(text: str, environ: Mapping[str, str], suffix: str = ".md") -> str:
     """The text as it is after the editor was closed. Waits for it; the terminal belongs to the editor meanwhile.
 
     Args:

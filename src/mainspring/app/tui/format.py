@@ -5,7 +5,7 @@ from __future__ import annotations
 _DAY = 24 * 3600
 
 
-def seconds(value: float) -> str:
+def format_seconds(value: float) -> str:
     """A time: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
     if value < 10:
         return f"{value:.1f} s"
@@ -17,7 +17,7 @@ def seconds(value: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def tokens(value: int) -> str:
+def format_tokens(value: int) -> str:
     """A number of tokens: ``950``, ``12.3k``, ``1.2M``."""
     if value < 1_000:
         return str(value)
@@ -26,12 +26,12 @@ def tokens(value: int) -> str:
     return f"{value / 1_000_000:.1f}M"
 
 
-def spent(used: int, cost: float | None) -> str:
+def format_usage(used: int, cost: float | None) -> str:
     """Tokens and what they cost; tokens alone where no price is known."""
-    return f"{tokens(used)} tokens" + (f", {dollars(cost)}" if cost is not None else "")
+    return f"{format_tokens(used)} tokens" + (f", {format_dollars(cost)}" if cost is not None else "")
 
 
-def dollars(value: float | None) -> str:
+def format_dollars(value: float | None) -> str:
     """An amount of money: ``$0.0042``, ``$1.25``; ``price unknown``."""
     if value is None:
         return "price unknown"

@@ -15,8 +15,8 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.layout import Layout
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from mainspring.app.tui.safe_text import ascii_like
-from mainspring.app.tui.theme import Look
+from mainspring.app.tui.safe_text import to_encoding
+from mainspring.app.tui.theme import Theme
 
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _FOCUS_ON, _FOCUS_OFF = "\x1b[?1004h", "\x1b[?1004l"
@@ -32,7 +32,7 @@ class FrameOutput(Vt100_Output):
         gone: Called when it cannot be written any more.
     """
 
-    def __init__(self, stdout: TextIO, look: Look, term: str, gone: Callable[[], object]) -> None:
+    def __init__(self, stdout: TextIO, look: Theme, term: str, gone: Callable[[], object]) -> None:
         super().__init__(stdout, lambda: _size(stdout), term=term, enable_cpr=False)
         self._look = look
         self._gone = gone
@@ -54,14 +54,14 @@ class FrameOutput(Vt100_Output):
                 self._buffer.append(_END)
             self.flush()
 
-    def report_focus(self, wanted: bool) -> None:
+    def set_focus_reporting(self, wanted: bool) -> None:
         """Have the terminal tell whether its window has the focus."""
         self.write_raw(_FOCUS_ON if wanted else _FOCUS_OFF)
         self.flush()
 
     def write(self, data: str) -> None:
         """Write text, in characters that the terminal has."""
-        super().write(data if self._look.utf8 else ascii_like(data, _encodable(self.stdout)))
+        super().write(data if self._look.utf8 else to_encoding(data, _encodable(self.stdout)))
 
     def erase_down(self) -> None:
         """Erase what is below, in a way that terminals do not take for clearing the window, which some keep a copy of."""
@@ -138,7 +138,7 @@ class InlineApplication(Application[None]):
             more += (size - 1) // columns
         return more + cursor.x // columns
 
-    def too_high(self, layout: Layout) -> bool:
+    def is_taller_than(self, layout: Layout) -> bool:
         """Whether what was drawn last is higher than what is to be drawn now."""
         screen = self.renderer.last_rendered_screen
         if screen is None:

@@ -15,16 +15,16 @@ from prompt_toolkit.layout.processors import Processor, Transformation, Transfor
 
 from mainspring.app.chat.command_results import Candidate
 from mainspring.app.tui.input_history import HistoryFile
-from mainspring.app.tui.paste_placeholders import Pastes
-from mainspring.app.tui.safe_text import one_row
+from mainspring.app.tui.paste_placeholders import PasteStore
+from mainspring.app.tui.safe_text import to_one_row
 
-_MOST_COMPLETED = 2_000
+_MAX_COMPLETED_CHARS = 2_000
 _MOST_CANDIDATES = 100
 
 Complete = Callable[[str], Awaitable[tuple[Candidate, ...]]]
 
 
-class _Earlier(History):
+class _InputHistory(History):
     """Earlier inputs: those of the file, then those of this session."""
 
     def __init__(self, file: HistoryFile) -> None:
@@ -57,36 +57,36 @@ class ChatCompleter(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
         """Those at the cursor."""
-        line = completed_part(document)
+        line = completion_context(document)
         if line is None:
             return
         for candidate in (await self._complete(line))[:_MOST_CANDIDATES]:
             yield Completion(
                 candidate.text,
                 start_position=candidate.start - len(line),
-                display=one_row(candidate.text.strip() or candidate.text, 60),
-                display_meta=one_row(candidate.detail, 80),
+                display=to_one_row(candidate.text.strip() or candidate.text, 60),
+                display_meta=to_one_row(candidate.detail, 80),
             )
 
 
-def completed_part(document: Document) -> str | None:
+def completion_context(document: Document) -> str | None:
     """The text whose end may be completed: a command line, or the line of a longer text."""
     before = document.text_before_cursor
     if before.startswith("/") or "\n" not in before:
-        return before if len(before) <= _MOST_COMPLETED else None
+        return before if len(before) <= _MAX_COMPLETED_CHARS else None
     line = document.current_line_before_cursor
-    return line if len(line) <= _MOST_COMPLETED and not line.startswith("/") else None
+    return line if len(line) <= _MAX_COMPLETED_CHARS and not line.startswith("/") else None
 
 
-def completes_itself(text: str) -> bool:
+def should_autocomplete(text: str) -> bool:
     """Whether completions are shown without being asked for: for commands and for files."""
     if text.startswith("/"):
-        return len(text) <= _MOST_COMPLETED
+        return len(text) <= _MAX_COMPLETED_CHARS
     word = text[-200:].rsplit(maxsplit=1)[-1:] if text and not text[-1].isspace() else []
     return bool(word) and word[0].startswith("@")
 
 
-def input_buffer(file: HistoryFile, complete: Complete) -> Buffer:
+def create_input_buffer(file: HistoryFile, complete: Complete) -> Buffer:
     """The buffer that people type in.
 
     Args:
@@ -96,11 +96,11 @@ def input_buffer(file: HistoryFile, complete: Complete) -> Buffer:
     buffer: Buffer
 
     def itself() -> bool:
-        return completes_itself(buffer.document.text_before_cursor[-_MOST_COMPLETED - 1 :])
+        return should_autocomplete(buffer.document.text_before_cursor[-_MAX_COMPLETED_CHARS - 1 :])
 
     buffer = Buffer(
         multiline=True,
-        history=ThreadedHistory(_Earlier(file)),
+        history=ThreadedHistory(_InputHistory(file)),
         enable_history_search=True,
         completer=ChatCompleter(complete),
         complete_while_typing=Condition(itself),
@@ -108,14 +108,14 @@ def input_buffer(file: HistoryFile, complete: Complete) -> Buffer:
     return buffer
 
 
-class PasteSigns(Processor):
+class PlaceholderProcessor(Processor):
     """Shows what signs stand for.
 
     Args:
         pastes: Knows it.
     """
 
-    def __init__(self, pastes: Pastes) -> None:
+    def __init__(self, pastes: PasteStore) -> None:
         self._pastes = pastes
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:

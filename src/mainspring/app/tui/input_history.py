@@ -13,8 +13,8 @@ from tempfile import NamedTemporaryFile
 
 from mainspring.redaction import redact
 
-MOST_ENTRIES = 1_000
-MOST_BYTES = 64 << 10
+MAX_ENTRIES = 1_000
+MAX_ENTRY_BYTES = 64 << 10
 """Longer entries are not kept on disk."""
 
 _MOST_FILE = 2 << 20
@@ -42,12 +42,12 @@ class HistoryFile:
                 lines = file.read().split(b"\n")
         except OSError:
             return []
-        return list(_entries(lines))[-MOST_ENTRIES:]
+        return list(_entries(lines))[-MAX_ENTRIES:]
 
     def add(self, text: str) -> bool:
         """Add an entry; whether it was kept."""
         line = json.dumps(redact(text)).encode() + b"\n"
-        if not text.strip() or len(line) > MOST_BYTES:
+        if not text.strip() or len(line) > MAX_ENTRY_BYTES:
             return False
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -66,7 +66,7 @@ class HistoryFile:
         """Drop the oldest entries where there are many more than are kept."""
         try:
             with self._locked():
-                if self._path.stat().st_size > _MOST_FILE // 2 or self._lines() > 2 * MOST_ENTRIES:
+                if self._path.stat().st_size > _MOST_FILE // 2 or self._lines() > 2 * MAX_ENTRIES:
                     self._replace(self.read())
         except OSError:
             return
@@ -89,7 +89,7 @@ class HistoryFile:
             os.close(handle)
 
 
-def history_of(home: Path, cwd: Path) -> HistoryFile:
+def open_history(home: Path, cwd: Path) -> HistoryFile:
     """The history of a project.
 
     Args:

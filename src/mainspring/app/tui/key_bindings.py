@@ -11,7 +11,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from mainspring.app.tui.dialogs.base import Dialog
-from mainspring.app.tui.paste_detection import BURST, Bursts
+from mainspring.app.tui.paste_detection import BURST, PasteDetector
 from mainspring.app.tui.screen import Screen
 
 _DIALOG_KEYS = ("up", "down", "left", "right", "pageup", "pagedown", "enter", "backspace", "c-p", "c-n")
@@ -20,7 +20,7 @@ _FLUSH = "_Flush"
 """What prompt-toolkit puts among the keys after a pause."""
 
 
-class Does(Protocol):
+class KeyActions(Protocol):
     """What keys do."""
 
     @property
@@ -56,7 +56,7 @@ class Does(Protocol):
         """Show what was folded."""
         ...
 
-    def change_mode(self) -> None:
+    def toggle_mode(self) -> None:
         """Change to the next mode."""
         ...
 
@@ -85,7 +85,7 @@ Sequences = Mapping[str, tuple[tuple[str, ...], ...]]
 Handler = Callable[[KeyPressEvent], object]
 
 
-def bindings_of(screen: Screen, does: Does, sequences: Sequences) -> KeyBindings:
+def create_bindings(screen: Screen, does: KeyActions, sequences: Sequences) -> KeyBindings:
     """The bindings.
 
     Args:
@@ -94,48 +94,48 @@ def bindings_of(screen: Screen, does: Does, sequences: Sequences) -> KeyBindings
         sequences: The keys of each action.
     """
     keys = KeyBindings()
-    asked = Condition(lambda: screen.takes_keys() and screen.dialog is not None and screen.dialog.wants is None)
+    asked = Condition(lambda: screen.dialog_takes_keys() and screen.dialog is not None and screen.dialog.wants is None)
     wanted = Condition(lambda: screen.dialog is not None and screen.dialog.wants is not None)
     typing = ~asked & ~wanted
-    bursts = Bursts()
+    bursts = PasteDetector()
     _bind_dialog(keys, screen, asked)
 
     def bind(action: str, act: Handler, when: FilterOrBool = True) -> None:
         for sequence in sequences[action]:
-            _on(keys, sequence, act, when)
+            _add(keys, sequence, act, when)
 
     def key_pressed(_: object) -> None:
         bursts.key(time.monotonic())
-        screen.key_came()
+        screen.on_key()
 
     screen.app.key_processor.before_key_press += key_pressed
     bind("send", _Enter(screen, does, bursts), typing)
-    bind("send", lambda event: _answered(screen, event), wanted)
+    bind("send", lambda event: _submit_answer(screen, event), wanted)
     bind("newline", lambda event: event.current_buffer.insert_text("\n"), ~asked)
     bind("queue", lambda event: _tab(screen, does, event), typing)
     bind("stop", lambda _: _escape(screen, does))
     bind("leave", lambda _: does.leave(), typing & Condition(lambda: not screen.buffer.text))
     bind("queued", lambda _: does.edit_queued(), typing)
-    bind("mode", lambda _: does.change_mode(), typing & Condition(lambda: screen.buffer.complete_state is None))
+    bind("mode", lambda _: does.toggle_mode(), typing & Condition(lambda: screen.buffer.complete_state is None))
     bind("interrupt", lambda _: does.interrupt())
     bind("unfold", lambda _: does.unfold())
     bind("editor", lambda _: does.open_editor())
     bind("image", lambda _: does.paste_image(), ~asked)
     bind("suspend", lambda _: does.suspend())
     bind("redraw", lambda _: screen.app.renderer.clear())
-    _on(keys, (BURST,), lambda event: _burst(screen, bursts, event))
-    _on(keys, (Keys.BracketedPaste,), lambda event: does.paste(event.data))
-    _on(keys, ("escape", "[", "I"), lambda _: does.focus(True))
-    _on(keys, ("escape", "[", "O"), lambda _: does.focus(False))
+    _add(keys, (BURST,), lambda event: _burst(screen, bursts, event))
+    _add(keys, (Keys.BracketedPaste,), lambda event: does.paste(event.data))
+    _add(keys, ("escape", "[", "I"), lambda _: does.focus(True))
+    _add(keys, ("escape", "[", "O"), lambda _: does.focus(False))
     return keys
 
 
 def bind_shortcut(keys: KeyBindings, sequence: tuple[str, ...], act: Callable[[], object]) -> None:
     """Have a key of an extension do something."""
-    _on(keys, sequence, lambda _: act())
+    _add(keys, sequence, lambda _: act())
 
 
-def _on(keys: KeyBindings, sequence: tuple[str, ...], act: Handler, when: FilterOrBool = True) -> None:
+def _add(keys: KeyBindings, sequence: tuple[str, ...], act: Handler, when: FilterOrBool = True) -> None:
     def handler(event: KeyPressEvent) -> None:
         act(event)
 
@@ -146,22 +146,22 @@ def _bind_dialog(keys: KeyBindings, screen: Screen, asked: Condition) -> None:
     def press(name: str) -> None:
         dialog: Dialog | None = screen.dialog
         if dialog is not None:
-            if not dialog.press(name):
-                screen.typed_instead(" " if name == "space" else name)
+            if not dialog.on_key(name):
+                screen.type_into_input(" " if name == "space" else name)
             screen.sync()
 
     def named(name: str) -> Handler:
         return lambda _: press(name)
 
     for name in _DIALOG_KEYS:
-        _on(keys, (name,), named(name), asked)
-    _on(keys, (Keys.Any,), lambda event: press("space" if event.data == " " else event.data), asked)
+        _add(keys, (name,), named(name), asked)
+    _add(keys, (Keys.Any,), lambda event: press("space" if event.data == " " else event.data), asked)
 
 
 class _Enter:
     """Enter in the input."""
 
-    def __init__(self, screen: Screen, does: Does, bursts: Bursts) -> None:
+    def __init__(self, screen: Screen, does: KeyActions, bursts: PasteDetector) -> None:
         self._screen = screen
         self._does = does
         self._bursts = bursts
@@ -175,7 +175,7 @@ class _Enter:
             pass
         elif self._bursts.is_pasted(_waiting(event), time.monotonic()):
             buffer.insert_text("\n")
-        elif _continues(buffer.document.text_before_cursor):
+        elif _ends_with_backslash(buffer.document.text_before_cursor):
             buffer.delete_before_cursor(1)
             buffer.insert_text("\n")
         else:
@@ -193,19 +193,19 @@ def _waiting(event: KeyPressEvent) -> int:
     return sum(press.data != _FLUSH for press in event.app.key_processor.input_queue)
 
 
-def _continues(text: str) -> bool:
+def _ends_with_backslash(text: str) -> bool:
     """Whether a line ends with a backslash that is not itself behind one."""
     return (len(text) - len(text.rstrip("\\"))) % 2 == 1
 
 
-def _answered(screen: Screen, event: KeyPressEvent) -> None:
+def _submit_answer(screen: Screen, event: KeyPressEvent) -> None:
     dialog = screen.dialog
     if dialog is not None:
         dialog.take(event.current_buffer.text)
         screen.sync()
 
 
-def _burst(screen: Screen, bursts: Bursts, event: KeyPressEvent) -> None:
+def _burst(screen: Screen, bursts: PasteDetector, event: KeyPressEvent) -> None:
     """Much came at once. It answers no question: it goes into the text that is being written."""
     bursts.text(event.data)
     dialog = screen.dialog
@@ -213,7 +213,7 @@ def _burst(screen: Screen, bursts: Bursts, event: KeyPressEvent) -> None:
     (screen.buffer if asked else event.current_buffer).insert_text(event.data)
 
 
-def _tab(screen: Screen, does: Does, event: KeyPressEvent) -> None:
+def _tab(screen: Screen, does: KeyActions, event: KeyPressEvent) -> None:
     buffer = event.current_buffer
     if buffer.complete_state:
         buffer.complete_next()
@@ -223,14 +223,14 @@ def _tab(screen: Screen, does: Does, event: KeyPressEvent) -> None:
         buffer.start_completion(insert_common_part=True)
 
 
-def _escape(screen: Screen, does: Does) -> None:
+def _escape(screen: Screen, does: KeyActions) -> None:
     dialog = screen.dialog
-    if dialog is not None and (screen.takes_keys() or dialog.wants is not None):
+    if dialog is not None and (screen.dialog_takes_keys() or dialog.wants is not None):
         dialog.back()
         screen.sync()
     elif screen.buffer.complete_state:
         screen.buffer.cancel_completion()
-    elif screen.editing:
+    elif screen.editing_queued_id:
         does.stop_editing()
     else:
         does.stop()

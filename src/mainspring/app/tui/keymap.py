@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 
-class Key(Struct, frozen=True):
+class KeyAction(Struct, frozen=True):
     """What one action is done with.
 
     Attributes:
@@ -24,33 +24,35 @@ class Key(Struct, frozen=True):
     does: str
 
 
-KEYS: tuple[Key, ...] = (
-    Key("send", (("enter",),), "Enter", "send; while a run is going on: steer it, it sees the text at its next step"),
-    Key("queue", (("tab",),), "Tab", "while a run is going on: queue the text for after it; otherwise complete"),
-    Key(
+KEYS: tuple[KeyAction, ...] = (
+    KeyAction(
+        "send", (("enter",),), "Enter", "send; while a run is going on: steer it, it sees the text at its next step"
+    ),
+    KeyAction("queue", (("tab",),), "Tab", "while a run is going on: queue the text for after it; otherwise complete"),
+    KeyAction(
         "newline",
         (("escape", "enter"), ("c-j",)),
         "Alt-Enter, Ctrl-J",
         "a new line; so does a \\ at the end before Enter",
     ),
-    Key("queued", (("escape", "up"),), "Alt-Up", "edit what is queued, the last first; emptied it is removed"),
-    Key("stop", (("escape",),), "Esc", "stop what runs; close a menu; a step back in a question"),
-    Key("interrupt", (("c-c",),), "Ctrl-C", "stop what runs, or clear the input; twice: leave"),
-    Key("leave", (("c-d",),), "Ctrl-D", "leave, when the input is empty"),
-    Key("unfold", (("c-o",),), "Ctrl-O", "show the last folded output in full; again: the one before"),
-    Key("mode", (("s-tab",),), "Shift-Tab", "change the mode: default, accept edits, plan"),
-    Key(
+    KeyAction("queued", (("escape", "up"),), "Alt-Up", "edit what is queued, the last first; emptied it is removed"),
+    KeyAction("stop", (("escape",),), "Esc", "stop what runs; close a menu; a step back in a question"),
+    KeyAction("interrupt", (("c-c",),), "Ctrl-C", "stop what runs, or clear the input; twice: leave"),
+    KeyAction("leave", (("c-d",),), "Ctrl-D", "leave, when the input is empty"),
+    KeyAction("unfold", (("c-o",),), "Ctrl-O", "show the last folded output in full; again: the one before"),
+    KeyAction("mode", (("s-tab",),), "Shift-Tab", "change the mode: default, accept edits, plan"),
+    KeyAction(
         "editor",
         (("c-g",), ("c-x", "c-e")),
         "Ctrl-G, Ctrl-X Ctrl-E",
         "write in $VISUAL or $EDITOR; pastes are shown in full there",
     ),
-    Key("image", (("c-v",),), "Ctrl-V", "attach the image in the clipboard; pasting the path of one does it too"),
-    Key("suspend", (("c-z",),), "Ctrl-Z", "suspend; fg comes back"),
-    Key("redraw", (("c-l",),), "Ctrl-L", "draw the input and what is going on anew"),
+    KeyAction("image", (("c-v",),), "Ctrl-V", "attach the image in the clipboard; pasting the path of one does it too"),
+    KeyAction("suspend", (("c-z",),), "Ctrl-Z", "suspend; fg comes back"),
+    KeyAction("redraw", (("c-l",),), "Ctrl-L", "draw the input and what is going on anew"),
 )
 
-_EARLIER = ("Up, Down", "earlier inputs that begin with what is typed; lines of a longer input")
+_HISTORY_KEYS = ("Up, Down", "earlier inputs that begin with what is typed; lines of a longer input")
 
 _NAMED = {
     "up",
@@ -69,7 +71,7 @@ _NAMED = {
 }
 
 
-def keys_of(changed: Mapping[str, str]) -> tuple[dict[str, tuple[tuple[str, ...], ...]], list[str]]:
+def resolve_keys(changed: Mapping[str, str]) -> tuple[dict[str, tuple[tuple[str, ...], ...]], list[str]]:
     """The key sequences of each action, and what is wrong with the changes.
 
     Args:
@@ -78,7 +80,7 @@ def keys_of(changed: Mapping[str, str]) -> tuple[dict[str, tuple[tuple[str, ...]
     found = {key.action: key.keys for key in KEYS}
     wrong: list[str] = []
     for action, written in changed.items():
-        sequence = sequence_of(written)
+        sequence = parse_key(written)
         if action not in found:
             wrong.append(f"ui.keys.{action}: there is no such action; there are {', '.join(sorted(found))}")
         elif sequence is None:
@@ -88,7 +90,7 @@ def keys_of(changed: Mapping[str, str]) -> tuple[dict[str, tuple[tuple[str, ...]
     return found, wrong
 
 
-def sequence_of(written: str) -> tuple[str, ...] | None:
+def parse_key(written: str) -> tuple[str, ...] | None:
     """A key in the words of prompt-toolkit; ``None`` if it is none."""
     sequence: list[str] = []
     for part in written.split():
@@ -118,4 +120,4 @@ def _one(part: str) -> list[str] | None:
 
 def key_table(changed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """All keys and what they do, for people; some of them changed, as in `keys_of`."""
-    return (*((changed.get(key.action, key.shown), key.does) for key in KEYS), _EARLIER)
+    return (*((changed.get(key.action, key.shown), key.does) for key in KEYS), _HISTORY_KEYS)

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.input import create_input
 
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.signals import Signals
-from mainspring.app.tui.app import Session
-from mainspring.app.tui.chat_client import open_chat, place_to_work
-from mainspring.app.tui.chat_port import ChatPort
-from mainspring.app.tui.input_history import HistoryFile, history_of
+from mainspring.app.cli.signals import ScreenShutdown
+from mainspring.app.tui.app import TerminalApp
+from mainspring.app.tui.chat_client import open_chat, resolve_folder
+from mainspring.app.tui.chat_port import ChatClient
+from mainspring.app.tui.input_history import HistoryFile, open_history
 from mainspring.app.tui.terminal_guard import TerminalGuard
-from mainspring.app.tui.theme import Look, locale_encoding, look_of
-from mainspring.app.workspace.paths import user_home
+from mainspring.app.tui.theme import Theme, detect_encoding, detect_theme
+from mainspring.app.workspace.paths import find_user_paths
 
 if TYPE_CHECKING:
     from mainspring.app.workspace.settings import Settings
 
 
-class Opening:
+class TuiLauncher:
     """One session from its first row to its last.
 
     Args:
@@ -40,11 +40,11 @@ class Opening:
     def __init__(self, options: argparse.Namespace, guard: TerminalGuard) -> None:
         self._options = options
         self._guard = guard
-        self._cwd, self._warning = place_to_work(options)
-        self._session: Session | None = None
+        self._cwd, self._warning = resolve_folder(options)
+        self._session: TerminalApp | None = None
         self._number = 0
 
-    def show(self, look: Look) -> None:
+    def show(self, look: Theme) -> None:
         """Show the screen until the user leaves.
 
         Args:
@@ -52,10 +52,10 @@ class Opening:
         """
         reconfigure = getattr(sys.stdout, "reconfigure", None)
         if reconfigure is not None and not look.utf8:
-            reconfigure(encoding=locale_encoding(os.environ), errors="replace")
+            reconfigure(encoding=detect_encoding(os.environ), errors="replace")
         self._session = session = self._new_session(look)
         self._guard.write("\r")  # to where the first frame began
-        self._number = asyncio.run(self._until_left(session))
+        self._number = asyncio.run(self._run_until_exit(session))
 
     def ended(self, console: Console) -> int:
         """What is left to say when the terminal is as it was; the exit code.
@@ -73,31 +73,33 @@ class Opening:
             console.say(f"go on with: mainspring -c, or --session {status.session_id}")
         return 128 + self._number if self._number else 0
 
-    def _new_session(self, look: Look) -> Session:
-        home = user_home(os.environ)
-        history = history_of(home.root, Path(self._cwd)) if home else HistoryFile(Path(os.devnull))
-        return Session(self._chat, look, sys.stdout, create_input(sys.stdin), history, os.environ, self._guard.restore)
-
-    def _chat(self) -> AbstractAsyncContextManager[ChatPort]:
-        session = self._session
-        return open_chat(
-            self._options, self._cwd, lambda settings: follow_settings(settings, session) if session else None
+    def _new_session(self, look: Theme) -> TerminalApp:
+        home = find_user_paths(os.environ)
+        history = open_history(home.root, Path(self._cwd)) if home else HistoryFile(Path(os.devnull))
+        return TerminalApp(
+            self._chat, look, sys.stdout, create_input(sys.stdin), history, os.environ, self._guard.restore
         )
 
-    async def _until_left(self, session: Session) -> int:
+    def _chat(self) -> AbstractAsyncContextManager[ChatClient]:
+        session = self._session
+        return open_chat(
+            self._options, self._cwd, lambda settings: apply_settings(settings, session) if session else None
+        )
+
+    async def _run_until_exit(self, session: TerminalApp) -> int:
         """The signal that ended the session, or 0."""
         loop = asyncio.get_running_loop()
-        with Signals(lambda: loop.call_soon_threadsafe(session.leave), self._guard.restore) as signals:
+        with ScreenShutdown(lambda: loop.call_soon_threadsafe(session.leave), self._guard.restore) as signals:
             await session.run(signals.hurry)
         return signals.number
 
 
-def follow_settings(settings: Settings, session: Session) -> None:
+def apply_settings(settings: Settings, session: TerminalApp) -> None:
     """Show and tell things as the settings want it."""
     config = settings.config
     told = config.notifications
-    session.notify_by(told.when, told.ways, told.command, told.after_seconds)
+    session.set_notifications(told.when, told.ways, told.command, told.after_seconds)
     if config.ui.theme != "auto":
-        session.restyle(look_of(os.environ, locale_encoding(os.environ), config.ui.theme))
+        session.set_theme(detect_theme(os.environ, detect_encoding(os.environ), config.ui.theme))
     if config.ui.keys:
         session.set_keys(config.ui.keys)

@@ -15,32 +15,32 @@ from typing import TextIO
 
 from mainspring.app.chat import events as told
 from mainspring.app.chat.command_results import Screen as ScreenAction
-from mainspring.app.chat.commands import Abort, ChatCommand, Prompt, Steer, command_of
+from mainspring.app.chat.commands import Abort, ChatCommand, Prompt, Steer, parse_line
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.runner import framed
-from mainspring.app.cli.signals import Signals
-from mainspring.app.tui.chat_client import open_chat, place_to_work
-from mainspring.app.tui.chat_port import ChatPort, OpenChat
+from mainspring.app.cli.runner import run_command
+from mainspring.app.cli.signals import ScreenShutdown
+from mainspring.app.tui.chat_client import open_chat, resolve_folder
+from mainspring.app.tui.chat_port import ChatClient, ChatOpener
 from mainspring.app.tui.dialogs.approval import ApprovalDialog
 from mainspring.app.tui.dialogs.base import Dialog
 from mainspring.app.tui.dialogs.question import QuestionDialog
-from mainspring.app.tui.safe_text import ascii_like
-from mainspring.app.tui.styled_text import Row, text_of
-from mainspring.app.tui.theme import Look
-from mainspring.app.tui.transcript_view import Transcript
+from mainspring.app.tui.safe_text import to_encoding
+from mainspring.app.tui.styled_text import Row, to_text
+from mainspring.app.tui.theme import Theme
+from mainspring.app.tui.transcript_view import TranscriptView
 
 _COLUMNS = 80
 _QUESTION_ROWS = 40
-_TWICE_SECONDS = 2.0
+_DOUBLE_PRESS_SECONDS = 2.0
 
 
-def run(options: argparse.Namespace, look: Look) -> int:
+def run(options: argparse.Namespace, look: Theme) -> int:
     """Talk line by line until the user leaves; the exit code."""
-    return framed(options, partial(_talk, options, look))
+    return run_command(options, partial(_talk, options, look))
 
 
-def _talk(options: argparse.Namespace, look: Look, console: Console) -> int:
-    cwd, warning = place_to_work(options)
+def _talk(options: argparse.Namespace, look: Theme, console: Console) -> int:
+    cwd, warning = resolve_folder(options)
     if warning:
         console.say(f"note: {warning}")
     chat = LineMode(lambda: open_chat(options, cwd, lambda _: None), look, sys.stdout)
@@ -56,19 +56,19 @@ class LineMode:
         out: Where to.
     """
 
-    def __init__(self, open_chat: OpenChat, look: Look, out: TextIO) -> None:
+    def __init__(self, open_chat: ChatOpener, look: Theme, out: TextIO) -> None:
         self._open = open_chat
         self._look = look
         self._out = out
-        self._transcript = Transcript(look, _COLUMNS, 10_000)
+        self._transcript = TranscriptView(look, _COLUMNS, 10_000)
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._dialogs: deque[Dialog] = deque()
         self._commands: asyncio.Queue[ChatCommand] = asyncio.Queue()
-        self._running = False
-        self._prompted = False
-        self._interrupted = -_TWICE_SECONDS
+        self._run_agent = False
+        self._prompt_shown = False
+        self._last_interrupt = -_DOUBLE_PRESS_SECONDS
         self._decoder = codecs.getincrementaldecoder("utf-8" if look.utf8 else "latin-1")("replace")
-        self._rest = ""
+        self._on_agent_done = ""
 
     async def run(self, keyboard: int) -> int:
         """Talk until the end of the input; the exit code.
@@ -77,18 +77,18 @@ class LineMode:
             keyboard: Descriptor of what is typed.
         """
         loop = asyncio.get_running_loop()
-        with Signals(lambda: loop.call_soon_threadsafe(self._lines.put_nowait, None), lambda: None) as signals:
+        with ScreenShutdown(lambda: loop.call_soon_threadsafe(self._lines.put_nowait, None), lambda: None) as signals:
             loop.add_signal_handler(signal.SIGINT, self.stop)
             loop.add_reader(keyboard, self._read, keyboard)
             try:
                 async with self._open() as chat:
-                    await self._converse(chat)
+                    await self._run_chat(chat)
             finally:
                 loop.remove_reader(keyboard)
                 loop.remove_signal_handler(signal.SIGINT)
         return 128 + signals.number if signals.number else 0
 
-    async def _converse(self, chat: ChatPort) -> None:
+    async def _run_chat(self, chat: ChatClient) -> None:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._follow(chat)), group.create_task(self._send(chat))]
             self._prompt()
@@ -103,26 +103,26 @@ class LineMode:
             data = os.read(keyboard, 65_536)
         except OSError:
             data = b""
-        *lines, self._rest = (self._rest + self._decoder.decode(data)).split("\n")
+        *lines, self._on_agent_done = (self._on_agent_done + self._decoder.decode(data)).split("\n")
         for line in lines:
             self._lines.put_nowait(line.rstrip("\r"))
         if not data:
             self._lines.put_nowait(None)
 
-    async def _send(self, chat: ChatPort) -> None:
+    async def _send(self, chat: ChatClient) -> None:
         while True:
             await chat.send(await self._commands.get())
 
     def _line(self, line: str) -> None:
         """A line was typed: the answer to a question, or something to say."""
-        self._prompted = False
+        self._prompt_shown = False
         if self._dialogs:
             self._answer(self._dialogs[0], line)
         elif line.strip() in {"/quit", "/exit"}:
             self._lines.put_nowait(None)
         elif line.strip():
-            self._commands.put_nowait(command_of(line, say=Steer if self._running else Prompt))
-        elif not self._running:
+            self._commands.put_nowait(parse_line(line, say=Steer if self._run_agent else Prompt))
+        elif not self._run_agent:
             self._prompt()
 
     def _answer(self, dialog: Dialog, line: str) -> None:
@@ -130,7 +130,7 @@ class LineMode:
             dialog.take(line)
         else:
             for key in line.split() or ["enter"]:
-                dialog.press({"esc": "escape"}.get(key, key))
+                dialog.on_key({"esc": "escape"}.get(key, key))
         if self._dialogs and self._dialogs[0] is dialog:
             self._question(dialog)
 
@@ -148,13 +148,13 @@ class LineMode:
     def stop(self) -> None:
         """Stop what runs; a second time soon after: leave."""
         now = time.monotonic()
-        again, self._interrupted = now - self._interrupted < _TWICE_SECONDS, now
-        if again or not self._running:
+        again, self._last_interrupt = now - self._last_interrupt < _DOUBLE_PRESS_SECONDS, now
+        if again or not self._run_agent:
             self._lines.put_nowait(None)
         else:
             self._commands.put_nowait(Abort("stopped by the user"))
 
-    async def _follow(self, chat: ChatPort) -> None:
+    async def _follow(self, chat: ChatClient) -> None:
         async for event in chat.events():
             self._show(event)
         self._lines.put_nowait(None)
@@ -164,9 +164,9 @@ class LineMode:
             self._print(self._transcript.show(event, time.monotonic()))
         match event:
             case told.RunStarted():
-                self._running = True
+                self._run_agent = True
             case told.RunFinished():
-                self._running = False
+                self._run_agent = False
                 self._prompt()
             case told.ApprovalAsked():
                 self._ask(ApprovalDialog(event, self._finish))
@@ -176,7 +176,7 @@ class LineMode:
                 self._dialogs = deque(dialog for dialog in self._dialogs if dialog.id != asked)
             case told.CommandDone(shown=ScreenAction(action="quit")):
                 self._lines.put_nowait(None)
-            case told.CommandDone() | told.Refused() | told.ShellFinished() if not self._running:
+            case told.CommandDone() | told.Refused() | told.ShellFinished() if not self._run_agent:
                 self._prompt()
             case _:
                 pass
@@ -187,19 +187,19 @@ class LineMode:
             self._question(dialog)
 
     def _prompt(self) -> None:
-        self._prompted = True
+        self._prompt_shown = True
         self._write("> ")
 
     def _print(self, rows: list[Row]) -> None:
         """Print rows; what comes while somebody is asked to say something stands above the next prompt."""
-        prompted, self._prompted = self._prompted and bool(rows), self._prompted and not rows
-        self._write("\n" * prompted + text_of(rows))
+        prompted, self._prompt_shown = self._prompt_shown and bool(rows), self._prompt_shown and not rows
+        self._write("\n" * prompted + to_text(rows))
         if prompted:
             self._prompt()
 
     def _write(self, text: str) -> None:
         try:
-            self._out.write(text if self._look.utf8 else ascii_like(text))
+            self._out.write(text if self._look.utf8 else to_encoding(text))
             self._out.flush()
         except (OSError, ValueError):
             self._lines.put_nowait(None)

@@ -17,10 +17,10 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from mainspring.app.tui.safe_text import plain, steady
+from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers
 from mainspring.app.tui.streaming_markdown import Block
 from mainspring.app.tui.styled_text import Row
-from mainspring.app.tui.theme import Look
+from mainspring.app.tui.theme import Theme as Look
 
 _STANDARD = (
     *("ansiblack", "ansired", "ansigreen", "ansiyellow", "ansiblue", "ansimagenta", "ansicyan", "ansigray"),
@@ -62,7 +62,7 @@ class _NamedImage(ImageItem):
         yield Text(f"[{words}] ({self.destination})", end="")
 
 
-class _Answer(Markdown):
+class _AnswerMarkdown(Markdown):
     """Markdown in which HTML is text, since a screen has no other use for it."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
@@ -82,7 +82,7 @@ class _Answer(Markdown):
                     child.type = "text"
 
 
-class MarkdownPainter:
+class MarkdownRenderer:
     """Makes rows of blocks.
 
     Args:
@@ -93,7 +93,7 @@ class MarkdownPainter:
     def __init__(self, look: Look, columns: int) -> None:
         self._look = look
         self._columns = max(columns, 4)
-        styles = {f"markdown.{name}": _rich_words(style) for name, style in _markdown_styles(look).items()}
+        styles = {f"markdown.{name}": _to_rich_style(style) for name, style in _markdown_styles(look).items()}
         self._console = Console(
             file=io.StringIO(),
             force_terminal=True,
@@ -111,11 +111,13 @@ class MarkdownPainter:
 
     def rows(self, block: Block, last: int | None = None) -> list[Row]:
         """A block as rows; at most the ``last`` ones, of which only those are made where that is possible."""
-        text = steady(plain(block.text))
+        text = strip_emoji_modifiers(sanitize(block.text))
         if block.code is not None:
             lines = text.split("\n")
             return self._code("\n".join(lines if last is None else lines[-last:]), block.code)
-        rows = self._rendered(_Answer(text, self._look.code_theme or "default"), min(self._columns, _MOST_COLUMNS))
+        rows = self._render(
+            _AnswerMarkdown(text, self._look.code_theme or "default"), min(self._columns, _MOST_COLUMNS)
+        )
         return rows if last is None else rows[-last:]
 
     def _code(self, code: str, language: str) -> list[Row]:
@@ -127,10 +129,10 @@ class MarkdownPainter:
         lines = shown.split("\n", allow_blank=True)
         return [[("", "  "), *_fragments(line.render(self._console, ""))] for line in lines]
 
-    def _rendered(self, content: Markdown, columns: int) -> list[Row]:
+    def _render(self, content: Markdown, columns: int) -> list[Row]:
         options = self._console.options.update(width=columns)
         lines = self._console.render_lines(content, options, pad=False)
-        rows = [_trimmed(_fragments(line)) for line in lines]
+        rows = [_trim_row(_fragments(line)) for line in lines]
         while rows and not rows[0]:
             del rows[0]
         while rows and not rows[-1]:
@@ -139,17 +141,17 @@ class MarkdownPainter:
 
 
 def _fragments(segments: Iterable[Segment]) -> Row:
-    return [(_words(s.style), _ornament(s.text)) for s in segments if s.text and not s.control]
+    return [(_to_prompt_toolkit_style(s.style), _ascii_ornaments(s.text)) for s in segments if s.text and not s.control]
 
 
-def _ornament(text: str) -> str:
+def _ascii_ornaments(text: str) -> str:
     """Ornaments of rich in characters that are one column wide everywhere."""
     if text.isascii():
         return text
     return text.translate(_ORNAMENTS) if _ORNAMENT.fullmatch(text) else text
 
 
-def _trimmed(given: Row) -> Row:
+def _trim_row(given: Row) -> Row:
     """The row without the blanks that only fill it, so that what is copied from the screen has none."""
     while given and not given[-1][1].strip():
         given.pop()
@@ -160,7 +162,7 @@ def _trimmed(given: Row) -> Row:
 
 
 @lru_cache(512)
-def _words(style: Style | None) -> str:
+def _to_prompt_toolkit_style(style: Style | None) -> str:
     """A style of rich in the words of prompt-toolkit."""
     if style is None:
         return ""
@@ -180,7 +182,7 @@ def _color(color: Color) -> str:
     return color.get_truecolor().hex
 
 
-def _rich_words(style: str) -> str:
+def _to_rich_style(style: str) -> str:
     """A style of the theme in the words of rich."""
     words = style.replace("ansibright", "ansibright_").replace("ansigray", "white")
     return _WORDS.sub("", words) or "none"

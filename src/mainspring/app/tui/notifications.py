@@ -10,20 +10,20 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.app.tui.safe_text import one_row
+from mainspring.app.tui.safe_text import to_one_row
 from mainspring.redaction import redact
 
-Way = Literal["bell", "osc9", "osc777"]
-When = Literal["unfocused", "always", "never"]
-Happened = Literal["done", "asking", "failed"]
+NotifyChannel = Literal["bell", "osc9", "osc777"]
+NotifyWhen = Literal["unfocused", "always", "never"]
+NotifyReason = Literal["done", "asking", "failed"]
 
 _COMMAND_SECONDS = 10.0
 _MOST = 200
-_LOOKS_AWAY = 15.0
+_AWAY_SECONDS = 15.0
 """Seconds without a key after which nobody is taken to look, where the terminal does not tell about the focus."""
 
 
-class Notifications(Struct, frozen=True, kw_only=True):
+class NotificationOptions(Struct, frozen=True, kw_only=True):
     """How to tell.
 
     Attributes:
@@ -33,8 +33,8 @@ class Notifications(Struct, frozen=True, kw_only=True):
         after: Seconds that a run has to take before its end is told.
     """
 
-    when: When = "unfocused"
-    ways: tuple[Way, ...] = ("bell",)
+    when: NotifyWhen = "unfocused"
+    ways: tuple[NotifyChannel, ...] = ("bell",)
     command: str | None = None
     after: float = 10.0
 
@@ -54,7 +54,7 @@ class Notifier:
 
     def __init__(
         self,
-        how: Notifications,
+        how: NotificationOptions,
         write: Callable[[str], None],
         environ: Mapping[str, str],
         run: Run | None = None,
@@ -66,7 +66,7 @@ class Notifier:
         self.focused: bool | None = None
         """Whether the window has the focus; ``None`` where the terminal does not tell."""
 
-    async def tell(self, what: Happened, text: str, *, idle: float = 0.0, took: float | None = None) -> bool:
+    async def tell(self, what: NotifyReason, text: str, *, idle: float = 0.0, took: float | None = None) -> bool:
         """Tell something, unless somebody looks.
 
         Args:
@@ -79,10 +79,10 @@ class Notifier:
             Whether it was told.
         """
         how = self.how
-        looked_at = self.focused if self.focused is not None else idle < min(how.after, _LOOKS_AWAY)
+        looked_at = self.focused if self.focused is not None else idle < min(how.after, _AWAY_SECONDS)
         if how.when == "never" or (looked_at and how.when != "always") or (took is not None and took < how.after):
             return False
-        text = one_row(redact(text), _MOST)
+        text = to_one_row(redact(text), _MOST)
         for way in how.ways:
             match way:
                 case "bell":

@@ -16,11 +16,11 @@ BURST = "\ue000"
 """The key that stands for them; its data are the text. Terminals that mark pastes never send so much at once otherwise."""
 
 
-_LEAST = 32
+_MIN_BURST_KEYS = 32
 _PLAIN = {Keys.ControlM: "\n", Keys.ControlJ: "\n", Keys.ControlI: "\t"}
 
 
-class Keyboard(Input):
+class BurstInput(Input):
     """Keys of another input, bursts together.
 
     Args:
@@ -32,7 +32,7 @@ class Keyboard(Input):
 
     def read_keys(self) -> list[KeyPress]:
         """What came."""
-        return joined(self._keys.read_keys())
+        return join_bursts(self._keys.read_keys())
 
     def flush_keys(self) -> list[KeyPress]:
         """What was held back until it is clear that nothing follows."""
@@ -76,9 +76,9 @@ class Keyboard(Input):
         self._keys.close()
 
 
-def joined(keys: list[KeyPress]) -> list[KeyPress]:
+def join_bursts(keys: list[KeyPress]) -> list[KeyPress]:
     """Keys with each long run of characters as one. An Enter at the end of all stays one: it may mean to send what is before it."""
-    if len(keys) < _LEAST:
+    if len(keys) < _MIN_BURST_KEYS:
         return keys
     found: list[KeyPress] = []
     run: list[KeyPress] = []
@@ -86,15 +86,15 @@ def joined(keys: list[KeyPress]) -> list[KeyPress]:
         if _text_of(key):
             run.append(key)
         else:
-            found += _one(run)
+            found += _join_run(run)
             found.append(key)
             run = []
     last = run.pop() if run and run[-1].key == Keys.ControlM else None
-    return [*found, *_one(run), *([last] if last else [])]
+    return [*found, *_join_run(run), *([last] if last else [])]
 
 
-def _one(run: list[KeyPress]) -> list[KeyPress]:
-    return run if len(run) < _LEAST else [KeyPress(BURST, "".join(map(_text_of, run)))]
+def _join_run(run: list[KeyPress]) -> list[KeyPress]:
+    return run if len(run) < _MIN_BURST_KEYS else [KeyPress(BURST, "".join(map(_text_of, run)))]
 
 
 def _text_of(key: KeyPress) -> str:
@@ -104,11 +104,11 @@ def _text_of(key: KeyPress) -> str:
     return key.key if len(key.key) == 1 and key.data == key.key else ""
 
 
-_PAUSE = 0.02
-_READ_AT_ONCE = 1_000
+_MAX_PASTE_GAP_SECONDS = 0.02
+_READ_SIZE = 1_000
 
 
-class Bursts:
+class PasteDetector:
     """Is told of each key, and says of Enter whether it is part of a paste."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Bursts:
 
     def key(self, now: float) -> None:
         """A key came."""
-        if now - self._last > _PAUSE:
+        if now - self._last > _MAX_PASTE_GAP_SECONDS:
             self._keys = self._lines = 0
         self._last = now
         self._keys += 1
@@ -135,8 +135,8 @@ class Bursts:
             waiting: How many keys have come behind it already.
             now: The time.
         """
-        if now - self._last > _PAUSE:
+        if now - self._last > _MAX_PASTE_GAP_SECONDS:
             self._lines = 0
-        pasted = waiting > 0 or self._lines > 0 or self._keys >= _READ_AT_ONCE
+        pasted = waiting > 0 or self._lines > 0 or self._keys >= _READ_SIZE
         self._lines += pasted
         return pasted

@@ -14,11 +14,11 @@ _SIGNS = re.compile("[\U00100000-\U0010ffff]")
 _PERCENT = re.compile(rb"%([0-9a-fA-F]{2})")
 _MANY_LINES = 8
 _MANY_CHARACTERS = 1_000
-_MOST = 10 << 20
+_MAX_IMAGE_BYTES = 10 << 20
 _IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 
 
-class Pasted(Struct, frozen=True):
+class PasteContent(Struct, frozen=True):
     """What a sign stands for."""
 
     kind: Literal["text", "image"]
@@ -29,34 +29,34 @@ class Pasted(Struct, frozen=True):
     name: str = ""
 
 
-class Expanded(Struct, frozen=True):
+class ExpandedInput(Struct, frozen=True):
     """An input as it is sent: its text, and the images that stood in it."""
 
     text: str
-    images: tuple[Pasted, ...] = ()
+    images: tuple[PasteContent, ...] = ()
 
 
-class Pastes:
+class PasteStore:
     """Keeps what was pasted while the screen is open. A sign is one character, so it is moved over and deleted as one."""
 
     def __init__(self) -> None:
-        self._known: list[Pasted] = []
+        self._known: list[PasteContent] = []
 
     def text(self, text: str) -> str:
         """What to put into the input for a pasted text: a sign if it is large, else itself."""
-        text = clean(text)
+        text = normalize_paste(text)
         lines = text.count("\n") + 1
         if lines < _MANY_LINES and len(text) < _MANY_CHARACTERS:
             return text
         size = f"{lines} lines" if lines > 1 else f"{len(text)} characters"
-        return self._add(Pasted("text", f"[pasted {size}]", text))
+        return self._add(PasteContent("text", f"[pasted {size}]", text))
 
     def image(self, data: bytes, media_type: str, name: str = "") -> str:
         """The sign for an image."""
         label = f"[image {name}]" if name else f"[image {len(data) // 1024 + 1} KiB]"
-        return self._add(Pasted("image", label, data=data, media_type=media_type, name=name))
+        return self._add(PasteContent("image", label, data=data, media_type=media_type, name=name))
 
-    def _add(self, pasted: Pasted) -> str:
+    def _add(self, pasted: PasteContent) -> str:
         self._known.append(pasted)
         return chr(_FIRST + len(self._known) - 1)
 
@@ -65,7 +65,7 @@ class Pastes:
         known = self._of(sign)
         return known.label if known else None
 
-    def _of(self, sign: str) -> Pasted | None:
+    def _of(self, sign: str) -> PasteContent | None:
         at = ord(sign) - _FIRST
         return self._known[at] if 0 <= at < len(self._known) else None
 
@@ -73,9 +73,9 @@ class Pastes:
         """The input as people see it."""
         return _SIGNS.sub(lambda match: self.label(match[0]) or "", text)
 
-    def expand(self, text: str) -> Expanded:
+    def expand(self, text: str) -> ExpandedInput:
         """The input as it is sent. What no longer stands for anything is left out."""
-        images: list[Pasted] = []
+        images: list[PasteContent] = []
 
         def content(match: re.Match[str]) -> str:
             known = self._of(match[0])
@@ -86,15 +86,15 @@ class Pastes:
                 return known.label
             return known.text
 
-        return Expanded(_SIGNS.sub(content, text), tuple(images))
+        return ExpandedInput(_SIGNS.sub(content, text), tuple(images))
 
 
-def clean(text: str) -> str:
+def normalize_paste(text: str) -> str:
     """A pasted text with plain line ends and without characters that are signs here."""
     return _SIGNS.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", ""))
 
 
-def image_at(text: str) -> Path | None:
+def find_image_path(text: str) -> Path | None:
     """The image file that a pasted text names, as terminals paste a file that is dropped on them."""
     line = text.strip().strip("'\"")
     if not line or "\n" in line or len(line) > 4096:
@@ -113,6 +113,6 @@ def read_image(path: Path) -> tuple[bytes, str]:
     Raises:
         OSError: If it cannot be read, or is larger than 10 MiB.
     """
-    if path.stat().st_size > _MOST:
+    if path.stat().st_size > _MAX_IMAGE_BYTES:
         raise OSError(f"{path.name} is larger than 10 MiB")
     return path.read_bytes(), _IMAGES[path.suffix.lower()]

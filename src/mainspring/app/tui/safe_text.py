@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from prompt_toolkit.utils import get_cwidth
 
-from mainspring.text import visible
+from mainspring.text import escape_invisible
 
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
@@ -21,7 +21,7 @@ _JOINED = re.compile("[\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
 _BLANKS = re.compile("[ \t\n]+")
 _TAB = 4
 
-_LIKENESS = str.maketrans(
+_ASCII_REPLACEMENTS = str.maketrans(
     {
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\u2500\u2501\u2504", "-"),
         **dict.fromkeys("\u2018\u2019\u201a\u2032", "'"),
@@ -42,7 +42,7 @@ _LIKENESS = str.maketrans(
 )
 
 
-def plain(text: str) -> str:
+def sanitize(text: str) -> str:
     """The text without terminal sequences; what is left of control and invisible characters is spelled out.
 
     A line that is written over after a carriage return shows what a terminal would show.
@@ -51,27 +51,27 @@ def plain(text: str) -> str:
         text = _SEQUENCE.sub("", text)
     if "\r" in text:
         text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n"))
-    return visible(text, prose=True)
+    return escape_invisible(text, prose=True)
 
 
-def spelled(text: str) -> str:
+def escape_all(text: str) -> str:
     """The text with everything in it to be seen, for what people decide about: nothing is taken out or overwritten."""
-    return visible(_RETURN.sub(r"\\r", text) if "\r" in text else text, prose=True)
+    return escape_invisible(_RETURN.sub(r"\\r", text) if "\r" in text else text, prose=True)
 
 
-def steady(text: str) -> str:
+def strip_emoji_modifiers(text: str) -> str:
     """The text without what joins or varies emoji, since terminals disagree about how wide the result is."""
     return text if text.isascii() else _JOINED.sub("", text)
 
 
-def ascii_like(text: str, encoding: str = "ascii") -> str:
+def to_encoding(text: str, encoding: str = "ascii") -> str:
     """The text in what an encoding can say; ornaments become a likeness, the rest a question mark."""
     if text.isascii():
         return text
-    return text.translate(_LIKENESS).encode(encoding, "replace").decode(encoding)
+    return text.translate(_ASCII_REPLACEMENTS).encode(encoding, "replace").decode(encoding)
 
 
-def untabbed(text: str) -> str:
+def expand_tabs(text: str) -> str:
     """The text with tabs as blanks."""
     return text.expandtabs(_TAB) if "\t" in text else text
 
@@ -81,7 +81,7 @@ def width(text: str) -> int:
     return get_cwidth(text)
 
 
-def cut(text: str, columns: int, ellipsis: str = "...") -> str:
+def truncate(text: str, columns: int, ellipsis: str = "...") -> str:
     """The line in at most so many columns, never cut within a character."""
     if width(text) <= columns:
         return text
@@ -96,6 +96,6 @@ def cut(text: str, columns: int, ellipsis: str = "...") -> str:
     return text
 
 
-def one_row(text: str, columns: int, ellipsis: str = "...", make: Callable[[str], str] = plain) -> str:
+def to_one_row(text: str, columns: int, ellipsis: str = "...", make: Callable[[str], str] = sanitize) -> str:
     """Foreign text on one row."""
-    return cut(steady(_BLANKS.sub(" ", make(text)).strip()), max(columns, 1), ellipsis)
+    return truncate(strip_emoji_modifiers(_BLANKS.sub(" ", make(text)).strip()), max(columns, 1), ellipsis)

@@ -27,12 +27,12 @@ from prompt_toolkit.styles import BaseStyle, Style
 
 from mainspring.app.tui.dialogs.base import Dialog
 from mainspring.app.tui.inline_app import FrameOutput, InlineApplication
-from mainspring.app.tui.input_field import Complete, PasteSigns, input_buffer
+from mainspring.app.tui.input_field import Complete, PlaceholderProcessor, create_input_buffer
 from mainspring.app.tui.input_history import HistoryFile
-from mainspring.app.tui.paste_detection import Keyboard
-from mainspring.app.tui.paste_placeholders import Pastes
-from mainspring.app.tui.styled_text import Row, clipped, lines_of, row
-from mainspring.app.tui.theme import Look
+from mainspring.app.tui.paste_detection import BurstInput
+from mainspring.app.tui.paste_placeholders import PasteStore
+from mainspring.app.tui.styled_text import Row, clip_row, make_row, to_fragments
+from mainspring.app.tui.theme import Theme
 
 _FRAME_SECONDS = 0.04
 _DEPTHS = {
@@ -44,13 +44,13 @@ _DEPTHS = {
 _MENU_ROWS = 6
 _ESCAPE_SECONDS = 0.05
 _SEQUENCE_SECONDS = 0.1
-_QUIET_SECONDS = 0.7
+_TYPING_GRACE_SECONDS = 0.7
 """Who has just typed does not mean to answer a question that has only now appeared."""
-_NOTICE_SECONDS = 0.5
+_READ_QUESTION_SECONDS = 0.5
 """Nobody reads a question and answers it in less: a key that comes sooner was meant for the input."""
 
 
-class Shows(Protocol):
+class ScreenContent(Protocol):
     """Whom the screen asks what to draw."""
 
     def live_rows(self, columns: int, rows: int, most: int) -> list[Row]:
@@ -81,31 +81,31 @@ class Screen:
 
     def __init__(
         self,
-        host: Shows,
-        look: Look,
+        host: ScreenContent,
+        look: Theme,
         terminal: TextIO,
         keyboard: Input,
         history: HistoryFile,
         complete: Complete,
         environ: Mapping[str, str],
     ) -> None:
-        self._host = host
+        self._check_host = host
         self.look = look
-        self.pastes = Pastes()
-        self.buffer = input_buffer(history, complete)
+        self.pastes = PasteStore()
+        self.buffer = create_input_buffer(history, complete)
         self.answer = Buffer(multiline=True)
         self.dialog: Dialog | None = None
         self.last_key = 0.0
         self._typed_at = 0.0
         self._asked_at = 0.0
-        self.editing = ""
+        self.editing_queued_id = ""
         """Id of the queued text that is being edited."""
-        self._wanted: object = None
+        self._last_text_request: object = None
         self._pending: list[Row] = []
         self._above: list[Row] = []
         self.output = FrameOutput(terminal, look, environ.get("TERM", ""), host.gone)
         self._style: BaseStyle = Style.from_dict(dict(look.styles))
-        self._sign = row(("prompt", "> "))
+        self._sign = make_row(("prompt", "> "))
         self.app = self._application(keyboard)
 
     def _application(self, keyboard: Input) -> InlineApplication:
@@ -119,14 +119,14 @@ class Screen:
             terminal_size_polling_interval=None,
             enable_page_navigation_bindings=False,
             include_default_pygments_style=False,
-            input=Keyboard(keyboard),
+            input=BurstInput(keyboard),
             output=self.output,
         )
         app.frame = self.output
         app.ttimeoutlen = _ESCAPE_SECONDS
         app.timeoutlen = _SEQUENCE_SECONDS
-        app.before_render += self._before
-        app.after_render += self._after
+        app.before_render += self._before_frame
+        app.after_render += self._after_frame
         return app
 
     def bind(self, bindings: KeyBindingsBase) -> None:
@@ -139,15 +139,15 @@ class Screen:
             height=lambda: Dimension.exact(len(self._above)),
             always_hide_cursor=True,
         )
-        typed = BufferControl(self.buffer, input_processors=[PasteSigns(self.pastes)])
-        self._typed = Window(
+        typed = BufferControl(self.buffer, input_processors=[PlaceholderProcessor(self.pastes)])
+        self._input_window = Window(
             typed,
             height=lambda: Dimension(min=1, max=self._most_input()),
             get_line_prefix=self._prefix,
             wrap_lines=True,
             dont_extend_height=True,
         )
-        self._answered = Window(
+        self._answer_window = Window(
             BufferControl(self.answer),
             height=lambda: Dimension(min=1, max=self._most_input()),
             get_line_prefix=self._prefix,
@@ -155,38 +155,38 @@ class Screen:
             dont_extend_height=True,
         )
         status = Window(
-            FormattedTextControl(lambda: _text([self._host.status_row(self._columns)])),
+            FormattedTextControl(lambda: _text([self._check_host.status_row(self._columns)])),
             height=1,
             always_hide_cursor=True,
         )
         wants = Condition(lambda: self.dialog is not None and self.dialog.wants is not None)
-        types = Condition(lambda: not self.takes_keys())
+        types = Condition(lambda: not self.dialog_takes_keys())
         root = HSplit(
             [
                 live,
-                ConditionalContainer(self._typed, types & ~wants),
-                ConditionalContainer(self._answered, wants),
+                ConditionalContainer(self._input_window, types & ~wants),
+                ConditionalContainer(self._answer_window, wants),
                 ConditionalContainer(CompletionsMenu(max_height=_MENU_ROWS), types & ~wants),
                 status,
                 Window(height=Dimension(min=0, preferred=0)),
             ]
         )
-        return Layout(root, focused_element=self._typed)
+        return Layout(root, focused_element=self._input_window)
 
-    def takes_keys(self) -> bool:
+    def dialog_takes_keys(self) -> bool:
         """Whether keys go to the question that is shown, and not into the input."""
         if self.dialog is None:
             return False
         now = time.monotonic()
-        return now - self._typed_at >= _QUIET_SECONDS and now - self._asked_at >= _NOTICE_SECONDS
+        return now - self._typed_at >= _TYPING_GRACE_SECONDS and now - self._asked_at >= _READ_QUESTION_SECONDS
 
-    def key_came(self) -> None:
+    def on_key(self) -> None:
         """A key was pressed."""
         self.last_key = time.monotonic()
-        if not self.takes_keys():
+        if not self.dialog_takes_keys():
             self._typed_at = self.last_key
 
-    def typed_instead(self, character: str) -> None:
+    def type_into_input(self, character: str) -> None:
         """Somebody types a text, though a question is shown: it goes into the input, and does not answer."""
         self._typed_at = time.monotonic()
         if character.isprintable():
@@ -205,12 +205,12 @@ class Screen:
     def sync(self) -> None:
         """Follow what the question wants."""
         wants = self.dialog.wants if self.dialog else None
-        if wants is not self._wanted:
-            self._wanted = wants
+        if wants is not self._last_text_request:
+            self._last_text_request = wants
             if wants is not None:
                 self.answer.reset()
                 self.answer.insert_text(wants.initial)
-            self.app.layout.focus(self._answered if wants is not None else self._typed)
+            self.app.layout.focus(self._answer_window if wants is not None else self._input_window)
         self.app.invalidate()
 
     def print(self, rows: list[Row], *, soon: bool = True) -> None:
@@ -228,7 +228,7 @@ class Screen:
         """Draw again, with the next frame."""
         self.app.invalidate()
 
-    def restyle(self, look: Look) -> None:
+    def set_theme(self, look: Theme) -> None:
         """Other colours from now on."""
         self.look = look
         self.app.style = self._style = Style.from_dict(dict(look.styles))
@@ -243,23 +243,25 @@ class Screen:
     def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         if line or wrapped:
             return [("", "  ")]
-        return [*self._sign] if self.editing == "" else [("class:mark", "e ")]
+        return [*self._sign] if self.editing_queued_id == "" else [("class:mark", "e ")]
 
-    def _before(self, _: object) -> None:
+    def _before_frame(self, _: object) -> None:
         """Just before a frame is drawn: print what waits, where the frame before stood."""
         size = self.output.get_size()
         self.output.begin()
-        typed = 1 if self.takes_keys() and self.dialog and not self.dialog.wants else self._input_rows()
+        typed = 1 if self.dialog_takes_keys() and self.dialog and not self.dialog.wants else self._input_rows()
         most = max(size.rows - typed - 2, 0)
-        self._above = [clipped(each, size.columns - 1) for each in self._host.live_rows(size.columns, size.rows, most)]
+        self._above = [
+            clip_row(each, size.columns - 1) for each in self._check_host.live_rows(size.columns, size.rows, most)
+        ]
         if self._pending:
             pending, self._pending = self._pending, []
             self.app.renderer.erase(leave_alternate_screen=False)
-            print_formatted_text(self.output, [*lines_of(pending)], self._style, color_depth=self.app.color_depth)
-        elif self.app.too_high(self.app.layout):
+            print_formatted_text(self.output, [*to_fragments(pending)], self._style, color_depth=self.app.color_depth)
+        elif self.app.is_taller_than(self.app.layout):
             self.app.renderer.erase(leave_alternate_screen=False)
 
-    def _after(self, _: object) -> None:
+    def _after_frame(self, _: object) -> None:
         self.output.end()
 
     def _input_rows(self) -> int:
@@ -274,4 +276,4 @@ class Screen:
 
 def _text(rows: list[Row]) -> StyleAndTextTuples:
     """Rows as prompt-toolkit takes them, without a line end behind the last."""
-    return [*lines_of(rows)[:-1]]
+    return [*to_fragments(rows)[:-1]]

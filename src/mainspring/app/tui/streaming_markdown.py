@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mainspring.app.tui.styled_text import Row
-from mainspring.app.tui.theme import Look
+from mainspring.app.tui.theme import Theme
 
 if TYPE_CHECKING:
-    from mainspring.app.tui.markdown import MarkdownPainter
+    from mainspring.app.tui.markdown import MarkdownRenderer
 
 
 _FENCE = re.compile(r"^( *)(`{3,}|~{3,})(.*)$")
@@ -42,12 +42,12 @@ class Block(Struct, frozen=True):
     ends: bool = True
 
 
-class Blocks:
+class MarkdownBlocks:
     """Takes text as it comes and gives blocks as they end. Costs what the new text costs, however long the answer is."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._rest = ""
+        self._on_agent_done = ""
         self._fence = ""
         self._language = ""
         self._inner = ""
@@ -57,7 +57,9 @@ class Blocks:
 
     def feed(self, text: str) -> list[Block]:
         """Add text; the blocks that it finished."""
-        *lines, self._rest = (self._rest + text).split("\n") if "\n" in text else [self._rest + text]
+        *lines, self._on_agent_done = (
+            (self._on_agent_done + text).split("\n") if "\n" in text else [self._on_agent_done + text]
+        )
         done: list[Block] = []
         for line in lines:
             self._take(line, done)
@@ -66,13 +68,13 @@ class Blocks:
     def close(self) -> list[Block]:
         """The answer is over: what is still open."""
         done: list[Block] = []
-        if self._rest:
-            rest, self._rest = self._rest, ""
+        if self._on_agent_done:
+            rest, self._on_agent_done = self._on_agent_done, ""
             self._take(rest, done)
         self._end(done)
         return done
 
-    def relieve(self, most: int) -> list[Block]:
+    def flush_partial(self, most: int) -> list[Block]:
         """Give parts of an open block that has more than ``most`` lines: of code whole lines, of a list whole items."""
         if len(self._lines) <= most:
             return []
@@ -87,9 +89,9 @@ class Blocks:
     @property
     def tail(self) -> Block | None:
         """What is open, with the line that is being written."""
-        lines = [*self._lines, self._rest] if self._rest else self._lines
+        lines = [*self._lines, self._on_agent_done] if self._on_agent_done else self._lines
         if self._fence:
-            closing = self._closes(self._rest)
+            closing = self._closes(self._on_agent_done)
             return Block("\n".join(self._lines if closing else lines), self._language, not self._begun, False)
         return Block("\n".join(lines), None, not self._begun, False) if any(lines) else None
 
@@ -105,9 +107,9 @@ class Blocks:
             if line.strip() and not line.strip().strip(self._inner[0]) and len(line.strip()) >= len(self._inner):
                 self._inner = ""
             return
-        self._outside(line, done)
+        self._text_line(line, done)
 
-    def _outside(self, line: str, done: list[Block]) -> None:
+    def _text_line(self, line: str, done: list[Block]) -> None:
         """A line that stands in no fence."""
         if not line.strip():
             if self._list:
@@ -119,7 +121,7 @@ class Blocks:
         fence = _FENCE.match(line)
         indented = line[0] in " \t"
         if self._list:
-            self._lists(line, indented, fence, done)
+            self._list_line(line, indented, fence, done)
             if self._list:
                 return
         if fence and len(fence[1]) < 4 and not (fence[2][0] == "`" and "`" in fence[3]):
@@ -140,7 +142,7 @@ class Blocks:
             if len(self._lines) > 1 and _UNDERLINE.match(line):
                 self._end(done)
 
-    def _lists(self, line: str, indented: bool, fence: re.Match[str] | None, done: list[Block]) -> None:
+    def _list_line(self, line: str, indented: bool, fence: re.Match[str] | None, done: list[Block]) -> None:
         """A line after the start of a list: part of it, or its end."""
         leaves = not indented and not _ITEM.match(line) and (self._blank or fence or _HEADING.match(line))
         if leaves or (_RULE.match(line) and not indented):
@@ -189,7 +191,7 @@ class Blocks:
         return 0
 
 
-_LEAST_TAIL = 6
+_MIN_OPEN_ROWS = 6
 
 
 class Answer:
@@ -199,10 +201,10 @@ class Answer:
         look: How things are shown.
     """
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Theme) -> None:
         self._look = look
-        self._blocks = Blocks()
-        self._painters: dict[int, MarkdownPainter] = {}
+        self._blocks = MarkdownBlocks()
+        self._painters: dict[int, MarkdownRenderer] = {}
         self._drawn: tuple[Block, int, int, list[Row]] | None = None
         self.begun = False
         """Whether a part of the present answer was seen."""
@@ -217,7 +219,7 @@ class Answer:
         """
         self.begun = self.begun or bool(text.strip())
         done = self._blocks.feed(text)
-        return self._rows([*done, *self._blocks.relieve(max(rows, _LEAST_TAIL))], columns)
+        return self._rows([*done, *self._blocks.flush_partial(max(rows, _MIN_OPEN_ROWS))], columns)
 
     def close(self, columns: int) -> list[Row]:
         """The answer is over: the rest of its rows."""
@@ -230,25 +232,25 @@ class Answer:
         if block is None or rows <= 0:
             return []
         if self._drawn is None or self._drawn[:3] != (block, columns, rows):
-            self._drawn = (block, columns, rows, self.painter(columns).rows(block, rows))
+            self._drawn = (block, columns, rows, self.get_renderer(columns).rows(block, rows))
         return self._drawn[3]
 
     def whole(self, text: str, columns: int) -> list[Row]:
         """A complete text in Markdown."""
-        blocks = Blocks()
+        blocks = MarkdownBlocks()
         return self._rows([*blocks.feed(text), *blocks.close()], columns)
 
-    def painter(self, columns: int) -> MarkdownPainter:
+    def get_renderer(self, columns: int) -> MarkdownRenderer:
         """What makes rows of blocks; loads what that needs."""
         if columns not in self._painters:
             module = import_module("mainspring.app.tui.markdown")
-            self._painters = {columns: module.MarkdownPainter(self._look, columns)}
+            self._painters = {columns: module.MarkdownRenderer(self._look, columns)}
         return self._painters[columns]
 
     def _rows(self, blocks: list[Block], columns: int) -> list[Row]:
         rows: list[Row] = []
         for block in blocks:
-            rows += self.painter(columns).rows(block)
+            rows += self.get_renderer(columns).rows(block)
             if block.ends:
                 rows.append([])
         return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mainspring.app.tui.safe_text import steady, untabbed, width
+from mainspring.app.tui.safe_text import expand_tabs, strip_emoji_modifiers, width
 
 Fragment = tuple[str, str]
 """A style, in the words of prompt-toolkit (``class:faint``), and text of one row."""
@@ -15,17 +15,17 @@ _LEAST_ROOM = 8
 """Columns in which words are not worth keeping whole."""
 
 
-def row(*parts: str | Fragment) -> Row:
+def make_row(*parts: str | Fragment) -> Row:
     """A row of texts, each as it is or with the name of a style of the theme before it."""
     return [("", part) if isinstance(part, str) else (f"class:{part[0]}", part[1]) for part in parts]
 
 
-def text_of(rows: Iterable[Row]) -> str:
+def to_text(rows: Iterable[Row]) -> str:
     """The rows as lines, without styles."""
     return "".join(f"{''.join(text for _, text in each).rstrip()}\n" for each in rows)
 
 
-def lines_of(rows: Iterable[Row]) -> Row:
+def to_fragments(rows: Iterable[Row]) -> Row:
     """The rows as one run of fragments, each row with its line end."""
     flat: Row = []
     for each in rows:
@@ -34,17 +34,17 @@ def lines_of(rows: Iterable[Row]) -> Row:
     return flat
 
 
-def indented(rows: Iterable[Row], by: str, style: str = "faint") -> list[Row]:
+def indent_rows(rows: Iterable[Row], by: str, style: str = "faint") -> list[Row]:
     """The rows, each behind a sign."""
     return [[(f"class:{style}", by), *each] for each in rows]
 
 
-def clipped(given: Row, columns: int) -> Row:
+def clip_row(given: Row, columns: int) -> Row:
     """The row in at most so many columns."""
     taken = 0
     kept: Row = []
     for style, text in given:
-        shown = untabbed(steady(text))
+        shown = expand_tabs(strip_emoji_modifiers(text))
         size = width(shown)
         if taken + size > columns:
             for character in shown:
@@ -58,7 +58,7 @@ def clipped(given: Row, columns: int) -> Row:
     return kept
 
 
-def wrapped(given: Row, columns: int, indent: str = "", *, hard: bool = False) -> list[Row]:
+def wrap_row(given: Row, columns: int, indent: str = "", *, hard: bool = False) -> list[Row]:
     """The row on as many rows as it needs, broken between words.
 
     Args:
@@ -113,6 +113,6 @@ def _joined(given: Row) -> Row:
     return joined
 
 
-def mapped(rows: Iterable[Row], change: Callable[[str], str]) -> list[Row]:
+def map_text(rows: Iterable[Row], change: Callable[[str], str]) -> list[Row]:
     """The rows with other texts."""
     return [[(style, change(text)) for style, text in each] for each in rows]

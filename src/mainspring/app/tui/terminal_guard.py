@@ -21,7 +21,7 @@ RESTORE = (
 )
 """What undoes all that the screen ever switches on."""
 
-_HEARD = ("SIGHUP", "SIGINT", "SIGTERM", "SIGQUIT", "SIGTSTP", "SIGTTOU", "SIGTTIN", "SIGPIPE")
+_IGNORED_SIGNALS = ("SIGHUP", "SIGINT", "SIGTERM", "SIGQUIT", "SIGTSTP", "SIGTTOU", "SIGTTIN", "SIGPIPE")
 
 
 class TerminalGuard:
@@ -61,7 +61,7 @@ class TerminalGuard:
     def _wait(self, reading: int) -> None:
         """What the other process does: nothing, until the pipe is closed."""
         try:
-            for name in _HEARD:
+            for name in _IGNORED_SIGNALS:
                 signal.signal(getattr(signal, name), signal.SIG_IGN)
             keep = sorted({reading, self._tty})
             low = 0

@@ -11,7 +11,7 @@ from msgspec import Struct
 Colors = Literal["none", "16", "256", "truecolor"]
 ThemeName = Literal["auto", "dark", "light", "plain"]
 
-_NARROW = 40
+_NARROW_COLUMNS = 40
 _LIGHT_GROUNDS = {"7", "15"}
 
 _DARK = {
@@ -33,7 +33,7 @@ _DARK = {
     "chosen": "bold ansicyan",
     "status": "ansibrightblack",
 }
-_MENU = {
+_MENU_STYLES = {
     "completion-menu": "bg:default fg:default",
     "completion-menu.completion": "bg:default fg:default",
     "completion-menu.completion.current": "bold reverse bg:default fg:default",
@@ -57,7 +57,7 @@ _PLAIN = dict.fromkeys(_DARK, "") | dict.fromkeys(("user", "prompt", "tool", "he
 _CODE_THEMES = {"dark": "ansi_dark", "light": "ansi_light"}
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class Theme(Struct, frozen=True, kw_only=True):
     """How things are shown.
 
     Attributes:
@@ -76,8 +76,8 @@ class Look(Struct, frozen=True, kw_only=True):
     def styles(self) -> Mapping[str, str]:
         """The style of each kind of text, in the words of prompt-toolkit."""
         if self.colors == "none" or self.theme == "plain":
-            return _PLAIN | _MENU
-        return (_LIGHT if self.theme == "light" else _DARK) | _MENU
+            return _PLAIN | _MENU_STYLES
+        return (_LIGHT if self.theme == "light" else _DARK) | _MENU_STYLES
 
     @property
     def code_theme(self) -> str | None:
@@ -89,7 +89,7 @@ class Look(Struct, frozen=True, kw_only=True):
         return pretty if self.utf8 else ascii_form
 
 
-def look_of(environ: Mapping[str, str], encoding: str, theme: ThemeName = "auto") -> Look:
+def detect_theme(environ: Mapping[str, str], encoding: str, theme: ThemeName = "auto") -> Theme:
     """What an environment says about its terminal.
 
     Args:
@@ -104,12 +104,12 @@ def look_of(environ: Mapping[str, str], encoding: str, theme: ThemeName = "auto"
         chosen = "light" if light else "dark"
     else:
         chosen = theme
-    return Look(colors=colors, theme=chosen, utf8=_is_utf8(encoding), dumb=term in {"", "dumb", "unknown"})
+    return Theme(colors=colors, theme=chosen, utf8=_is_utf8(encoding), dumb=term in {"", "dumb", "unknown"})
 
 
 def is_narrow(columns: int) -> bool:
     """Whether a screen is so narrow that what is only helpful is left out."""
-    return columns < _NARROW
+    return columns < _NARROW_COLUMNS
 
 
 def _colors(environ: Mapping[str, str], term: str) -> Colors:
@@ -130,7 +130,7 @@ def _is_utf8(encoding: str) -> bool:
         return False
 
 
-def locale_encoding(environ: Mapping[str, str]) -> str:
+def detect_encoding(environ: Mapping[str, str]) -> str:
     """The character encoding that the locale names; UTF-8 where it names none."""
     for name in ("LC_ALL", "LC_CTYPE", "LANG"):
         value = environ.get(name)

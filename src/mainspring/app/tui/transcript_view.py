@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Literal
 
 from mainspring.app.chat import events as told
-from mainspring.app.tui.collapsed_output import Folds, broken, output_rows
+from mainspring.app.tui.collapsed_output import CollapsedOutput, output_rows, wrap_rows
 from mainspring.app.tui.diff_view import diff_rows
-from mainspring.app.tui.event_rows import aside_rows
-from mainspring.app.tui.format import seconds, spent
-from mainspring.app.tui.safe_text import cut, one_row, plain, steady
+from mainspring.app.tui.event_rows import event_rows
+from mainspring.app.tui.format import format_seconds, format_usage
+from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers, to_one_row, truncate
 from mainspring.app.tui.streaming_markdown import Answer
-from mainspring.app.tui.styled_text import Row, row
-from mainspring.app.tui.subagents import Children
-from mainspring.app.tui.theme import Look
-from mainspring.app.tui.tool_calls import OwnShell, Tools
-from mainspring.text import counted
+from mainspring.app.tui.styled_text import Row, make_row
+from mainspring.app.tui.subagents import SubagentView
+from mainspring.app.tui.theme import Theme
+from mainspring.app.tui.tool_calls import ShellView, ToolCallView
+from mainspring.text import pluralize
 
 _SPINNER = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
 _ASCII_SPINNER = "|/-\\"
 _USER_ROWS = 12
 _QUESTION_DIFF_ROWS = 200
-_FRAMES = 8.0
+_SPINNER_FPS = 8.0
 _DECISIONS = {
     "once": "allowed once",
     "session": "allowed for this session",
@@ -33,7 +33,7 @@ _DECISIONS = {
     "never": "never allowed in this project",
     "aborted": "not answered: the run was stopped",
 }
-_ENDS = {
+_STATUS_TEXTS = {
     "aborted": "stopped",
     "denied": "ended at what was not permitted",
     "max_turns": "the limit of model calls is reached",
@@ -42,8 +42,8 @@ _ENDS = {
     "max_cost": "the limit of money is reached",
     "paused": "paused",
 }
-_WORTH_TELLING = 5.0
-_BESIDE = (
+_MIN_SECONDS_FOR_SUMMARY = 5.0
+_NON_BREAKING_EVENTS = (
     told.CommandDone,
     told.Notice,
     told.Refused,
@@ -55,10 +55,10 @@ _BESIDE = (
 )
 """Events that may come in the middle of an answer, which then goes on."""
 
-Kind = Literal["", "user", "text", "tool", "command", "other"]
+BlockKind = Literal["", "user", "text", "tool", "command", "other"]
 
 
-class Transcript:
+class TranscriptView:
     """Shows a chat.
 
     Args:
@@ -67,31 +67,31 @@ class Transcript:
         rows: How high it is.
     """
 
-    def __init__(self, look: Look, columns: int, rows: int) -> None:
+    def __init__(self, look: Theme, columns: int, rows: int) -> None:
         self.look = look
         self.columns = columns
         self.rows = rows
-        self.folds = Folds()
+        self.folds = CollapsedOutput()
         self._answer = Answer(look)
-        self._tools = Tools(self.folds)
-        self._children = Children(self.folds)
-        self._last: Kind = ""
+        self._tools = ToolCallView(self.folds)
+        self._children = SubagentView(self.folds)
+        self._last: BlockKind = ""
         self._blank = True
         self._thinking = ""
         self._thinking_since = 0.0
         self._working = ""
         self._since: float | None = None
-        self._shell = OwnShell(self.folds)
+        self._shell = ShellView(self.folds)
 
     def show(self, event: told.ChatEvent, now: float) -> list[Row]:
         """Take an event; the rows to print."""
         match event:
             case told.AnswerText(text=text):
                 self._thinking = ""
-                return self._apart("text", self._answer.feed(text, self.columns, self._tail_rows()))
+                return self._with_separator("text", self._answer.feed(text, self.columns, self._tail_rows()))
             case told.AnswerEnd(text=text):
                 whole = [] if self._answer.begun else self._answer.feed(text, self.columns, self._tail_rows())
-                return self._apart("text", whole + self._answer.close(self.columns))
+                return self._with_separator("text", whole + self._answer.close(self.columns))
             case told.ToolProgress():
                 self._tools.progress(event)
                 return []
@@ -100,7 +100,7 @@ class Transcript:
                 self._thinking = (self._thinking + text)[-20_000:]
                 return []
             case told.ChildStarted() | told.ChildEvent() | told.ChildFinished():
-                return self._apart("tool", self._child(event, now))
+                return self._with_separator("tool", self._child(event, now))
             case told.RunStarted():
                 self._since = now
                 return []
@@ -108,9 +108,9 @@ class Transcript:
                 self._working = message
                 return []
             case _:
-                return self._interrupting(event, now)
+                return self._add_between_answers(event, now)
 
-    def _interrupting(self, event: told.ChatEvent, now: float) -> list[Row]:
+    def _add_between_answers(self, event: told.ChatEvent, now: float) -> list[Row]:
         """What stands between answers: an answer that is open ends before it."""
         match event:
             case told.StatusChanged() | told.QueueChanged() | told.ReplayStarted() | told.ReplayFinished():
@@ -118,29 +118,29 @@ class Transcript:
             case told.ToolStarted():
                 self._tools.started(event, now)
                 rows: list[Row] = []
-                kind: Kind = "tool"
+                kind: BlockKind = "tool"
             case told.ToolFinished():
                 rows, kind = self._tools.finished(event, self.columns), "tool"
             case told.UserText():
                 rows, kind = self._user(event), "user"
             case told.ThinkingEnd(text=text):
-                rows, kind = self._thought(text, now), "other"
+                rows, kind = self._on_thinking_end(text, now), "other"
             case told.ApprovalAsked():
                 rows, kind = self._approval(event), "tool"
             case told.ApprovalSettled(decision=decision):
-                rows, kind = [row(("faint", f"    {_DECISIONS.get(decision, decision)}"))], "tool"
+                rows, kind = [make_row(("faint", f"    {_DECISIONS.get(decision, decision)}"))], "tool"
             case told.RunFinished():
                 rows, kind = self._finished(event), "other"
             case told.ShellStarted() | told.ShellOutput() | told.ShellFinished():
                 rows, kind = self._shell.show(event, self.columns), "other"
             case _:
                 kind = "command" if isinstance(event, told.CommandDone) else "other"
-                rows = aside_rows(event, self.columns, self._markdown, self.folds)
+                rows = event_rows(event, self.columns, self._markdown, self.folds)
         ends = self._answer.begun and not isinstance(
-            event, _BESIDE
+            event, _NON_BREAKING_EVENTS
         )  # what stands beside is printed above the open part
-        closed = self._apart("text", self._answer.close(self.columns)) if ends else []
-        return closed + self._apart(kind, rows)
+        closed = self._with_separator("text", self._answer.close(self.columns)) if ends else []
+        return closed + self._with_separator(kind, rows)
 
     def live(self, now: float, most: int) -> list[Row]:
         """What is not finished: at most so many rows, the last of them."""
@@ -148,17 +148,19 @@ class Transcript:
         rows = [*self._children.live(self.columns, now, spinner), *self._tools.live(self.columns, now, spinner)]
         rows += self._shell.live(self.columns, spinner)
         if self._thinking.strip():
-            rows += [row(("faint", cut(line, self.columns - 1))) for line in self._thoughts()]
+            rows += [make_row(("faint", truncate(line, self.columns - 1))) for line in self._thinking_rows()]
         if self._since is not None:
-            message = one_row(self._working or "working", max(self.columns - 30, 10))
-            parts = row(("accent", f"{spinner} "), message, ("faint", f"  {seconds(now - self._since)}  Esc stops"))
+            message = to_one_row(self._working or "working", max(self.columns - 30, 10))
+            parts = make_row(
+                ("accent", f"{spinner} "), message, ("faint", f"  {format_seconds(now - self._since)}  Esc stops")
+            )
             rows.append(parts)
         room = max(most - len(rows) - 1, 0)
         tail = self._answer.tail(self.columns, room)
         gap: list[Row] = [[]] if tail and not self._blank and self._last != "text" else []
         return [*gap, *tail, *rows][-most:] if most > 0 else []
 
-    def restyle(self, look: Look) -> None:
+    def set_theme(self, look: Theme) -> None:
         """Show in other colours from now on."""
         self.look = look
         self._answer = Answer(look)
@@ -169,7 +171,7 @@ class Transcript:
         return self._since is not None or self._shell.running or bool(self._tools.running)
 
     @property
-    def ends_blank(self) -> bool:
+    def is_last_row_blank(self) -> bool:
         """Whether what was printed last is an empty row."""
         return self._blank
 
@@ -178,17 +180,17 @@ class Transcript:
 
     def _spinner(self, now: float) -> str:
         frames = _SPINNER if self.look.utf8 else _ASCII_SPINNER
-        return frames[int(now * _FRAMES) % len(frames)]
+        return frames[int(now * _SPINNER_FPS) % len(frames)]
 
-    def _thoughts(self) -> list[str]:
-        lines = [line for line in steady(plain(self._thinking[-2_000:])).split("\n") if line.strip()]
+    def _thinking_rows(self) -> list[str]:
+        lines = [line for line in strip_emoji_modifiers(sanitize(self._thinking[-2_000:])).split("\n") if line.strip()]
         return [f"  {line.strip()}"[-(self.columns - 1) :] for line in lines[-2:]]
 
     def _markdown(self, text: str) -> list[Row]:
         rows = self._answer.whole(text, self.columns)
         return rows[:-1] if rows and not rows[-1] else rows
 
-    def _apart(self, kind: Kind, rows: list[Row]) -> list[Row]:
+    def _with_separator(self, kind: BlockKind, rows: list[Row]) -> list[Row]:
         """The rows, with an empty one before them where something else stood before."""
         if not rows:
             return []
@@ -202,31 +204,31 @@ class Transcript:
             case told.ChildStarted():
                 return self._children.started(event, self.columns, now)
             case told.ChildEvent():
-                return self._children.happened(event, self.columns, now)
+                return self._children.on_event(event, self.columns, now)
             case _:
                 return self._children.finished(event, self.columns)
 
     def _user(self, event: told.UserText) -> list[Row]:
-        if event.source == "shell" and self._shell.was_shown():
+        if event.source == "shell" and self._shell.consume_shown():
             return []
         if event.source == "notice":
-            return broken(output_rows(event.text, "faint", ""), self.columns)
-        lines = broken(output_rows(event.text, "user", ""), self.columns - 2)
+            return wrap_rows(output_rows(event.text, "faint", ""), self.columns)
+        lines = wrap_rows(output_rows(event.text, "user", ""), self.columns - 2)
         rows = [[("class:prompt", "> " if i == 0 else "  "), *each] for i, each in enumerate(lines)]
         if event.attachments:
-            rows.append(row(("faint", f"  {event.attachments} attached")))
+            rows.append(make_row(("faint", f"  {event.attachments} attached")))
         if event.source in {"steer", "queue"} and rows:
-            rows[0] = [*rows[0], *row(("faint", "  (steers)" if event.source == "steer" else "  (was queued)"))]
+            rows[0] = [*rows[0], *make_row(("faint", "  (steers)" if event.source == "steer" else "  (was queued)"))]
         return self.folds.fold("what you said", rows, _USER_ROWS)
 
-    def _thought(self, text: str, now: float) -> list[Row]:
+    def _on_thinking_end(self, text: str, now: float) -> list[Row]:
         whole = text or self._thinking
         took = now - self._thinking_since if self._thinking_since else 0.0
         self._thinking, self._thinking_since = "", 0.0
         if not whole.strip():
             return []
         self.folds.keep("reasoning", output_rows(whole, "faint", "  "))
-        return [row(("faint", f"reasoned for {seconds(took)} (Ctrl-O shows it)"))]
+        return [make_row(("faint", f"reasoned for {format_seconds(took)} (Ctrl-O shows it)"))]
 
     def _approval(self, event: told.ApprovalAsked) -> list[Row]:
         if not event.diffs:
@@ -241,12 +243,12 @@ class Transcript:
         self._children.stop()
         rows: list[Row] = []
         if event.error:
-            rows += broken(output_rows(f"error: {event.error}", "bad", ""), self.columns)
-            rows += broken(output_rows(event.hint, "faint", ""), self.columns)
+            rows += wrap_rows(output_rows(f"error: {event.error}", "bad", ""), self.columns)
+            rows += wrap_rows(output_rows(event.hint, "faint", ""), self.columns)
         elif event.status != "completed":
-            rows += output_rows(_ENDS.get(event.status, event.status.replace("_", " ")), "warn", "")
-        if event.seconds >= _WORTH_TELLING or event.turns > 1:
-            turns = counted(event.turns, "model call")
-            told_of = ", ".join((seconds(event.seconds), turns, spent(event.tokens, event.cost)))
-            rows += broken([row(("faint", told_of))], self.columns)
+            rows += output_rows(_STATUS_TEXTS.get(event.status, event.status.replace("_", " ")), "warn", "")
+        if event.seconds >= _MIN_SECONDS_FOR_SUMMARY or event.turns > 1:
+            turns = pluralize(event.turns, "model call")
+            told_of = ", ".join((format_seconds(event.seconds), turns, format_usage(event.tokens, event.cost)))
+            rows += wrap_rows([make_row(("faint", told_of))], self.columns)
         return rows

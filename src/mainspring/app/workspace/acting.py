@@ -18,27 +18,29 @@ from mainspring.app.workspace.custom_commands.definition import parse_command
 from mainspring.app.workspace.custom_commands.expansion import scripts_in
 from mainspring.app.workspace.custom_commands.files import COMMANDS, command_files, command_name, read_command
 from mainspring.app.workspace.instructions import outside_imports
-from mainspring.app.workspace.paths import FOLDER, SETTINGS, repository_of
+from mainspring.app.workspace.paths import PROJECT_FOLDER, SETTINGS_FILE, find_repository
 from mainspring.app.workspace.settings import InstructionSettings
 from mainspring.app.workspace.settings.jsonc import JsonError, parse
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
-from mainspring.skills.skill import LAYOUTS
+from mainspring.skills.skill import SKILL_FOLDERS
 from mainspring.subagents.definition import load_definitions
-from mainspring.text import visible
+from mainspring.text import escape_invisible
 
 SERVERS = "mcp.json"
 SHARED_SERVERS = ".mcp.json"
-MOST_FOLDERS = 20_000
+MAX_FOLDERS = 20_000
 
-_TELLS_ONLY = frozenset(("$schema", "model", "agent", "retry", "compaction", "ui"))
-_TIGHTENS = frozenset((("permissions", "ask"), ("permissions", "deny"), ("sandbox", "hidden"), ("skills", "disabled")))
-_PROGRAM_FOLDERS = frozenset((FOLDER, ".agents", ".claude", ".husky"))
+_PASSIVE_SECTIONS = frozenset(("$schema", "model", "agent", "retry", "compaction", "ui"))
+_RESTRICTING_KEYS = frozenset(
+    (("permissions", "ask"), ("permissions", "deny"), ("sandbox", "hidden"), ("skills", "disabled"))
+)
+_PROGRAM_FOLDERS = frozenset((PROJECT_FOLDER, ".agents", ".claude", ".husky"))
 _PROJECT = lazy_re(r"^(?:\$\{?(?:CLAUDE_PROJECT_DIR|MAINSPRING_PROJECT_DIR|PWD)\}?/)")
-_LEFT_OUT = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv"))
+_SKIPPED_FOLDERS = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv"))
 
 
-class Act(Struct, frozen=True):
+class ActiveContent(Struct, frozen=True):
     """A file that acts, or whose settings do.
 
     Attributes:
@@ -52,7 +54,7 @@ class Act(Struct, frozen=True):
     what: tuple[str, ...]
 
 
-def acts_in(folder: Path) -> Iterator[Act]:
+def find_active_content(folder: Path) -> Iterator[ActiveContent]:
     """What the files for us in one folder do. Blocks."""
     seen: set[Path] = set()
     for act in _acts_in(folder):
@@ -61,40 +63,44 @@ def acts_in(folder: Path) -> Iterator[Act]:
             yield act
 
 
-def _acts_in(folder: Path) -> Iterator[Act]:
-    own = folder / FOLDER
-    for file, read in ((folder / SHARED_SERVERS, _servers), (own / SERVERS, _servers), (own / SETTINGS, _settings)):
+def _acts_in(folder: Path) -> Iterator[ActiveContent]:
+    own = folder / PROJECT_FOLDER
+    for file, read in (
+        (folder / SHARED_SERVERS, _servers),
+        (own / SERVERS, _servers),
+        (own / SETTINGS_FILE, _settings),
+    ):
         data = _read(file)
         act = None if data is None else read(file, data)
         if act is not None:
             yield act
-    for part in (f"{FOLDER}/extensions", *LAYOUTS):
+    for part in (f"{PROJECT_FOLDER}/extensions", *SKILL_FOLDERS):
         for file in sorted((folder / part).rglob("*.py")):
             if "scripts" not in file.relative_to(folder / part).parts and (data := _read(file)) is not None:
-                yield Act(file, _mark(data), (f"Python that is loaded, {len(data)} bytes",))
+                yield ActiveContent(file, _mark(data), (f"Python that is loaded, {len(data)} bytes",))
     yield from _commands(own / COMMANDS)
     yield from _definitions(folder)
     yield from _instructions(folder)
-    for file in (folder / SHARED_SERVERS, own / SERVERS, own / SETTINGS):
+    for file in (folder / SHARED_SERVERS, own / SERVERS, own / SETTINGS_FILE):
         yield from _programs(file, folder)
 
 
-def acts_below(folder: Path) -> Iterator[Act]:
+def find_active_content_below(folder: Path) -> Iterator[ActiveContent]:
     """The same for a folder and those below it, without other repositories in it. Blocks."""
     seen = 0
     for place, names, _ in os.walk(folder):
         seen += 1
-        if seen > MOST_FOLDERS:
+        if seen > MAX_FOLDERS:
             return
         inside = Path(place)
         if inside != folder and os.path.lexists(inside / ".git"):
             names.clear()
             continue
-        yield from acts_in(inside)
-        names[:] = sorted(n for n in names if n not in _LEFT_OUT and n != FOLDER)
+        yield from find_active_content(inside)
+        names[:] = sorted(n for n in names if n not in _SKIPPED_FOLDERS and n != PROJECT_FOLDER)
 
 
-def _commands(folder: Path) -> Iterator[Act]:
+def _commands(folder: Path) -> Iterator[ActiveContent]:
     """The custom commands that run scripts or loosen rules; all others are text."""
     for file in command_files(folder):
         name = command_name(file, folder)
@@ -108,7 +114,7 @@ def _commands(folder: Path) -> Iterator[Act]:
             yield _act(file, lines)
 
 
-def _definitions(folder: Path) -> Iterator[Act]:
+def _definitions(folder: Path) -> Iterator[ActiveContent]:
     """The definitions of subagents that choose tools, a model, or limits; all others are text."""
     for found in load_definitions(project=folder, trusted=True).definitions:
         limits = {
@@ -120,16 +126,16 @@ def _definitions(folder: Path) -> Iterator[Act]:
             yield _act(Path(found.source), [line])
 
 
-def _instructions(folder: Path) -> Iterator[Act]:
+def _instructions(folder: Path) -> Iterator[ActiveContent]:
     """The instruction files that bring files from outside of the project into the prompt."""
     for name in InstructionSettings().files:
         file = folder / name
-        outside = outside_imports(file, repository_of(folder) or folder)
+        outside = outside_imports(file, find_repository(folder) or folder)
         if outside:
             yield _act(file, [f"the prompt gets {path}" for path in outside])
 
 
-def _programs(file: Path, folder: Path) -> Iterator[Act]:
+def _programs(file: Path, folder: Path) -> Iterator[ActiveContent]:
     """The programs in folders of agents that settings or servers start."""
     data = _read(file)
     try:
@@ -140,7 +146,7 @@ def _programs(file: Path, folder: Path) -> Iterator[Act]:
         path = Path(os.path.normpath(folder / _PROJECT.sub("", word)))
         below = path.relative_to(folder).parts if path.is_relative_to(folder) else ()
         if below and below[0] in _PROGRAM_FOLDERS and (code := _read(path)) is not None:
-            yield Act(path, _mark(code), (f"a program that {file.name} starts, {len(code)} bytes",))
+            yield ActiveContent(path, _mark(code), (f"a program that {file.name} starts, {len(code)} bytes",))
 
 
 def _words(tree: Any) -> Iterator[str]:
@@ -158,8 +164,8 @@ def _words(tree: Any) -> Iterator[str]:
             yield from _words(value)
 
 
-def _act(file: Path, lines: list[str]) -> Act:
-    return Act(file, _mark("\n".join(sorted(lines)).encode()), _shown(sorted(lines)))
+def _act(file: Path, lines: list[str]) -> ActiveContent:
+    return ActiveContent(file, _mark("\n".join(sorted(lines)).encode()), _escape_lines(sorted(lines)))
 
 
 def _read(file: Path) -> bytes | None:
@@ -173,19 +179,19 @@ def _mark(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def _settings(file: Path, data: bytes) -> Act | None:
+def _settings(file: Path, data: bytes) -> ActiveContent | None:
     """The settings that do more than tell or tighten, as they stand there."""
     try:
         tree: Any = parse(data.decode("utf-8-sig")).plain()
     except (JsonError, UnicodeDecodeError):
-        return Act(file, _mark(data), ("settings that cannot be read",))
+        return ActiveContent(file, _mark(data), ("settings that cannot be read",))
     sections = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"settings": tree}
     lines: list[str] = []
     for name, section in sections.items():
-        if name in _TELLS_ONLY:
+        if name in _PASSIVE_SECTIONS:
             continue
         kept = (
-            {k: v for k, v in cast("dict[str, Any]", section).items() if (name, k) not in _TIGHTENS}
+            {k: v for k, v in cast("dict[str, Any]", section).items() if (name, k) not in _RESTRICTING_KEYS}
             if isinstance(section, dict)
             else section
         )
@@ -194,18 +200,18 @@ def _settings(file: Path, data: bytes) -> Act | None:
     return _act(file, lines) if lines else None
 
 
-def _servers(file: Path, data: bytes) -> Act:
+def _servers(file: Path, data: bytes) -> ActiveContent:
     try:
         tree: Any = parse(data.decode("utf-8-sig")).plain()
     except (JsonError, UnicodeDecodeError):
-        return Act(file, _mark(data), ("servers that cannot be read",))
+        return ActiveContent(file, _mark(data), ("servers that cannot be read",))
     whole = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"servers": tree}
     found = whole.get("mcpServers", whole.get("servers", whole))
     named = cast("dict[str, Any]", found) if isinstance(found, dict) else {"of a list": found}
     lines = (f"server {name}: {msgspec.json.encode(entry).decode()}" for name, entry in named.items())
-    return Act(file, _mark(data), _shown(lines))
+    return ActiveContent(file, _mark(data), _escape_lines(lines))
 
 
-def _shown(lines: Iterable[str]) -> tuple[str, ...]:
+def _escape_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """Lines in which nothing is hidden from whoever looks at them before they trust it."""
-    return tuple(map(visible, lines))
+    return tuple(map(escape_invisible, lines))

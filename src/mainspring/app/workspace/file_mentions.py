@@ -8,34 +8,36 @@ from typing import Any, Protocol
 from mainspring.env import ExecutionEnv, RealPath, explain
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.lazy import lazy_re
-from mainspring.permissions import Decision
-from mainspring.prompt_tags import delimited
+from mainspring.permissions import PermissionDecision
+from mainspring.prompt_tags import wrap_in_tag
 
-MOST = 256 << 10
+MAX_FILE_BYTES = 256 << 10
 """Bytes that are attached of one file."""
 
-MOST_TOGETHER = 1 << 20
+MAX_TOTAL_BYTES = 1 << 20
 """Bytes that are attached of all files of a prompt."""
 
 _MENTION = lazy_re(r"""(?:(?<=[\s(\["'{])|^)(\\?)@(?:"([^"\n]+)"|([^\s"'`,;:()<>\[\]{}]+))""")
 _TRAILING = ".!?"
 
 
-class Reads(Protocol):
+class ReadPolicy(Protocol):
     """Says whether a file may be read."""
 
-    async def decide(self, tool: str, arguments: Mapping[str, Any], *, env: Any, definition: Any = None) -> Decision:
+    async def decide(
+        self, tool: str, arguments: Mapping[str, Any], *, env: Any, definition: Any = None
+    ) -> PermissionDecision:
         """What would be decided about a call."""
         ...
 
 
-def mentions(prompt: str) -> list[str]:
+def find_mentions(prompt: str) -> list[str]:
     """The paths that a prompt mentions, each once."""
     found = [quoted or bare.rstrip(_TRAILING) for escape, quoted, bare in _MENTION.findall(prompt) if not escape]
     return list(dict.fromkeys(path for path in found if path))
 
 
-async def attach(prompt: str, env: ExecutionEnv, permissions: Reads, reader: Any) -> str:
+async def attach_mentions(prompt: str, env: ExecutionEnv, permissions: ReadPolicy, reader: Any) -> str:
     r"""The prompt with the files that it mentions; ``\@`` is a plain ``@``.
 
     Args:
@@ -50,12 +52,12 @@ async def attach(prompt: str, env: ExecutionEnv, permissions: Reads, reader: Any
     """
     if "@" not in prompt:
         return prompt
-    blocks = await attached(mentions(prompt), env, permissions, reader)
+    blocks = await read_attachments(find_mentions(prompt), env, permissions, reader)
     plain = _MENTION.sub(lambda match: match.group(0).removeprefix("\\"), prompt)
     return "\n\n".join([plain, *blocks])
 
 
-async def attached(paths: Sequence[str], env: ExecutionEnv, permissions: Reads, reader: Any) -> list[str]:
+async def read_attachments(paths: Sequence[str], env: ExecutionEnv, permissions: ReadPolicy, reader: Any) -> list[str]:
     """The content of files, each between marks.
 
     Args:
@@ -78,26 +80,26 @@ async def attached(paths: Sequence[str], env: ExecutionEnv, permissions: Reads, 
             )
         try:
             real = RealPath(decision.paths.get(path) or await env.realpath(path))
-            blocks.append(await _block(path, real, env))
+            blocks.append(await _read_block(path, real, env))
         except OSError as error:
-            raise ConfigError(_missing(path, error)) from error
-    if sum(map(len, blocks)) > MOST_TOGETHER:
+            raise ConfigError(_missing_file_message(path, error)) from error
+    if sum(map(len, blocks)) > MAX_TOTAL_BYTES:
         raise ConfigError("the files that the prompt mentions are larger than 1 MiB together; name them without @")
     return blocks
 
 
-def _missing(path: str, error: OSError) -> str:
+def _missing_file_message(path: str, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return rf"there is no file {path!r} here (the prompt mentions @{path}); write \@{path} if no file is meant"
     return f"@{path}: {explain(error)}"
 
 
-async def _block(path: str, real: RealPath, env: ExecutionEnv) -> str:
+async def _read_block(path: str, real: RealPath, env: ExecutionEnv) -> str:
     found = await env.stat(real)
     if found.kind == "directory":
         names = [f"{e.name}/" if e.kind == "directory" else e.name for e in await env.list_dir(real)]
-        return delimited("folder", "\n".join(names), path=path)
-    data = await env.read_bytes(real, limit=MOST)
+        return wrap_in_tag("folder", "\n".join(names), path=path)
+    data = await env.read_bytes(real, limit=MAX_FILE_BYTES)
     if b"\0" in data:
         raise ConfigError(f"@{path} is no text file; name it without @, so that a tool can look at it")
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
@@ -105,4 +107,4 @@ async def _block(path: str, real: RealPath, env: ExecutionEnv) -> str:
         cut = text.rfind("\n") + 1 or len(text)
         note = f"[cut here: {len(text[:cut].splitlines())} lines of a file of {found.size} bytes; read_file shows the rest]"
         text = f"{text[:cut]}{note}"
-    return delimited("file", text, path=path)
+    return wrap_in_tag("file", text, path=path)

@@ -14,21 +14,21 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mainspring.app.workspace.paths import Home, repository_of
+from mainspring.app.workspace.paths import UserPaths, find_repository
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.programs import find_program
-from mainspring.text import counted
+from mainspring.text import pluralize
 
 FOLDER = "worktrees"
-BRANCHES = "mainspring/"
+BRANCH_PREFIX = "mainspring/"
 """What stands before the names of their branches."""
 
 
 _SECONDS = 120.0
 _NAME = lazy_re(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false")
+_SAFE_GIT_OPTIONS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false")
 
 
 class Worktree(Struct, frozen=True, kw_only=True):
@@ -64,13 +64,13 @@ class Worktrees:
         ConfigError: If there is no repository, no git, or no home folder.
     """
 
-    def __init__(self, cwd: str, home: Home | None) -> None:
+    def __init__(self, cwd: str, home: UserPaths | None) -> None:
         if home is None:
             raise ConfigError("there is no home folder to keep worktrees in; set MAINSPRING_HOME to one")
         program = find_program("git", project=cwd)
         if program is None:
             raise ConfigError("worktrees need git, which is not installed")
-        root = repository_of(Path(cwd))
+        root = find_repository(Path(cwd))
         if root is None:
             raise ConfigError(f"{cwd} is in no git repository; a worktree needs one (git init, and a first commit)")
         self._program = program
@@ -99,7 +99,7 @@ class Worktrees:
         if path.exists():
             raise ConfigError(f"{path} is there already and is no worktree; remove it, or take another name")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        branch = f"{BRANCHES}{name}"
+        branch = f"{BRANCH_PREFIX}{name}"
         known = self._git("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}", check=False)
         if self._git("rev-parse", "--verify", "--quiet", "HEAD", check=False) == "":
             raise ConfigError(f"{self._root} has no commit yet, so there is nothing to begin from; make one first")
@@ -108,10 +108,10 @@ class Worktrees:
             [str(path), branch] if known else ["-b", branch, str(path), self._git("rev-parse", "HEAD", at=self._cwd)]
         )
         self._git("worktree", "add", "--quiet", *start)
-        TrustStore(self._home).carry(self._root, path)  # it is the same project
+        TrustStore(self._home).copy_trust(self._root, path)  # it is the same project
         return self._state(path, new=True)
 
-    def place_in(self, worktree: Worktree) -> str:
+    def matching_folder(self, worktree: Worktree) -> str:
         """The folder in a worktree that is the same as the one that one stands in."""
         below = self._cwd.relative_to(self._root) if self._cwd.is_relative_to(self._root) else Path()
         place = Path(worktree.path, below)
@@ -145,7 +145,7 @@ class Worktrees:
         state = self._state(path)
         if state.changes and not force:
             raise ConfigError(
-                f"{path} holds {counted(state.changes, 'change that is', 'changes that are')} not committed; nothing was removed. Commit them there "
+                f"{path} holds {pluralize(state.changes, 'change that is', 'changes that are')} not committed; nothing was removed. Commit them there "
                 f"(git -C {path} commit), or throw them away: mainspring worktrees remove {name} --force"
             )
         if state.ignored and not ignored and not force:
@@ -154,12 +154,12 @@ class Worktrees:
             )
         if branch and state.ahead:
             raise ConfigError(
-                f"{state.branch} has {counted(state.ahead, 'commit that is', 'commits that are')} merged nowhere; nothing was removed. Merge the branch "
+                f"{state.branch} has {pluralize(state.ahead, 'commit that is', 'commits that are')} merged nowhere; nothing was removed. Merge the branch "
                 f"(git merge {state.branch}), or leave out --branch to keep the branch"
             )
         self._git("worktree", "remove", *(["--force"] if force or (ignored and state.ignored) else []), str(path))
         TrustStore(self._home).remove(path)
-        if branch and state.branch.startswith(BRANCHES):
+        if branch and state.branch.startswith(BRANCH_PREFIX):
             self._git("branch", "-D", state.branch)
         return state
 
@@ -192,7 +192,7 @@ class Worktrees:
         environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}  # those of a hook point elsewhere
         try:
             done = subprocess.run(
-                [self._program, *_QUIET, *arguments],
+                [self._program, *_SAFE_GIT_OPTIONS, *arguments],
                 cwd=at or self._root,
                 env={**environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
                 stdin=subprocess.DEVNULL,
@@ -211,7 +211,7 @@ class Worktrees:
         return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def branch_of(cwd: str) -> str:
+def current_branch(cwd: str) -> str:
     """The branch that is checked out; the beginning of the commit where it is none; empty where there is no repository. Blocks."""
     folder = Path(cwd)
     for place in (folder, *folder.parents):

@@ -15,11 +15,11 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.errors import ConfigError
-from mainspring.locks import FolderLockedError, locked_folder
-from mainspring.permissions import Origin, Rule, RuleSet, parse_rule
-from mainspring.state_files import replace_text
+from mainspring.locks import LockTimeoutError, lock_directory
+from mainspring.permissions import Rule, RuleSet, RuleSource, parse_rule
+from mainspring.state_files import write_text_atomically
 
 FILE = "grants.json"
 
@@ -66,7 +66,7 @@ class GrantStore:
         home: The user's folder; without one nothing is stored.
     """
 
-    def __init__(self, home: Home | None) -> None:
+    def __init__(self, home: UserPaths | None) -> None:
         self.file = home.root / FILE if home else None
 
     def list(self) -> tuple[Project, ...]:
@@ -146,15 +146,15 @@ class GrantStore:
             raise ConfigError(f"{ascii(path)} is not valid UTF-8, so no rule can be saved for it. Rename the folder.")
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with locked_folder(self.file.parent):
+            with lock_directory(self.file.parent):
                 grants = edit()
                 left = [project for project in self.list() if project.folder != path]
                 if grants:
                     left.append(Project(path, _inode(path), grants))
                 new = _File(tuple(sorted(left, key=lambda project: project.folder)))
                 text = msgspec.json.format(msgspec.json.encode(new)).decode() + "\n"
-                replace_text(Path(os.path.realpath(self.file)), text, private=True)
-        except FolderLockedError as error:
+                write_text_atomically(Path(os.path.realpath(self.file)), text, private=True)
+        except LockTimeoutError as error:
             raise ConfigError(str(error)) from None
         except OSError as error:
             raise ConfigError(f"Cannot write {self.file}: {error.strerror or error}.") from error
@@ -162,7 +162,7 @@ class GrantStore:
 
 
 def _parse(grants: tuple[Grant, ...], place: str) -> tuple[Rule, ...]:
-    return tuple([parse_rule(grant.rule, grant.effect, Origin("user", place)) for grant in grants])
+    return tuple([parse_rule(grant.rule, grant.effect, RuleSource("user", place)) for grant in grants])
 
 
 def _inode(path: str) -> int:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.app.workspace.paths import Home, repository_of
+from mainspring.app.workspace.paths import UserPaths, find_repository
 from mainspring.app.workspace.settings import InstructionSettings
 from mainspring.env.local_files import read_file
 from mainspring.lazy import lazy_re
-from mainspring.loop.hooks import ContextCompacted, ToolPermit, ToolTransform
+from mainspring.loop.hooks import ContextCompacted, PermissionCheck, ToolTransform
 from mainspring.messages import TextBlock
-from mainspring.prompt_tags import delimited
+from mainspring.prompt_tags import wrap_in_tag
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 Origin = Literal["user", "project"]
-Allowed = Callable[[str], Awaitable[bool]]
+ReadCheck = Callable[[str], Awaitable[bool]]
 """Says whether rules let a file be read."""
 
 
-MOST_IMPORTS = 20
+MAX_IMPORTS = 20
 """Files that one instruction file may bring in, by itself and through what it brings in."""
-DEEPEST = 5
+MAX_IMPORT_DEPTH = 5
 """Levels of files that bring in files."""
 
 
@@ -70,7 +70,7 @@ class InstructionFile(Struct, frozen=True):
     def block(self) -> str:
         """Its text between marks."""
         note = f"\n[cut here: {self.size} bytes in all; read_file shows the rest]" if self.cut else ""
-        return delimited("instructions", self.text + note, path=self.path)
+        return wrap_in_tag("instructions", self.text + note, path=self.path)
 
 
 class Instructions(Struct, frozen=True):
@@ -104,19 +104,19 @@ class InstructionReader:
         self,
         settings: InstructionSettings,
         cwd: str,
-        home: Home | None,
+        home: UserPaths | None,
         *,
         trusted: bool = False,
-        allowed: Allowed | None = None,
+        allowed: ReadCheck | None = None,
     ) -> None:
         self._settings = settings
         self._cwd = Path(cwd)
         self._home = home
         self._trusted = trusted
         self._allowed = allowed
-        self.root = repository_of(self._cwd) or self._cwd
+        self.root = find_repository(self._cwd) or self._cwd
 
-    async def at_start(self) -> Instructions:
+    async def read_initial(self) -> Instructions:
         """Those of the user, and those of the folders from the repository's root down to the folder."""
         if not self._settings.enabled:
             return Instructions()
@@ -135,12 +135,12 @@ class InstructionReader:
 
     async def _read(self, places: Sequence[tuple[Path, Origin]], *, trusted: bool) -> Instructions:
         notes: list[str] = []
-        found: list[_Found] = []
+        found: list[_LoadedFile] = []
         for folder, origin in places:
             path = await asyncio.to_thread(self._in_folder, folder)
             if path is not None:
                 found += await self._with_imports(path, origin, notes, {f.real for f in found}, trusted=trusted)
-        kept = _within(found, self._settings.max_bytes)
+        kept = _fit_to_limit(found, self._settings.max_bytes)
         notes += [
             f"{file.path}: only {len(file.text.encode())} of {file.size} bytes are read (instructions.maxBytes is "
             f"{self._settings.max_bytes})"
@@ -155,11 +155,11 @@ class InstructionReader:
 
     async def _with_imports(
         self, path: Path, origin: Origin, notes: list[str], known: set[str], *, trusted: bool
-    ) -> list[_Found]:
+    ) -> list[_LoadedFile]:
         """A file, and behind it what it brings in; nothing twice, however it is called."""
-        got: list[_Found] = []
+        got: list[_LoadedFile] = []
         waiting = [(path, 0)]
-        while waiting and len(got) <= MOST_IMPORTS:
+        while waiting and len(got) <= MAX_IMPORTS:
             current, depth = waiting.pop(0)
             refusal, file = await self._one(current, origin, imported=depth > 0, trusted=trusted)
             if refusal:
@@ -169,17 +169,21 @@ class InstructionReader:
             known.add(file.real)
             got.append(file)
             inner = list(imports_in(file.text, current.parent))
-            if inner and depth >= DEEPEST:
-                notes.append(f"{current}: what it brings in is left out, since it is {DEEPEST} files deep already")
+            if inner and depth >= MAX_IMPORT_DEPTH:
+                notes.append(
+                    f"{current}: what it brings in is left out, since it is {MAX_IMPORT_DEPTH} files deep already"
+                )
             elif inner:
                 waiting += [(target, depth + 1) for target in inner]
         if waiting:
-            notes.append(f"{path}: brings in more than {MOST_IMPORTS} files; the others are left out")
+            notes.append(f"{path}: brings in more than {MAX_IMPORTS} files; the others are left out")
         return got
 
-    async def _one(self, path: Path, origin: Origin, *, imported: bool, trusted: bool) -> tuple[str, _Found | None]:
+    async def _one(
+        self, path: Path, origin: Origin, *, imported: bool, trusted: bool
+    ) -> tuple[str, _LoadedFile | None]:
         """Why a file is not read, or the file; neither for an import that is none."""
-        real, inside = await asyncio.to_thread(self._place, path)
+        real, inside = await asyncio.to_thread(self._resolve, path)
         if real is None and imported:
             return "", None  # an @ in the text, or a name of something else
         if real is None:
@@ -190,13 +194,13 @@ class InstructionReader:
             return "the rules do not let it be read", None
         return await asyncio.to_thread(_read, path, real, origin)
 
-    def _place(self, path: Path) -> tuple[Path | None, bool]:
+    def _resolve(self, path: Path) -> tuple[Path | None, bool]:
         """Where a file really is, if it is one, and whether that is inside the project."""
         real = Path(os.path.realpath(path))
         return real if real.is_file() else None, real.is_relative_to(os.path.realpath(self.root))
 
 
-class _Found(Struct, frozen=True):
+class _LoadedFile(Struct, frozen=True):
     """A file that was read: as it is called, and what it is."""
 
     path: str
@@ -205,7 +209,7 @@ class _Found(Struct, frozen=True):
     text: str
 
 
-def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _Found | None]:
+def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _LoadedFile | None]:
     try:
         data = read_file(str(real), 0, _LARGEST + 1)
     except OSError as error:
@@ -215,7 +219,7 @@ def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _Found | None]:
     if len(data) > _LARGEST:
         return "it is larger than 1 MiB", None
     text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").strip()
-    return "", _Found(str(path), str(real), origin, text) if text else None
+    return "", _LoadedFile(str(path), str(real), origin, text) if text else None
 
 
 def imports_in(text: str, folder: Path) -> Iterator[Path]:
@@ -251,12 +255,12 @@ def outside_imports(file: Path, root: Path) -> list[str]:
         if not Path(real).is_relative_to(inside):
             outside[str(path)] = None
         _, found = _read(path, Path(real), "project")
-        if found is not None and depth < DEEPEST and len(seen) <= MOST_IMPORTS:
+        if found is not None and depth < MAX_IMPORT_DEPTH and len(seen) <= MAX_IMPORTS:
             waiting += [(target, depth + 1) for target in imports_in(found.text, path.parent)]
     return list(outside)
 
 
-def _within(found: Sequence[_Found], most: int) -> list[InstructionFile]:
+def _fit_to_limit(found: Sequence[_LoadedFile], most: int) -> list[InstructionFile]:
     """The files as far as there is room: short ones are whole, and what is left is shared by the others."""
     room: dict[int, int] = {}
     left = most
@@ -264,10 +268,10 @@ def _within(found: Sequence[_Found], most: int) -> list[InstructionFile]:
     for done, (size, i) in enumerate(sizes):
         room[i] = min(size, left // (len(sizes) - done))
         left -= room[i]
-    return [_cut(file, room[i]) for i, file in enumerate(found)]
+    return [_truncate(file, room[i]) for i, file in enumerate(found)]
 
 
-def _cut(file: _Found, room: int) -> InstructionFile:
+def _truncate(file: _LoadedFile, room: int) -> InstructionFile:
     data = file.text.encode()
     if len(data) <= room:
         return InstructionFile(file.path, file.origin, file.text, len(data))
@@ -276,7 +280,7 @@ def _cut(file: _Found, room: int) -> InstructionFile:
     return InstructionFile(file.path, file.origin, piece.rstrip(), len(data), cut=True)
 
 
-_AS_LAST = 1000
+_ORDER_LAST = 1000
 
 
 class SubfolderInstructions:
@@ -295,9 +299,9 @@ class SubfolderInstructions:
 
     def install(self, agent: CoreAgent) -> None:
         """See `Plug`."""
-        agent.bus.on(ToolPermit, self._permit)
-        agent.bus.on(ToolTransform, self._transform, order=_AS_LAST)
-        agent.bus.on(ContextCompacted, self._forget)
+        agent.bus.on(PermissionCheck, self._permit)
+        agent.bus.on(ToolTransform, self._on_result, order=_ORDER_LAST)
+        agent.bus.on(ContextCompacted, self._on_compacted)
 
     def for_child(self) -> SubfolderInstructions:
         """A sub-agent has read nothing yet."""
@@ -307,17 +311,17 @@ class SubfolderInstructions:
         """See `Resets`."""
         self._told.clear()
 
-    def _forget(self, hook: ContextCompacted) -> None:
+    def _on_compacted(self, hook: ContextCompacted) -> None:
         """What was told may be summed up: tell it again where it matters again."""
         self._told.clear()
 
-    def _permit(self, hook: ToolPermit) -> None:
+    def _permit(self, hook: PermissionCheck) -> None:
         if hook.tool.access is not None:
             paths = [a.resource for a in hook.tool.access(hook.input) if a.scope.startswith("fs-")]
             if paths:
                 self._touched[hook.call_id] = (hook.env, paths)
 
-    async def _transform(self, hook: ToolTransform) -> None:
+    async def _on_result(self, hook: ToolTransform) -> None:
         touched = self._touched.pop(hook.call_id, None)
         if touched is None or hook.result.is_error:
             return

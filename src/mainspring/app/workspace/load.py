@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from mainspring.app.run.options import Place
-from mainspring.app.workspace.paths import project_settings, user_home
+from mainspring.app.run.options import WorkspaceOptions
+from mainspring.app.workspace.paths import find_project_settings, find_user_paths
 from mainspring.app.workspace.settings import Settings, load_settings
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
 
 
-def working_folder(given: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+def resolve_working_folder(given: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
     """The folder to work in, and a warning if it is not there any more.
 
     Raises:
@@ -33,7 +33,7 @@ def working_folder(given: str | None, environ: Mapping[str, str]) -> tuple[str, 
         return folder, "the current folder does not exist any more, so there are no files here; --cwd DIR names another"
 
 
-def wide_folder(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+def broad_folder_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
     """What has to be said where the folder to work in is much more than a project: rules that hold in the project hold in all of it."""
     home = environ.get("HOME", "").strip()
     if cwd == os.path.dirname(cwd):
@@ -45,18 +45,20 @@ def wide_folder(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
     return (f"the project is {what}, so that the agent may read all of it unasked; --cwd DIR names another folder",)
 
 
-def load(place: Place, flags: Mapping[tuple[str, ...], object], environ: Mapping[str, str]) -> tuple[str, Settings]:
+def load(
+    place: WorkspaceOptions, flags: Mapping[tuple[str, ...], object], environ: Mapping[str, str]
+) -> tuple[str, Settings]:
     """The folder to work in, and the settings there.
 
     Raises:
         ConfigError: If the folder is none, or the settings are broken.
     """
     try:
-        cwd, warning = working_folder(place.cwd, environ)
+        cwd, warning = resolve_working_folder(place.cwd, environ)
     except NotADirectoryError as error:
         raise ConfigError(f"--cwd {place.cwd}: there is no folder {error}") from None
-    home = user_home(environ)
-    file = project_settings(cwd, home)
+    home = find_user_paths(environ)
+    file = find_project_settings(cwd, home)
     trusted = file is not None and TrustStore(home).covers(file.parent.parent)
     settings = load_settings(cwd, environ=environ, flags=flags, trusted=trusted)
     if warning:

@@ -13,21 +13,21 @@ from typing import Any, Literal, get_origin
 import msgspec
 from msgspec import Struct
 
-from mainspring.app.run.options import Place, Rules
-from mainspring.app.workspace.load import load, working_folder
+from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
+from mainspring.app.workspace.load import load, resolve_working_folder
 from mainspring.app.workspace.model_providers import registry_of
-from mainspring.app.workspace.paths import FOLDER, SETTINGS, project_settings, user_home
-from mainspring.app.workspace.permissions import permissions_of
+from mainspring.app.workspace.paths import PROJECT_FOLDER, SETTINGS_FILE, find_project_settings, find_user_paths
+from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.secrets import HIDDEN, redactor_of
 from mainspring.app.workspace.settings import AppConfig, Settings, parse_settings, save_settings
 from mainspring.app.workspace.settings.json_schema import schema
-from mainspring.app.workspace.settings.validation import Path as Key
-from mainspring.app.workspace.settings.validation import camel, leaves, type_of
+from mainspring.app.workspace.settings.validation import SettingKey as Key
+from mainspring.app.workspace.settings.validation import iter_settings, setting_type, to_camel_case
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
-from mainspring.locks import FolderLockedError, locked_folder
+from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.redaction import Redactor
-from mainspring.state_files import replace_text
+from mainspring.state_files import write_text_atomically
 
 
 class Setting(Struct, frozen=True):
@@ -38,7 +38,7 @@ class Setting(Struct, frozen=True):
     origin: str
 
 
-class Config(Struct, frozen=True, kw_only=True):
+class SettingsView(Struct, frozen=True, kw_only=True):
     """The settings as they hold here.
 
     Attributes:
@@ -52,7 +52,7 @@ class Config(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-class Finding(Struct, frozen=True):
+class SettingsIssue(Struct, frozen=True):
     """Something that is wrong (``error``) or odd (``warning``) with a settings file; ``ok`` where nothing is."""
 
     file: str
@@ -60,7 +60,9 @@ class Finding(Struct, frozen=True):
     text: str = ""
 
 
-def show_config(place: Place, environ: Mapping[str, str] = os.environ, *, every: bool = False) -> Config:
+def describe_settings(
+    place: WorkspaceOptions, environ: Mapping[str, str] = os.environ, *, every: bool = False
+) -> SettingsView:
     """The settings as they hold here.
 
     Args:
@@ -82,13 +84,13 @@ def show_config(place: Place, environ: Mapping[str, str] = os.environ, *, every:
         defaults = AppConfig()
         shown += [
             Setting(name, _default(defaults, path), "default")
-            for path, _ in leaves()
+            for path, _ in iter_settings()
             if (name := ".".join(path)) not in known and not any(key.startswith(f"{name}.") for key in known)
         ]
         shown.sort(key=lambda s: s.key)
     files = [settings.home.settings] if settings.home else []
     files += [settings.project_file] if settings.project_file else []
-    return Config(settings=tuple(shown), files=tuple(map(str, files)), warnings=settings.warnings)
+    return SettingsView(settings=tuple(shown), files=tuple(map(str, files)), warnings=settings.warnings)
 
 
 def _redacted(key: str, value: Any, redactor: Redactor) -> Any:
@@ -111,7 +113,7 @@ def settings_file(cwd: str, settings: Settings, *, project: bool) -> Path:
         ConfigError: If there is no home folder.
     """
     if project:
-        return settings.project_file or Path(cwd, FOLDER, SETTINGS)
+        return settings.project_file or Path(cwd, PROJECT_FOLDER, SETTINGS_FILE)
     if settings.home is None:
         raise ConfigError("there is no home folder to keep settings in; set MAINSPRING_HOME to one")
     return settings.home.settings
@@ -122,7 +124,7 @@ def change_config(
     value: str | None,
     environ: Mapping[str, str] = os.environ,
     *,
-    place: Place | None = None,
+    place: WorkspaceOptions | None = None,
     project: bool = False,
 ) -> Path:
     """Set one of the settings, or take it away with ``None``; the file that was changed.
@@ -137,33 +139,33 @@ def change_config(
     Raises:
         ConfigError: If there is no such setting, the value does not fit, or the file cannot be written.
     """
-    file = target_of(place or Place(), environ, project=project)
-    path = path_of(key)
+    file = settings_file_to_change(place or WorkspaceOptions(), environ, project=project)
+    path = parse_setting_key(key)
     if value is not None and not value.strip():
         raise ConfigError(f"the value of {key} is empty; `config unset {key}` takes it away")
     if project and value is not None and path[-1] in HIDDEN:
         raise ConfigError(f"{key} does not belong into a project's file, which others read; leave out --project for it")
-    change = {path: None if value is None else _parsed(path, value)}
-    with TrustStore(user_home(environ)).keeping(file.parent if project else None):
+    change = {path: None if value is None else _parse_value(path, value)}
+    with TrustStore(find_user_paths(environ)).keeping(file.parent if project else None):
         save_settings(file, change, private=not project)
     return file
 
 
-def target_of(place: Place, environ: Mapping[str, str], *, project: bool) -> Path:
+def settings_file_to_change(place: WorkspaceOptions, environ: Mapping[str, str], *, project: bool) -> Path:
     """The file to change, found without reading any: a broken one must be left to whoever mends it."""
-    home = user_home(environ)
+    home = find_user_paths(environ)
     if not project:
         if home is None:
             raise ConfigError("there is no home folder to keep settings in; set MAINSPRING_HOME to one")
         return home.settings
-    cwd, _ = working_folder(place.cwd, environ)
-    return project_settings(cwd, home) or Path(cwd, FOLDER, SETTINGS)
+    cwd, _ = resolve_working_folder(place.cwd, environ)
+    return find_project_settings(cwd, home) or Path(cwd, PROJECT_FOLDER, SETTINGS_FILE)
 
 
-def path_of(key: str) -> Key:
+def parse_setting_key(key: str) -> Key:
     """The path of a setting by its dotted name; names of providers and servers stay as they are."""
     parts = key.split(".")
-    path = tuple(camel(part) for part in parts)
+    path = tuple(to_camel_case(part) for part in parts)
     if path[0] == "providers" and len(parts) > 2:
         return ("providers", ".".join(parts[1:-1]), path[-1])
     if path[0] == "languageServers" and len(parts) > 1:
@@ -171,10 +173,10 @@ def path_of(key: str) -> Key:
     return path
 
 
-def _parsed(path: Key, value: str) -> Any:
+def _parse_value(path: Key, value: str) -> Any:
     """A value as it is typed: JSON where the setting takes more than one word."""
     try:
-        kind = type_of(path)
+        kind = setting_type(path)
     except ValueError:
         return value  # saving says what is wrong
     text = value.strip()
@@ -197,7 +199,9 @@ def settings_schema() -> str:
     return schema()
 
 
-def validate_config(place: Place, environ: Mapping[str, str] = os.environ, *, strict: bool = False) -> list[Finding]:
+def validate_config(
+    place: WorkspaceOptions, environ: Mapping[str, str] = os.environ, *, strict: bool = False
+) -> list[SettingsIssue]:
     """Look at each settings file, and at what they make together. Everything that is wrong is told, not the first only.
 
     Args:
@@ -205,75 +209,79 @@ def validate_config(place: Place, environ: Mapping[str, str] = os.environ, *, st
         environ: The environment.
         strict: Whether what is odd counts as wrong.
     """
-    home = user_home(environ)
-    cwd, _ = working_folder(place.cwd, environ)
-    files = [f for f in (home.settings if home else None, project_settings(cwd, home)) if f is not None]
-    findings: list[Finding] = []
+    home = find_user_paths(environ)
+    cwd, _ = resolve_working_folder(place.cwd, environ)
+    files = [f for f in (home.settings if home else None, find_project_settings(cwd, home)) if f is not None]
+    findings: list[SettingsIssue] = []
     for file in files:
-        findings += _of_file(file)
+        findings += _check_file(file)
     if not any(f.level == "error" for f in findings):
-        findings += _together(place, environ)
+        findings += _check_merged(place, environ)
     if strict:
-        findings = [Finding(f.file, "error", f.text) if f.level == "warning" else f for f in findings]
-    return findings or [Finding("", "ok", "there are no settings files; the defaults hold")]
+        findings = [SettingsIssue(f.file, "error", f.text) if f.level == "warning" else f for f in findings]
+    return findings or [SettingsIssue("", "ok", "there are no settings files; the defaults hold")]
 
 
-def _of_file(file: Path) -> list[Finding]:
+def _check_file(file: Path) -> list[SettingsIssue]:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
-        return [Finding(str(file), "error", f"{file}: cannot be read: {error}")]
+        return [SettingsIssue(str(file), "error", f"{file}: cannot be read: {error}")]
     try:
         layer = parse_settings(text, str(file))
     except ConfigError as error:
-        return [Finding(str(file), "error", line) for line in str(error).splitlines()]
-    return [Finding(str(file), "warning", text) for text in layer.warnings] or [Finding(str(file), "ok")]
+        return [SettingsIssue(str(file), "error", line) for line in str(error).splitlines()]
+    return [SettingsIssue(str(file), "warning", text) for text in layer.warnings] or [SettingsIssue(str(file), "ok")]
 
 
-def _together(place: Place, environ: Mapping[str, str]) -> list[Finding]:
+def _check_merged(place: WorkspaceOptions, environ: Mapping[str, str]) -> list[SettingsIssue]:
     """What shows only where the files are put together: rules, the default provider, what is ignored."""
-    findings: list[Finding] = []
+    findings: list[SettingsIssue] = []
     try:
         cwd, settings = load(place, {}, environ)
-        findings += [Finding("", "warning", text) for text in settings.warnings if "there is no setting" not in text]
+        findings += [
+            SettingsIssue("", "warning", text) for text in settings.warnings if "there is no setting" not in text
+        ]
         checks: list[Callable[[], object]] = [
-            lambda: permissions_of(settings, Rules(), cwd),
+            lambda: build_permissions(settings, PermissionFlags(), cwd),
             lambda: registry_of(settings.config),
         ]
         for check in checks:
             try:
                 check()
             except ConfigError as error:
-                findings.append(Finding("", "error", str(error)))
+                findings.append(SettingsIssue("", "error", str(error)))
     except ConfigError as error:
-        findings.append(Finding("", "error", str(error)))
+        findings.append(SettingsIssue("", "error", str(error)))
     return findings
 
 
-EMPTY = """{
+EMPTY_SETTINGS = """{
   // Settings of Mainspring; `mainspring config show --all` lists what can be set.
 }
 """
 
 
-def taken_out(place: Place, *, project: bool = False, environ: Mapping[str, str] = os.environ) -> tuple[Path, str]:
+def read_for_editing(
+    place: WorkspaceOptions, *, project: bool = False, environ: Mapping[str, str] = os.environ
+) -> tuple[Path, str]:
     """The file, and what stands in it, or what it may begin with. Broken ones too: they are what is to be mended.
 
     Raises:
         ConfigError: If there is no home folder, or the file cannot be read.
     """
-    file = target_of(place, environ, project=project)
+    file = settings_file_to_change(place, environ, project=project)
     try:
         return file, file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        return file, EMPTY
+        return file, EMPTY_SETTINGS
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read: {error}") from error
 
 
-def checked(text: str, file: Path) -> list[str]:
+def validate_text(text: str, file: Path) -> list[str]:
     """What is odd about the text.
 
     Raises:
@@ -282,7 +290,7 @@ def checked(text: str, file: Path) -> list[str]:
     return parse_settings(text, str(file)).warnings
 
 
-def put_back(file: Path, before: str, text: str, *, private: bool) -> None:
+def save_edited(file: Path, before: str, text: str, *, private: bool) -> None:
     """Replace what stood in a file, if it still stands there.
 
     Raises:
@@ -291,12 +299,12 @@ def put_back(file: Path, before: str, text: str, *, private: bool) -> None:
     target = Path(os.path.realpath(file))
     try:
         target.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
-        with locked_folder(target.parent):
-            now = target.read_text(encoding="utf-8-sig") if target.exists() else EMPTY
+        with lock_directory(target.parent):
+            now = target.read_text(encoding="utf-8-sig") if target.exists() else EMPTY_SETTINGS
             if now != before:
                 raise ConfigError(f"{file} was changed by another program meanwhile; nothing was written")
-            replace_text(target, text, private=private)
-    except FolderLockedError as error:
+            write_text_atomically(target, text, private=private)
+    except LockTimeoutError as error:
         raise ConfigError(str(error)) from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error

@@ -14,31 +14,31 @@ import msgspec
 from msgspec import Struct
 
 from mainspring import mcp
-from mainspring.app.run.events import Notice, Reporter
-from mainspring.app.run.options import Place
+from mainspring.app.run.events import Notice, RunEventHandler
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
-from mainspring.app.workspace.paths import FOLDER, Home, project_root, repository_of
+from mainspring.app.workspace.paths import PROJECT_FOLDER, UserPaths, find_project_root, find_repository
 from mainspring.app.workspace.settings import Settings
-from mainspring.app.workspace.settings.jsonc import JsonError, Node, edit, parse
+from mainspring.app.workspace.settings.jsonc import JsonError, JsonNode, edit, parse
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
-from mainspring.locks import FolderLockedError, locked_folder
-from mainspring.state_files import replace_text, target_in_project
+from mainspring.locks import LockTimeoutError, lock_directory
+from mainspring.state_files import resolve_project_file, write_text_atomically
 
 if TYPE_CHECKING:
-    from mainspring.mcp import Mcp, McpServerConfig
+    from mainspring.mcp import McpPlug, McpServerConfig
 
 
 FILE = "mcp.json"
 """In the user's and the project's folder."""
 SHARED_FILE = ".mcp.json"
 """In the project itself, as other programs read it too."""
-ALONE_SECONDS = 10.0
+UNATTENDED_CONNECT_SECONDS = 10.0
 """How long a prompt waits for servers where it is the only one: without their tools it may be answered wrongly."""
 _LARGEST = 1 << 20
 
 
-class FoundServers(Struct, frozen=True):
+class McpDiscovery(Struct, frozen=True):
     """What was found.
 
     Attributes:
@@ -50,7 +50,7 @@ class FoundServers(Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
 
-def find_servers(cwd: str, settings: Settings, given: Any = None) -> FoundServers:
+def discover_mcp_servers(cwd: str, settings: Settings, given: Any = None) -> McpDiscovery:
     """Every server that is configured for a folder. What a project brings counts only once the user trusts it. Blocks.
 
     From the weakest to the strongest: the user's ``mcp.json``, the user's settings, the project's ``.mcp.json``, its
@@ -74,19 +74,19 @@ def find_servers(cwd: str, settings: Settings, given: Any = None) -> FoundServer
     if given:
         sources.append(("the front end", given))
     if not sources:
-        return FoundServers(notices=tuple(notices))
+        return McpDiscovery(notices=tuple(notices))
     found = mcp.merge_configs(*[mcp.parse_mcp_config(data, place=place) for place, data in sources])
-    return FoundServers(found.servers, (*notices, *found.problems, *found.warnings))
+    return McpDiscovery(found.servers, (*notices, *found.problems, *found.warnings))
 
 
-def mcp_of(
+def build_mcp_plug(
     cwd: str,
     settings: Settings,
-    report: Reporter,
+    report: RunEventHandler,
     alone: bool = False,
     given: Any = None,
     only: Callable[[str], bool] | None = None,
-) -> Mcp | None:
+) -> McpPlug | None:
     """The servers of the command's agent; ``None`` where there are none. Blocks.
 
     Args:
@@ -100,10 +100,10 @@ def mcp_of(
     """
     if not settings.config.mcp.enabled:
         return None
-    found = find_servers(cwd, settings, given)
+    found = discover_mcp_servers(cwd, settings, given)
     for notice in found.notices:
         report(Notice(notice))
-    keys = mcp.server_keys([s.name for s in found.servers])
+    keys = mcp.server_prefixes([s.name for s in found.servers])
     servers = [s for s in found.servers if only is None or only(keys[s.name])]
     left = [keys[s.name] for s in found.servers if s.enabled and s not in servers]
     if left:
@@ -112,30 +112,30 @@ def mcp_of(
     if not any(s.enabled for s in servers):
         return None
     given = settings.config.mcp.grace_seconds
-    grace = given if given is not None else ALONE_SECONDS if alone else None
+    grace = given if given is not None else UNATTENDED_CONNECT_SECONDS if alone else None
     options: dict[str, Any] = {} if grace is None else {"grace": grace}
     home = settings.home.root if settings.home else None
-    plug = mcp.Mcp(servers, home=home, **options)
+    plug = mcp.McpPlug(servers, home=home, **options)
     plug.tell = lambda text: report(Notice(text))
     return plug
 
 
-def _project_files(cwd: str, home: Home | None) -> list[Path]:
+def _project_files(cwd: str, home: UserPaths | None) -> list[Path]:
     files: list[Path] = []
     folder = Path(cwd)
-    inside = repository_of(folder) or folder
+    inside = find_repository(folder) or folder
     for place in (folder, *folder.parents):
         if os.path.lexists(place / SHARED_FILE):
             files.append(place / SHARED_FILE)
             break
         if place == inside:
             break
-    root = project_root(cwd, FILE, home)
-    return [*files, root / FOLDER / FILE] if root else files
+    root = find_project_root(cwd, FILE, home)
+    return [*files, root / PROJECT_FOLDER / FILE] if root else files
 
 
 def _root(file: Path) -> Path:
-    return file.parent.parent if file.parent.name == FOLDER else file.parent
+    return file.parent.parent if file.parent.name == PROJECT_FOLDER else file.parent
 
 
 def _read(file: Path, sources: list[tuple[str, Any]], notices: list[str]) -> None:
@@ -155,7 +155,7 @@ def _read(file: Path, sources: list[tuple[str, Any]], notices: list[str]) -> Non
         notices.append(f"{file}: cannot be read: {error.strerror or error}; its MCP servers are left out")
 
 
-_WRAPPERS = ("mcpServers", "servers", "mcp_servers")
+_SERVER_KEYS = ("mcpServers", "servers", "mcp_servers")
 _EMPTY = '{\n  "mcpServers": {\n  }\n}\n'
 _ENTRY = ("command", "url", "transport", "type")
 
@@ -163,7 +163,7 @@ _ENTRY = ("command", "url", "transport", "type")
 def add_server(
     name: str,
     entry: Mapping[str, Any],
-    place: Place,
+    place: WorkspaceOptions,
     *,
     project: bool = False,
     force: bool = False,
@@ -191,7 +191,7 @@ def add_server(
     file, home = _file(place, project, environ)
 
     def change(text: str) -> str:
-        path, known = _path(parse(text), name, file)
+        path, known = _entry_path(parse(text), name, file)
         if known and not force:
             raise ConfigError(f"{file} has an MCP server {name!r} already; --force replaces it")
         return edit(text, path, msgspec.json.encode(entry).decode())
@@ -204,7 +204,9 @@ def add_server(
     return told
 
 
-def remove_server(name: str, place: Place, *, project: bool = False, environ: Mapping[str, str] = os.environ) -> str:
+def remove_server(
+    name: str, place: WorkspaceOptions, *, project: bool = False, environ: Mapping[str, str] = os.environ
+) -> str:
     """Take a server out of the user's ``mcp.json``, or the project's; what was done. Blocks.
 
     Raises:
@@ -213,9 +215,9 @@ def remove_server(name: str, place: Place, *, project: bool = False, environ: Ma
     file, home = _file(place, project, environ)
 
     def change(text: str) -> str:
-        path, known = _path(parse(text), name, file)
+        path, known = _entry_path(parse(text), name, file)
         if not known:
-            raise ConfigError(f"{file} has no MCP server {name!r}; {_elsewhere(name, place, project, environ)}")
+            raise ConfigError(f"{file} has no MCP server {name!r}; {_other_file_hint(name, place, project, environ)}")
         return edit(text, path, None)
 
     with TrustStore(home).keeping(file.parent if project else None):
@@ -223,30 +225,30 @@ def remove_server(name: str, place: Place, *, project: bool = False, environ: Ma
     return f"removed {name} from {file}"
 
 
-def _elsewhere(name: str, place: Place, project: bool, environ: Mapping[str, str]) -> str:
+def _other_file_hint(name: str, place: WorkspaceOptions, project: bool, environ: Mapping[str, str]) -> str:
     """Where an entry that is to be taken out stands instead, and what to do about it."""
     cwd, settings = load(place, {}, environ)[:2]
-    found = next((s for s in find_servers(cwd, settings).servers if s.name == name), None)
+    found = next((s for s in discover_mcp_servers(cwd, settings).servers if s.name == name), None)
     if found is not None:
         file, other = _file(place, not project, environ)[0], "leave out --project" if project else "add --project"
         return f"it is in {found.place}: {other if found.place == str(file) else 'take it out there'}"
     return "for the project's file add --project" if not project else "for your own file leave out --project"
 
 
-def _file(place: Place, project: bool, environ: Mapping[str, str]) -> tuple[Path, Any]:
+def _file(place: WorkspaceOptions, project: bool, environ: Mapping[str, str]) -> tuple[Path, Any]:
     cwd, settings = load(place, {}, environ)[:2]
     if project:
-        return (project_root(cwd, FILE, settings.home) or Path(cwd)) / FOLDER / FILE, settings.home
+        return (find_project_root(cwd, FILE, settings.home) or Path(cwd)) / PROJECT_FOLDER / FILE, settings.home
     if settings.home is None:
         raise ConfigError("there is no home folder for this; set MAINSPRING_HOME to one, or add --project")
     return settings.home.root / FILE, settings.home
 
 
-def _path(root: Node, name: str, file: Path) -> tuple[tuple[str, ...], bool]:
+def _entry_path(root: JsonNode, name: str, file: Path) -> tuple[tuple[str, ...], bool]:
     """Where the entry stands or is to stand, and whether it is there."""
     if root.members is None:
         raise ConfigError(f"{file}: is no object, so it cannot be changed from here; edit it by hand")
-    for wrapper in _WRAPPERS:
+    for wrapper in _SERVER_KEYS:
         inner = root.members.get(wrapper)
         if inner is not None and inner.members is None:
             raise ConfigError(f"{file}: {wrapper} is no object, so it cannot be changed from here; edit it by hand")
@@ -254,19 +256,19 @@ def _path(root: Node, name: str, file: Path) -> tuple[tuple[str, ...], bool]:
             return (wrapper, name), name in inner.members
     if any(m.members is not None and any(k in m.members for k in _ENTRY) for m in root.members.values()):
         return (name,), name in root.members  # a plain map of servers
-    return (_WRAPPERS[0], name), False
+    return (_SERVER_KEYS[0], name), False
 
 
 def _rewrite(file: Path, change: Any, *, private: bool) -> None:
     try:
-        target = Path(os.path.realpath(file)) if private else target_in_project(file, file.parent.parent)
+        target = Path(os.path.realpath(file)) if private else resolve_project_file(file, file.parent.parent)
         target.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
-        with locked_folder(target.parent):
+        with lock_directory(target.parent):
             text = target.read_text(encoding="utf-8-sig") if target.exists() else ""
-            replace_text(target, change(text if text.strip() else _EMPTY), private=private)
+            write_text_atomically(target, change(text if text.strip() else _EMPTY), private=private)
     except JsonError as error:
         raise ConfigError(f"{file}:{error.line}:{error.column}: {error.reason}; nothing was changed") from None
-    except FolderLockedError as error:
+    except LockTimeoutError as error:
         raise ConfigError(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be changed: {getattr(error, 'strerror', None) or error}") from error

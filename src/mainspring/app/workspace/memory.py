@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from mainspring.app.run.options import Place
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
-from mainspring.memory import Memory, Section, Where, locate
+from mainspring.memory import Memory, NoteSection, Where, find_memory_files
 
 
-class Remembered(Struct, frozen=True):
+class MemoryFileView(Struct, frozen=True):
     """One memory file.
 
     Attributes:
@@ -30,7 +30,7 @@ class Remembered(Struct, frozen=True):
     read: bool
 
 
-def show_memory(place: Place, environ: Mapping[str, str] = os.environ) -> list[Remembered]:
+def list_memory_files(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[MemoryFileView]:
     """The memory files for a folder.
 
     Raises:
@@ -38,21 +38,21 @@ def show_memory(place: Place, environ: Mapping[str, str] = os.environ) -> list[R
         MainspringError: If a file cannot be read.
     """
     cwd, settings = load(place, {}, environ)
-    found = locate(cwd, settings.home.root if settings.home else None)
+    found = find_memory_files(cwd, settings.home.root if settings.home else None)
     trusted = TrustStore(settings.home).covers(cwd)
-    shown: list[Remembered] = []
+    shown: list[MemoryFileView] = []
     if found.user is not None:
-        shown.append(Remembered("user", str(found.user.path), found.user.read(), True))
+        shown.append(MemoryFileView("user", str(found.user.path), found.user.read(), True))
     if found.project is not None:
-        shown.append(Remembered("project", str(found.project.path), found.project.read(), trusted))
+        shown.append(MemoryFileView("project", str(found.project.path), found.project.read(), trusted))
     return shown
 
 
 async def add_memory(
     note: str,
-    place: Place,
+    place: WorkspaceOptions,
     *,
-    section: Section = "Context",
+    section: NoteSection = "Context",
     where: Where = "project",
     environ: Mapping[str, str] = os.environ,
 ) -> str:
@@ -62,7 +62,7 @@ async def add_memory(
         ConfigError: If the note cannot be kept, or there is no place for it.
     """
     cwd, settings = load(place, {}, environ)
-    memory = Memory.of_folder(cwd, settings.home.root if settings.home else None, confirm=lambda _: True)
+    memory = Memory.for_folder(cwd, settings.home.root if settings.home else None, confirm=lambda _: True)
     try:
         return await memory.remember(note, section=section, where=where)
     except ValueError as error:

@@ -9,8 +9,8 @@ from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.models import ProviderRegistry, default_registry
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
-from mainspring.models.profile import Dialect
-from mainspring.models.providers.http import chat_model, given_key
+from mainspring.models.profile import ChatCapabilities
+from mainspring.models.providers.http import build_chat_model, static_api_key
 
 
 def registry_of(config: AppConfig) -> ProviderRegistry:
@@ -18,7 +18,7 @@ def registry_of(config: AppConfig) -> ProviderRegistry:
     registry = default_registry()
     for name, section in config.providers.sections.items():
         if name not in registry and section.base_url:
-            registry.register(name, build=_compatible)
+            registry.register(name, build=_create_openai_compatible)
     default = config.providers.default
     if default is not None:
         if default not in registry:
@@ -32,7 +32,7 @@ def registry_of(config: AppConfig) -> ProviderRegistry:
     return registry
 
 
-def _compatible(config: ProviderConfig) -> HttpModel:
+def _create_openai_compatible(config: ProviderConfig) -> HttpModel:
     """A provider that exists only in the settings."""
     if not config.model:
         raise ProviderConfigError(
@@ -41,11 +41,11 @@ def _compatible(config: ProviderConfig) -> HttpModel:
             reason="missing_model",
             provider=config.provider,
         )
-    return chat_model(
+    return build_chat_model(
         config,
         provider=config.provider,
         model=config.model,
         base_url=config.base_url or "",
-        key=given_key(config) or "",
-        accepts=Dialect(),
+        key=static_api_key(config) or "",
+        accepts=ChatCapabilities(),
     )

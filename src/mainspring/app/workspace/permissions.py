@@ -10,18 +10,18 @@ from typing import Any, cast
 
 from msgspec import Struct, structs
 
-from mainspring.app.run.options import Place, Rules
+from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.grants import FILE as GRANTS
 from mainspring.app.workspace.grants import GrantEffect, GrantStore
 from mainspring.app.workspace.load import load
 from mainspring.app.workspace.saved_rules import REACHES, RuleFiles
 from mainspring.app.workspace.settings import Settings
-from mainspring.app.workspace.trust import FILE as TRUST
+from mainspring.app.workspace.trust import TRUST_FILE as TRUST
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.permissions import Decision, Origin, Permissions, Rule, RuleSet
+from mainspring.permissions import PermissionDecision, Permissions, Rule, RuleSet, RuleSource
 from mainspring.tools import Tool
-from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
+from mainspring.tools.builtin import COMMON_ALIASES, builtin_tools
 
 
 class RuleView(Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class RuleView(Struct, frozen=True, kw_only=True):
     applies: str = ""
 
 
-class VerdictView(Struct, frozen=True, kw_only=True):
+class PartDecision(Struct, frozen=True, kw_only=True):
     """What was decided about one thing that a call touches: a simple command, a path, a host."""
 
     scope: str
@@ -55,7 +55,7 @@ class VerdictView(Struct, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()
 
 
-class Explanation(Struct, frozen=True, kw_only=True):
+class CallExplanation(Struct, frozen=True, kw_only=True):
     """What would become of a call.
 
     Attributes:
@@ -71,18 +71,20 @@ class Explanation(Struct, frozen=True, kw_only=True):
     outcome: str
     reason: str
     rule: RuleView | None
-    parts: tuple[VerdictView, ...]
+    parts: tuple[PartDecision, ...]
     advice: tuple[tuple[str, ...], ...] = ()
 
 
-def rules_in_force(place: Place, rules: Rules, environ: Mapping[str, str] = os.environ) -> list[RuleView]:
+def active_rules(
+    place: WorkspaceOptions, rules: PermissionFlags, environ: Mapping[str, str] = os.environ
+) -> list[RuleView]:
     """The rules of flags and files, deny first, then ask, then allow.
 
     Raises:
         ConfigError: If the settings are broken.
     """
     cwd, settings = load(place, {}, environ)
-    found = permissions_of(settings, rules, cwd).engine.rules
+    found = build_permissions(settings, rules, cwd).engine.rules
     files = RuleFiles(settings.home, cwd)
     saved = files.saved(found)
     order = ("deny", "ask", "allow")
@@ -95,7 +97,12 @@ def rules_in_force(place: Place, rules: Rules, environ: Mapping[str, str] = os.e
 
 
 def save_rule(
-    effect: GrantEffect, rule: str, place: Place, *, everywhere: bool = False, environ: Mapping[str, str] = os.environ
+    effect: GrantEffect,
+    rule: str,
+    place: WorkspaceOptions,
+    *,
+    everywhere: bool = False,
+    environ: Mapping[str, str] = os.environ,
 ) -> Path:
     """Save a rule for the project, or for every project, and return the file.
 
@@ -106,7 +113,7 @@ def save_rule(
     return RuleFiles(settings.home, cwd).save("everywhere" if everywhere else "project", effect, (rule,))
 
 
-def revoke_rule(wanted: str, place: Place, environ: Mapping[str, str] = os.environ) -> tuple[RuleView, Path]:
+def revoke_rule(wanted: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[RuleView, Path]:
     """Remove a saved rule by its number or its text. Return the rule and the file that stored it.
 
     Raises:
@@ -114,13 +121,13 @@ def revoke_rule(wanted: str, place: Place, environ: Mapping[str, str] = os.envir
     """
     cwd, settings = load(place, {}, environ)
     files = RuleFiles(settings.home, cwd)
-    rule = files.named(permissions_of(settings, Rules(), cwd).engine.rules, wanted)
+    rule = files.named(build_permissions(settings, PermissionFlags(), cwd).engine.rules, wanted)
     return _view(rule), files.remove(rule)
 
 
 async def explain(
-    tool: str, arguments: str, place: Place, rules: Rules, environ: Mapping[str, str] = os.environ
-) -> Explanation:
+    tool: str, arguments: str, place: WorkspaceOptions, rules: PermissionFlags, environ: Mapping[str, str] = os.environ
+) -> CallExplanation:
     """What would become of a call, without making it.
 
     Args:
@@ -135,12 +142,12 @@ async def explain(
     """
     cwd, settings = load(place, {}, environ)
     known = {t.name: t for t in builtin_tools(every=True)}
-    name = tool if tool in known else CLASSIC_ALIASES.get(tool, tool)
+    name = tool if tool in known else COMMON_ALIASES.get(tool, tool)
     definition = known.get(name)
     given = _arguments(definition, arguments)
     env = LocalEnv(cwd)
     try:
-        decision = await permissions_of(settings, rules, cwd).decide(
+        decision = await build_permissions(settings, rules, cwd).decide(
             name, given, env=env, definition=definition, advise=True
         )
     finally:
@@ -164,15 +171,15 @@ def _arguments(tool: Tool | None, text: str) -> dict[str, Any]:
     return {first: text} if stripped else {}
 
 
-def _explanation(decision: Decision) -> Explanation:
-    return Explanation(
+def _explanation(decision: PermissionDecision) -> CallExplanation:
+    return CallExplanation(
         tool=decision.tool,
         outcome=decision.outcome,
         reason=decision.reason,
         rule=_view_or_none(decision.rule),
         advice=decision.advice,
         parts=tuple(
-            VerdictView(
+            PartDecision(
                 scope=v.scope,
                 resource=v.resource,
                 outcome=v.outcome,
@@ -194,7 +201,7 @@ def _view(rule: Rule) -> RuleView:
     return RuleView(effect=rule.effect, rule=rule.text, origin=str(rule.origin), counts=counts)
 
 
-def permissions_of(settings: Settings, rules: Rules, cwd: str, **options: Any) -> Permissions:
+def build_permissions(settings: Settings, rules: PermissionFlags, cwd: str, **options: Any) -> Permissions:
     """The permissions plug with the rules of flags and files.
 
     Raises:
@@ -202,7 +209,7 @@ def permissions_of(settings: Settings, rules: Rules, cwd: str, **options: Any) -
     """
     found = RuleSet()
     for effect in ("deny", "ask", "allow"):
-        found += RuleSet.build(origin=Origin("flag", f"--{effect}"), **{effect: getattr(rules, effect)})
+        found += RuleSet.build(origin=RuleSource("flag", f"--{effect}"), **{effect: getattr(rules, effect)})
     for source in settings.rules:
         section = {"allow": source.rules.allow, "ask": source.rules.ask, "deny": source.rules.deny}
         found += RuleSet.from_settings(section, kind=source.kind, place=source.place, trusted=source.trusted)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
-from mainspring.app.workspace.paths import repository_of
+from mainspring.app.workspace.paths import find_repository
 from mainspring.lazy import lazy_re
 
 _PLACEHOLDER = lazy_re(r"\{\{([A-Z_]+)\}\}")
@@ -16,7 +16,7 @@ _PLACEHOLDER = lazy_re(r"\{\{([A-Z_]+)\}\}")
 _HEAD = lazy_re(r"ref: refs/heads/(.+)")
 
 
-def placeholders(cwd: str, today: date, *, provider: str = "", model: str = "") -> dict[str, str]:
+def placeholder_values(cwd: str, today: date, *, provider: str = "", model: str = "") -> dict[str, str]:
     """What stands for ``{{NAME}}`` in prompts and custom commands. No time of day, so that a prompt stays the same.
 
     Args:
@@ -37,14 +37,14 @@ def placeholders(cwd: str, today: date, *, provider: str = "", model: str = "") 
     }
 
 
-def filled(text: str, values: Mapping[str, str]) -> str:
+def substitute_variables(text: str, values: Mapping[str, str]) -> str:
     """The text with its placeholders filled in, in one pass: what they stand for is not looked at again. Unknown ones stay."""
     return _PLACEHOLDER.sub(lambda match: values.get(match.group(1), match.group(0)), text)
 
 
 def branch_of(cwd: str) -> str:
     """The branch that is checked out; empty outside of a repository, or where it is none. Reads files of git, runs nothing."""
-    root = repository_of(Path(cwd))
+    root = find_repository(Path(cwd))
     if root is None:
         return ""
     folder = root / ".git"

@@ -10,13 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.workspace.grants import GrantEffect, GrantStore
-from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.settings import parse_settings
 from mainspring.app.workspace.settings.jsonc import JsonError, edit
 from mainspring.errors import ConfigError
-from mainspring.locks import FolderLockedError, locked_folder
-from mainspring.permissions import Origin, Rule, parse_rule, relative_program
-from mainspring.state_files import replace_text
+from mainspring.locks import LockTimeoutError, lock_directory
+from mainspring.permissions import Rule, RuleSource, parse_rule, relative_program
+from mainspring.state_files import write_text_atomically
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class RuleFiles(Struct, frozen=True):
         folder: The project's folder.
     """
 
-    home: Home | None
+    home: UserPaths | None
     folder: str
 
     def parse(self, reach: Reach, effect: GrantEffect, texts: tuple[str, ...]) -> tuple[Rule, ...]:
@@ -47,7 +47,7 @@ class RuleFiles(Struct, frozen=True):
         place = GrantStore(self.home).place(self.folder)
         if reach == "everywhere":
             place = f"{self.home.settings if self.home else ''}: permissions.{effect}"
-        rules = tuple([parse_rule(text, effect, Origin("user", place)) for text in texts])
+        rules = tuple([parse_rule(text, effect, RuleSource("user", place)) for text in texts])
         for rule in rules if reach == "everywhere" and effect == "allow" else ():
             program = relative_program(rule)
             if program:
@@ -121,15 +121,15 @@ class RuleFiles(Struct, frozen=True):
         file = Path(self.home.settings).resolve()
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with locked_folder(file.parent):  # read and written under one lock: two chats may save at the same time
+            with lock_directory(file.parent):  # read and written under one lock: two chats may save at the same time
                 text = file.read_text(encoding="utf-8-sig") if file.exists() else "{\n}\n"
                 known = list(parse_settings(text, str(file)).values.get(("permissions", effect), ()))
                 wanted = change(known)
                 if wanted != known:
                     made = edit(text, ("permissions", effect), msgspec.json.encode(wanted).decode())
                     parse_settings(made, str(file))
-                    replace_text(file, made, private=True)
-        except FolderLockedError as error:
+                    write_text_atomically(file, made, private=True)
+        except LockTimeoutError as error:
             raise ConfigError(str(error)) from None
         except JsonError as error:
             raise ConfigError(f"{file}:{error.line}:{error.column}: {error.reason}") from None

@@ -11,33 +11,33 @@ from typing import Any
 
 import msgspec
 
-from mainspring.app.run.options import Place
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
-from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.secrets import redactor_of
 from mainspring.errors import SessionError
 from mainspring.redaction import Redactor
 from mainspring.sessions import (
-    Hit,
-    Item,
     JsonlStore,
+    SearchHit,
     Session,
     SessionInfo,
     Transcript,
     TranscriptCall,
+    TranscriptItem,
     find_session,
     import_session,
     list_sessions,
-    raw_lines,
+    read_raw_lines,
     read_transcript,
     search_sessions,
 )
 
-__all__ = ["Item", "Transcript", "TranscriptCall", "export_lines", "export_transcript", "import_file"]
+__all__ = ["Transcript", "TranscriptCall", "TranscriptItem", "export_jsonl", "export_transcript", "import_file"]
 
 
-def saved_sessions(
-    place: Place, *, everywhere: bool = False, environ: Mapping[str, str] = os.environ
+def list_saved_sessions(
+    place: WorkspaceOptions, *, everywhere: bool = False, environ: Mapping[str, str] = os.environ
 ) -> list[SessionInfo]:
     """The sessions of the folder, or of all folders, last used first.
 
@@ -49,24 +49,31 @@ def saved_sessions(
 
 
 def search(
-    words: str, place: Place, *, everywhere: bool = False, limit: int = 20, environ: Mapping[str, str] = os.environ
-) -> list[Hit]:
+    words: str,
+    place: WorkspaceOptions,
+    *,
+    everywhere: bool = False,
+    limit: int = 20,
+    environ: Mapping[str, str] = os.environ,
+) -> list[SearchHit]:
     """Where words were said, in the sessions of the folder or of all folders.
 
     Raises:
         SessionError: If there are no words.
     """
-    cwd, home = _home(place, environ)
+    cwd, home = _require_home(place, environ)
     return search_sessions(words, cwd, home=home.root, everywhere=everywhere, limit=limit)
 
 
-def name_session(name: str, title: str, place: Place, environ: Mapping[str, str] = os.environ) -> SessionInfo:
+def rename_session(
+    name: str, title: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
+) -> SessionInfo:
     """Give a session a name for people; an empty one takes it away.
 
     Raises:
         SessionError: If there is no such session, or another process has it open.
     """
-    cwd, home = _home(place, environ)
+    cwd, home = _require_home(place, environ)
     info = find_session(name, cwd, home=home.root)
     with Session.open(info.place, home=home.root) as session:
         if not session.writable:
@@ -75,25 +82,25 @@ def name_session(name: str, title: str, place: Place, environ: Mapping[str, str]
     return info
 
 
-def remove_session(name: str, place: Place, environ: Mapping[str, str] = os.environ) -> SessionInfo:
+def remove_session(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> SessionInfo:
     """Remove a session for good, with the large outputs that belong to it.
 
     Raises:
         SessionError: If there is no such session, or another process has it open.
     """
-    cwd, home = _home(place, environ)
+    cwd, home = _require_home(place, environ)
     info = find_session(name, cwd, home=home.root)
     JsonlStore(home.root).delete(info.place)
     return info
 
 
-def purge_sessions(keep: int, place: Place, environ: Mapping[str, str] = os.environ) -> list[SessionInfo]:
+def purge_sessions(keep: int, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[SessionInfo]:
     """Remove all but the sessions of the folder that were used last; those that another process has open stay.
 
     Returns:
         The ones that were removed.
     """
-    cwd, home = _home(place, environ)
+    cwd, home = _require_home(place, environ)
     store = JsonlStore(home.root)
     removed: list[SessionInfo] = []
     for info in [i for i in list_sessions(cwd, home=store) if not i.problem][keep:]:
@@ -105,14 +112,14 @@ def purge_sessions(keep: int, place: Place, environ: Mapping[str, str] = os.envi
     return removed
 
 
-def _home(place: Place, environ: Mapping[str, str]) -> tuple[str, Home]:
+def _require_home(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, UserPaths]:
     cwd, settings = load(place, {}, environ)
     if settings.home is None:
         raise SessionError("there is no home folder, so there are no sessions")
     return cwd, settings.home
 
 
-def export_transcript(name: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> Transcript:
+def export_transcript(name: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> Transcript:
     """A session for people, without secrets.
 
     Args:
@@ -123,20 +130,20 @@ def export_transcript(name: str | None, place: Place, environ: Mapping[str, str]
     Raises:
         SessionError: If there is no such session.
     """
-    store, found, redactor = _found(name, place, environ)
+    store, found, redactor = _find_session(name, place, environ)
     plain: Any = msgspec.to_builtins(read_transcript(store, found))
     return msgspec.convert(redactor.value(plain), Transcript)
 
 
-def export_lines(name: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> list[bytes]:
+def export_jsonl(name: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[bytes]:
     """A session as lines of JSON, the form that it is stored in, without secrets. `import_file` takes them back.
 
     Raises:
         SessionError: If there is no such session.
     """
-    store, found, redactor = _found(name, place, environ)
+    store, found, redactor = _find_session(name, place, environ)
     lines: list[bytes] = []
-    for line in raw_lines(store, found):
+    for line in read_raw_lines(store, found):
         try:
             value = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -145,7 +152,9 @@ def export_lines(name: str | None, place: Place, environ: Mapping[str, str] = os
     return lines
 
 
-def import_file(path: str, place: Place, environ: Mapping[str, str] = os.environ) -> tuple[str, tuple[str, ...]]:
+def import_file(
+    path: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
+) -> tuple[str, tuple[str, ...]]:
     """Take a session in from a file of lines; it belongs to the folder from then on.
 
     Returns:
@@ -160,7 +169,9 @@ def import_file(path: str, place: Place, environ: Mapping[str, str] = os.environ
     return import_session(os.path.join(cwd, os.path.expanduser(path)), cwd, home=settings.home.root)
 
 
-def _found(name: str | None, place: Place, environ: Mapping[str, str]) -> tuple[JsonlStore, str, Redactor]:
+def _find_session(
+    name: str | None, place: WorkspaceOptions, environ: Mapping[str, str]
+) -> tuple[JsonlStore, str, Redactor]:
     cwd, settings = load(place, {}, environ)
     if settings.home is None:
         raise SessionError("there is no home folder, so there are no sessions")

@@ -12,24 +12,33 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mainspring.app.run.options import Place
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
-from mainspring.app.workspace.paths import FOLDER, Home, repository_of
+from mainspring.app.workspace.paths import PROJECT_FOLDER, UserPaths, find_repository
 from mainspring.app.workspace.settings import Settings
-from mainspring.app.workspace.skills import registry_of, skills_config
+from mainspring.app.workspace.skills import build_skills_config, open_skill_registry
 from mainspring.errors import ConfigError
-from mainspring.skills.authoring import scaffold
-from mainspring.skills.content import read_body, shell_lines
-from mainspring.skills.discovery import SkillCatalog, find_skills
-from mainspring.skills.fetch import Spec, read_spec
-from mainspring.skills.install import Candidate, Source, changes_between, digest_of, discard, mend, opened, put
+from mainspring.skills.authoring import create_skill_folder
+from mainspring.skills.content import find_shell_commands, read_body
+from mainspring.skills.discovery import SkillCatalog, discover_skills
+from mainspring.skills.fetch import InstallSpec, parse_spec
+from mainspring.skills.install import (
+    Candidate,
+    InstallPreview,
+    InstallSource,
+    diff_folders,
+    discard_staged,
+    hash_folder,
+    install_skill,
+    open_source,
+    recover_interrupted,
+)
 from mainspring.skills.install import Changes as Changes
-from mainspring.skills.install import Preview as Preview
-from mainspring.skills.skill import Skill, SkillProblem
-from mainspring.skills.state import Entry, SkillRegistry
+from mainspring.skills.skill import Skill, SkillDiagnostic
+from mainspring.skills.state import SkillState, SkillStateFile
 from mainspring.skills.validation import Verdict as Verdict
-from mainspring.skills.validation import check_skills, lacking
-from mainspring.state_files import target_in_project
+from mainspring.skills.validation import check_skills, find_missing
+from mainspring.state_files import resolve_project_file
 
 
 class SkillView(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -70,7 +79,7 @@ class SkillList(Struct, frozen=True):
     """The skills of a folder, and files that give none."""
 
     skills: tuple[SkillView, ...]
-    problems: tuple[SkillProblem, ...] = ()
+    problems: tuple[SkillDiagnostic, ...] = ()
 
 
 class SkillDetail(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -91,7 +100,7 @@ class SkillDetail(Struct, frozen=True, kw_only=True, rename="camel"):
     shell_lines: tuple[str, ...] = ()
 
 
-class Done(Struct, frozen=True, kw_only=True):
+class SkillChange(Struct, frozen=True, kw_only=True):
     """What became of one skill.
 
     Attributes:
@@ -109,7 +118,7 @@ class Done(Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-class Fetched(Struct, frozen=True, kw_only=True):
+class PendingSkill(Struct, frozen=True, kw_only=True):
     """A skill that waits for a decision in a folder of its own, beside the place where it would be.
 
     Attributes:
@@ -124,20 +133,20 @@ class Fetched(Struct, frozen=True, kw_only=True):
 
     name: str
     what: str = "installed"
-    preview: Preview | None = None
+    preview: InstallPreview | None = None
     changes: Changes | None = None
-    done: Done | None = None
+    done: SkillChange | None = None
     candidate: Candidate | None = None
     folder: Path | None = None
 
 
-def list_skills(place: Place, environ: Mapping[str, str] = os.environ) -> SkillList:
+def list_skills(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> SkillList:
     """The skills of a folder. Nothing of them is run.
 
     Raises:
         ConfigError: If the settings or the registry are broken.
     """
-    catalog, entries, _ = _found(place, environ)
+    catalog, entries, _ = _load_skills(place, environ)
     rows = (
         [(s, "on") for s in catalog.skills]
         + [(s, "off") for s in catalog.off]
@@ -149,26 +158,28 @@ def list_skills(place: Place, environ: Mapping[str, str] = os.environ) -> SkillL
     return SkillList(tuple(views), catalog.problems)
 
 
-def show_skill(name: str, place: Place, environ: Mapping[str, str] = os.environ) -> SkillDetail:
+def show_skill(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> SkillDetail:
     """One skill, also one that is off; ``SOURCE:NAME`` is that of a source.
 
     Raises:
         ConfigError: If there is none.
     """
-    catalog, entries, _ = _found(place, environ)
-    skill = _named(name, catalog)
+    catalog, entries, _ = _load_skills(place, environ)
+    skill = _get_skill(name, catalog)
     state = "on" if skill in catalog.skills else "off" if skill in catalog.off else "hidden"
     body = read_body(skill)
     return SkillDetail(
         view=_view(skill, state, entries),
         skill=skill,
         body=body,
-        lacking=tuple([each.text for each in lacking(skill, environ=environ)]),
-        shell_lines=shell_lines(body),
+        lacking=tuple([each.text for each in find_missing(skill, environ=environ)]),
+        shell_lines=find_shell_commands(body),
     )
 
 
-def validate_skills(paths: Sequence[str], place: Place, environ: Mapping[str, str] = os.environ) -> tuple[Verdict, ...]:
+def validate_skills(
+    paths: Sequence[str], place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
+) -> tuple[Verdict, ...]:
     """Look at files and folders of skills, or at skills by their names; at the working folder if none is named.
 
     Raises:
@@ -178,7 +189,7 @@ def validate_skills(paths: Sequence[str], place: Place, environ: Mapping[str, st
     files = [Path(os.path.abspath(os.path.join(cwd, os.path.expanduser(path)))) for path in paths or (".",)]
     for n, (path, file) in enumerate(zip(paths, files, strict=False)):
         if not file.exists() and not os.path.dirname(path):
-            catalog = _found(place, environ)[0]
+            catalog = _load_skills(place, environ)[0]
             every = (*catalog.skills, *catalog.off, *catalog.shadowed)
             named = next((s for s in every if s.name == path and s.path is not None), None)
             files[n] = Path(named.path) if named is not None and named.path is not None else file
@@ -187,7 +198,7 @@ def validate_skills(paths: Sequence[str], place: Place, environ: Mapping[str, st
 
 async def fetch_skills(
     source: str,
-    place: Place,
+    place: WorkspaceOptions,
     *,
     ref: str = "",
     path: str = "",
@@ -195,7 +206,7 @@ async def fetch_skills(
     every: bool = False,
     force: bool = False,
     environ: Mapping[str, str] = os.environ,
-) -> tuple[Fetched, ...]:
+) -> tuple[PendingSkill, ...]:
     """Fetch skills of a folder or a repository, to be looked at and then put in their place by `settle`. Nothing of them is run.
 
     Args:
@@ -212,22 +223,22 @@ async def fetch_skills(
         ConfigError: If it cannot be fetched, or it is not clear which skill is meant.
     """
     cwd, settings = load(place, {}, environ)
-    home = _home(settings)
-    spec = read_spec(source, cwd=cwd, ref=ref, path=path)
-    _may_fetch(spec, place)
-    await asyncio.to_thread(mend, home.skills)
-    async with opened(spec) as opening:
-        wanted = await _chosen(opening, names, every)
+    home = _require_home(settings)
+    spec = parse_spec(source, cwd=cwd, ref=ref, path=path)
+    _require_online(spec, place)
+    await asyncio.to_thread(recover_interrupted, home.skills)
+    async with open_source(spec) as opening:
+        wanted = await _select_skills(opening, names, every)
         return tuple([await _fetch(opening, name, folder, home, force=force) for name, folder in wanted.items()])
 
 
 async def fetch_updates(
     names: Sequence[str],
-    place: Place,
+    place: WorkspaceOptions,
     *,
     force: bool = False,
     environ: Mapping[str, str] = os.environ,
-) -> tuple[Fetched, ...]:
+) -> tuple[PendingSkill, ...]:
     """Fetch what is newer of installed skills; all of them if none is named.
 
     Args:
@@ -239,55 +250,55 @@ async def fetch_updates(
     Raises:
         ConfigError: If one was not installed.
     """
-    home = _home(load(place, {}, environ)[1])
-    entries = registry_of(home).entries()
+    home = _require_home(load(place, {}, environ)[1])
+    entries = open_skill_registry(home).entries()
     known = {
         name: entry for name, entry in entries.items() if entry.origin is not None and (home.skills / name).exists()
     }
     for name in names:
         if name not in known:
-            raise ConfigError(f"{name!r} was not installed by `mainspring skills install`{_near(name, known)}")
-    await asyncio.to_thread(mend, home.skills)
+            raise ConfigError(f"{name!r} was not installed by `mainspring skills install`{_suggestion(name, known)}")
+    await asyncio.to_thread(recover_interrupted, home.skills)
     wanted = names or sorted(known)
-    return tuple([await _newer(name, known[name], home, place, force=force) for name in wanted])
+    return tuple([await _fetch_update(name, known[name], home, place, force=force) for name in wanted])
 
 
-def settle(fetched: Fetched, *, wanted: bool) -> Done:
+def apply_pending(fetched: PendingSkill, *, wanted: bool) -> SkillChange:
     """Put a skill in its place, or leave everything as it is. Blocks."""
     candidate, folder = fetched.candidate, fetched.folder
     if fetched.done is not None or candidate is None or folder is None:
-        return fetched.done or Done(name=fetched.name, what="failed", text="nothing was fetched")
+        return fetched.done or SkillChange(name=fetched.name, what="failed", text="nothing was fetched")
     if not wanted:
-        return Done(name=fetched.name, what="refused")
+        return SkillChange(name=fetched.name, what="refused")
     try:
-        target = put(candidate, folder, SkillRegistry(folder))
+        target = install_skill(candidate, folder, SkillStateFile(folder))
     except ConfigError as error:
-        return Done(name=fetched.name, what="failed", text=str(error))
-    return Done(name=fetched.name, what=fetched.what, path=str(target), commit=candidate.origin.commit)
+        return SkillChange(name=fetched.name, what="failed", text=str(error))
+    return SkillChange(name=fetched.name, what=fetched.what, path=str(target), commit=candidate.origin.commit)
 
 
-def discard_fetched(fetched: Sequence[Fetched]) -> None:
+def discard_pending(fetched: Sequence[PendingSkill]) -> None:
     """Remove what was fetched and has not been put in its place. Blocks."""
-    discard([each.candidate for each in fetched if each.candidate is not None])
+    discard_staged([each.candidate for each in fetched if each.candidate is not None])
 
 
-def switch_skill(name: str, on: bool, place: Place, environ: Mapping[str, str] = os.environ) -> str:
+def set_skill_enabled(name: str, on: bool, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> str:
     """Switch a skill on or off for all folders; what should be known about it, mostly nothing.
 
     Raises:
         ConfigError: If there is none, or the settings say otherwise.
     """
-    catalog, _, settings = _found(place, environ)
-    skill = _named(name, catalog)
+    catalog, _, settings = _load_skills(place, environ)
+    skill = _get_skill(name, catalog)
     if on and skill.name in settings.config.skills.disabled:
         origin = settings.origins.get("skills.disabled", "the settings")
         raise ConfigError(f"{skill.name} is in skills.disabled of {origin}; take it out there")
-    registry_of(_home(settings)).switch(skill.name, on)
+    open_skill_registry(_require_home(settings)).switch(skill.name, on)
     return "skills are off altogether: skills.enabled is false" if on and not settings.config.skills.enabled else ""
 
 
 def remove_skill(
-    name: str, place: Place, confirm: Callable[[str], bool], environ: Mapping[str, str] = os.environ
+    name: str, place: WorkspaceOptions, confirm: Callable[[str], bool], environ: Mapping[str, str] = os.environ
 ) -> Path | None:
     """Remove a skill from the user's folder, with its files.
 
@@ -303,8 +314,8 @@ def remove_skill(
     Raises:
         ConfigError: If there is none, or it does not lie in the user's folder.
     """
-    catalog, entries, settings = _found(place, environ)
-    home = _home(settings)
+    catalog, entries, settings = _load_skills(place, environ)
+    home = _require_home(settings)
     target = home.skills / name
     every = (*catalog.skills, *catalog.off, *catalog.shadowed)
     own = next((s for s in every if s.name == name and s.source == "user" and _within(s, home.skills)), None)
@@ -313,7 +324,7 @@ def remove_skill(
     elif not (os.path.lexists(target) and name in entries):
         other = next((s for s in every if s.name == name), None)
         if other is None:
-            raise ConfigError(f"there is no skill {name!r}{_near(name, [s.name for s in every])}")
+            raise ConfigError(f"there is no skill {name!r}{_suggestion(name, [s.name for s in every])}")
         how = "mainspring skills disable switches it off" if other.source == "builtin" else f"it lies in {other.path}"
         raise ConfigError(f"{name} is not in your own folder {home.skills}, so it is not removed; {how}")
     if not confirm(str(target)):
@@ -325,13 +336,13 @@ def remove_skill(
             shutil.rmtree(target)
     except OSError as error:
         raise ConfigError(f"{target}: cannot be removed: {error.strerror or error}") from error
-    registry_of(home).forget(name)
+    open_skill_registry(home).forget(name)
     return target
 
 
 def new_skill(
     name: str,
-    place: Place,
+    place: WorkspaceOptions,
     *,
     description: str = "",
     project: bool = False,
@@ -345,27 +356,31 @@ def new_skill(
     """
     cwd, settings = load(place, {}, environ)
     if project:
-        top = repository_of(Path(cwd)) or Path(cwd)
+        top = find_repository(Path(cwd)) or Path(cwd)
         near = next(
-            (p for p in (Path(cwd), *Path(cwd).parents) if (p / FOLDER / "skills").is_dir() and p.is_relative_to(top)),
+            (
+                p
+                for p in (Path(cwd), *Path(cwd).parents)
+                if (p / PROJECT_FOLDER / "skills").is_dir() and p.is_relative_to(top)
+            ),
             top,
         )
-        folder = near / FOLDER / "skills"
+        folder = near / PROJECT_FOLDER / "skills"
         try:
-            target_in_project(folder / name, near)
+            resolve_project_file(folder / name, near)
         except PermissionError as error:
             raise ConfigError(f"{folder / name}: {error.strerror}") from None
-        return scaffold(folder, name, description=description, scripts=scripts)
-    return scaffold(_home(settings).skills, name, description=description, scripts=scripts)
+        return create_skill_folder(folder, name, description=description, scripts=scripts)
+    return create_skill_folder(_require_home(settings).skills, name, description=description, scripts=scripts)
 
 
-async def _chosen(source: Source, names: Sequence[str], every: bool) -> dict[str, str]:
+async def _select_skills(source: InstallSource, names: Sequence[str], every: bool) -> dict[str, str]:
     """The skills that are meant, with their folders.
 
     Raises:
         ConfigError: If that is not clear.
     """
-    offer = await source.offer()
+    offer = await source.list_skills()
     problems = "".join(f"\n  {folder or 'the top'}: {why}" for folder, why in sorted(offer.problems.items()))
     where = source.spec.url + (f" ({source.spec.path})" if source.spec.path else "")
     if not offer.names:
@@ -384,50 +399,58 @@ async def _chosen(source: Source, names: Sequence[str], every: bool) -> dict[str
     return offer.names
 
 
-async def _fetch(source: Source, name: str, folder: str, home: Home, *, force: bool) -> Fetched:
+async def _fetch(source: InstallSource, name: str, folder: str, home: UserPaths, *, force: bool) -> PendingSkill:
     try:
         candidate = await source.candidate(folder, home.skills)
     except ConfigError as error:
-        return Fetched(name=name, done=Done(name=name, what="failed", text=str(error)))
-    if candidate.preview.replaces and not force and await asyncio.to_thread(_by_hand, candidate.skill.name, home):
-        await asyncio.to_thread(discard, [candidate])
+        return PendingSkill(name=name, done=SkillChange(name=name, what="failed", text=str(error)))
+    if (
+        candidate.preview.replaces
+        and not force
+        and await asyncio.to_thread(_has_local_changes, candidate.skill.name, home)
+    ):
+        await asyncio.to_thread(discard_staged, [candidate])
         text = f"there is one in {home.skills / name} that was written or changed by hand; --force replaces it"
-        return Fetched(name=name, done=Done(name=name, what="failed", text=text))
+        return PendingSkill(name=name, done=SkillChange(name=name, what="failed", text=text))
     return await asyncio.to_thread(_waiting, candidate, home, "installed")
 
 
-def _by_hand(name: str, home: Home) -> bool:
+def _has_local_changes(name: str, home: UserPaths) -> bool:
     """Whether the files of a skill are others than were installed."""
-    origin = registry_of(home).entries().get(name, Entry()).origin
-    return origin is None or digest_of(home.skills / name) != origin.digest
+    origin = open_skill_registry(home).entries().get(name, SkillState()).origin
+    return origin is None or hash_folder(home.skills / name) != origin.digest
 
 
-def _waiting(candidate: Candidate, home: Home, what: str) -> Fetched:
+def _waiting(candidate: Candidate, home: UserPaths, what: str) -> PendingSkill:
     name = candidate.skill.name
-    changed = changes_between(home.skills / name, candidate.staged) if candidate.preview.replaces else None
-    return Fetched(
+    changed = diff_folders(home.skills / name, candidate.staged) if candidate.preview.replaces else None
+    return PendingSkill(
         name=name, what=what, preview=candidate.preview, changes=changed, candidate=candidate, folder=home.skills
     )
 
 
-async def _newer(name: str, entry: Entry, home: Home, place: Place, *, force: bool) -> Fetched:
+async def _fetch_update(
+    name: str, entry: SkillState, home: UserPaths, place: WorkspaceOptions, *, force: bool
+) -> PendingSkill:
     origin = entry.origin
     assert origin is not None
-    spec = Spec(url=origin.url, git=bool(origin.commit), ref=origin.ref)
+    spec = InstallSpec(url=origin.url, git=bool(origin.commit), ref=origin.ref)
     target = home.skills / name
 
-    def told(what: str, text: str) -> Fetched:
-        return Fetched(name=name, done=Done(name=name, what=what, path=str(target), commit=origin.commit, text=text))
+    def told(what: str, text: str) -> PendingSkill:
+        return PendingSkill(
+            name=name, done=SkillChange(name=name, what=what, path=str(target), commit=origin.commit, text=text)
+        )
 
-    if spec.pinned:
+    if spec.is_pinned:
         return told("unchanged", "it is pinned to a commit")
     try:
-        _may_fetch(spec, place)
-        async with opened(spec) as source:
+        _require_online(spec, place)
+        async with open_source(spec) as source:
             candidate = await source.candidate(origin.path, home.skills)
     except ConfigError as error:
         return told("failed", str(error))
-    newer, by_hand = candidate.origin.digest != origin.digest, await asyncio.to_thread(_by_hand, name, home)
+    newer, by_hand = candidate.origin.digest != origin.digest, await asyncio.to_thread(_has_local_changes, name, home)
     problem = ""
     if newer and candidate.skill.name != name:
         problem = f"it is called {candidate.skill.name} now; install it by that name"
@@ -435,18 +458,20 @@ async def _newer(name: str, entry: Entry, home: Home, place: Place, *, force: bo
         problem = "its files were changed by hand since they were installed; --force replaces them"
     elif newer or (by_hand and force):
         return await asyncio.to_thread(_waiting, candidate, home, "updated")
-    await asyncio.to_thread(discard, [candidate])
+    await asyncio.to_thread(discard_staged, [candidate])
     note = "its files were changed by hand since they were installed; --force puts them back" if by_hand else ""
     return told("failed", problem) if problem else told("unchanged", note)
 
 
-def _found(place: Place, environ: Mapping[str, str]) -> tuple[SkillCatalog, dict[str, Entry], Settings]:
+def _load_skills(
+    place: WorkspaceOptions, environ: Mapping[str, str]
+) -> tuple[SkillCatalog, dict[str, SkillState], Settings]:
     cwd, settings = load(place, {}, environ)
-    return find_skills(skills_config(cwd, settings)), registry_of(settings.home).entries(), settings
+    return discover_skills(build_skills_config(cwd, settings)), open_skill_registry(settings.home).entries(), settings
 
 
-def _view(skill: Skill, state: str, entries: Mapping[str, Entry]) -> SkillView:
-    entry = entries.get(skill.name, Entry())
+def _view(skill: Skill, state: str, entries: Mapping[str, SkillState]) -> SkillView:
+    entry = entries.get(skill.name, SkillState())
     origin = entry.origin if skill.source == "user" and state != "hidden" else None
     return SkillView(
         name=skill.name,
@@ -465,22 +490,22 @@ def _view(skill: Skill, state: str, entries: Mapping[str, Entry]) -> SkillView:
     )
 
 
-def _named(name: str, catalog: SkillCatalog) -> Skill:
+def _get_skill(name: str, catalog: SkillCatalog) -> Skill:
     found = catalog.get(name) or next((s for s in catalog.off if name in (s.name, f"{s.source}:{s.name}")), None)
     if found is None:
         known = [s.name for s in (*catalog.skills, *catalog.off)]
         broken = next((p for p in catalog.problems if p.level == "error" and name in Path(p.path).parts), None)
-        why = f": {broken.path} was not loaded: {broken.reason}" if broken else _near(name, known)
+        why = f": {broken.path} was not loaded: {broken.reason}" if broken else _suggestion(name, known)
         raise ConfigError(f"there is no skill {name!r}{why}")
     return found
 
 
-def _near(name: str, known: Mapping[str, object] | Sequence[str]) -> str:
+def _suggestion(name: str, known: Mapping[str, object] | Sequence[str]) -> str:
     near = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}" if known else ""
 
 
-def _home(settings: Settings) -> Home:
+def _require_home(settings: Settings) -> UserPaths:
     if settings.home is None:
         raise ConfigError("there is no home folder to keep skills in; set MAINSPRING_HOME to one")
     return settings.home
@@ -490,6 +515,6 @@ def _within(skill: Skill, folder: Path) -> bool:
     return skill.path is not None and Path(skill.path).is_relative_to(folder)
 
 
-def _may_fetch(spec: Spec, place: Place) -> None:
+def _require_online(spec: InstallSpec, place: WorkspaceOptions) -> None:
     if place.offline and spec.remote:
         raise ConfigError(f"--offline: {spec.url} is not fetched")

@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.errors import ConfigError
-from mainspring.lazy import later
-from mainspring.locks import FolderLockedError, locked_folder
-from mainspring.state_files import replace_text
+from mainspring.lazy import lazy_function
+from mainspring.locks import LockTimeoutError, lock_directory
+from mainspring.state_files import write_text_atomically
 
 if TYPE_CHECKING:
-    from mainspring.app.workspace.acting import Act, acts_below, acts_in
+    from mainspring.app.workspace.acting import ActiveContent, find_active_content, find_active_content_below
 else:
-    acts_below, acts_in = (
-        later("mainspring.app.workspace.acting", "acts_below"),
-        later("mainspring.app.workspace.acting", "acts_in"),
+    find_active_content_below, find_active_content = (
+        lazy_function("mainspring.app.workspace.acting", "find_active_content_below"),
+        lazy_function("mainspring.app.workspace.acting", "find_active_content"),
     )
 
-FILE = "trust.json"
+TRUST_FILE = "trust.json"
 
 
-class Trusted(Struct, frozen=True):
+class TrustedFolder(Struct, frozen=True):
     """A folder that is trusted, with everything below it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Trusted(Struct, frozen=True):
 
 
 class _File(Struct, frozen=True):
-    folders: tuple[Trusted, ...] = ()
+    folders: tuple[TrustedFolder, ...] = ()
 
 
 class TrustStore:
@@ -57,10 +57,10 @@ class TrustStore:
         home: The user's folder; without one nothing is trusted and nothing can be.
     """
 
-    def __init__(self, home: Home | None) -> None:
-        self._file = home.root / FILE if home else None
+    def __init__(self, home: UserPaths | None) -> None:
+        self._file = home.root / TRUST_FILE if home else None
 
-    def list(self) -> tuple[Trusted, ...]:
+    def list(self) -> tuple[TrustedFolder, ...]:
         """All of them, by path.
 
         Raises:
@@ -85,15 +85,17 @@ class TrustStore:
         """
         return self.changes(folder) == ()
 
-    def changes(self, folder: str | os.PathLike[str]) -> tuple[Act, ...] | None:
+    def changes(self, folder: str | os.PathLike[str]) -> tuple[ActiveContent, ...] | None:
         """What acts in a folder that is trusted and is new or another since; ``None`` if it is not trusted."""
         path = Path(os.path.realpath(folder))
         entry = self._entry(path)
         if entry is None:
             return None
-        return tuple(act for act in _acts_for(path, entry) if entry.acts.get(_name(act, entry.folder)) != act.mark)
+        return tuple(
+            act for act in _active_content_for(path, entry) if entry.acts.get(_name(act, entry.folder)) != act.mark
+        )
 
-    def _entry(self, path: Path) -> Trusted | None:
+    def _entry(self, path: Path) -> TrustedFolder | None:
         named = {t.folder: t for t in self.list()}
         for place in (path, *path.parents) if named else ():
             if str(place) in named:
@@ -114,18 +116,18 @@ class TrustStore:
         yield
         entry = self._entry(path) if path is not None and covered else None
         if path is not None and entry is not None:
-            kept = {**entry.acts, **_marks(_acts_for(path, entry), entry.folder)}
-            renewed = Trusted(entry.folder, entry.since, kept)
+            kept = {**entry.acts, **_fingerprints(_active_content_for(path, entry), entry.folder)}
+            renewed = TrustedFolder(entry.folder, entry.since, kept)
             self._change(lambda old: (*(t for t in old if t.folder != entry.folder), renewed))
 
-    def carry(self, source: Path, target: Path) -> None:
+    def copy_trust(self, source: Path, target: Path) -> None:
         """Trust another working copy of a trusted folder as far as it is the same. Without trust in the first nothing happens."""
         entry = self._entry(Path(os.path.realpath(source)))
         if entry is not None and self.covers(source):
             below = Path(os.path.realpath(source)).relative_to(entry.folder)
             acts = {Path(name): mark for name, mark in entry.acts.items()}
             same = {f.relative_to(below).as_posix(): mark for f, mark in acts.items() if f.is_relative_to(below)}
-            self._put(target, same)
+            self._save(target, same)
 
     def add(self, folder: str | os.PathLike[str]) -> Path:
         """Trust a folder and everything below it.
@@ -143,11 +145,11 @@ class TrustStore:
             raise ConfigError(
                 f"{path} holds more than a project, so it cannot be trusted as a whole; name the project's folder"
             )
-        self._put(path, _marks(acts_below(path), str(path)))
+        self._save(path, _fingerprints(find_active_content_below(path), str(path)))
         return path
 
-    def _put(self, path: Path, acts: dict[str, str]) -> None:
-        entry = Trusted(str(path), datetime.now(UTC).replace(microsecond=0), acts)
+    def _save(self, path: Path, acts: dict[str, str]) -> None:
+        entry = TrustedFolder(str(path), datetime.now(UTC).replace(microsecond=0), acts)
         self._change(lambda old: (*(t for t in old if t.folder != str(path)), entry))
 
     def remove(self, folder: str | os.PathLike[str]) -> bool:
@@ -158,23 +160,25 @@ class TrustStore:
             self._change(lambda old: tuple(t for t in old if t.folder != path))
         return known
 
-    def _change(self, edit: Callable[[tuple[Trusted, ...]], tuple[Trusted, ...]]) -> None:
+    def _change(self, edit: Callable[[tuple[TrustedFolder, ...]], tuple[TrustedFolder, ...]]) -> None:
         if self._file is None:
             raise ConfigError("there is no home folder to keep this in; set MAINSPRING_HOME to one")
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with locked_folder(self._file.parent):
+            with lock_directory(self._file.parent):
                 old = self.list()
                 new = tuple(sorted(edit(old), key=lambda t: t.folder))
                 if new != old:
-                    replace_text(self._file, msgspec.json.format(msgspec.json.encode(_File(new))).decode() + "\n")
-        except FolderLockedError as error:
+                    write_text_atomically(
+                        self._file, msgspec.json.format(msgspec.json.encode(_File(new))).decode() + "\n"
+                    )
+        except LockTimeoutError as error:
             raise ConfigError(str(error)) from None
         except OSError as error:
             raise ConfigError(f"{self._file}: cannot be written: {error.strerror or error}") from error
 
 
-def trust_notes(cwd: str, home: Home | None) -> tuple[str, ...]:
+def trust_warnings(cwd: str, home: UserPaths | None) -> tuple[str, ...]:
     """What has to be said where a folder is trusted no more, since what acts there has changed. Blocks."""
     changed = TrustStore(home).changes(cwd)
     if not changed:
@@ -188,19 +192,19 @@ def trust_notes(cwd: str, home: Home | None) -> tuple[str, ...]:
     )
 
 
-def _acts_for(path: Path, entry: Trusted) -> Iterator[Act]:
+def _active_content_for(path: Path, entry: TrustedFolder) -> Iterator[ActiveContent]:
     """What acts for whoever works in a folder: there, and above it as far as the folder that was named."""
     for place in (path, *path.parents):
-        yield from acts_in(place)
+        yield from find_active_content(place)
         if str(place) == entry.folder:
             return
 
 
-def _name(act: Act, folder: str) -> str:
+def _name(act: ActiveContent, folder: str) -> str:
     return act.file.relative_to(folder).as_posix()
 
 
-def _marks(acts: Iterable[Act], folder: str) -> dict[str, str]:
+def _fingerprints(acts: Iterable[ActiveContent], folder: str) -> dict[str, str]:
     return {_name(act, folder): act.mark for act in acts}
 
 

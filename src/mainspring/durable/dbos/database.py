@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-TRIES = 20
+MAX_ATTEMPTS = 20
 """How often two who make or number something at the same moment try again."""
 
 
@@ -39,26 +39,26 @@ class Database:
         address = sa.make_url(url) if self.lite else sa.make_url(url).set(drivername="postgresql+psycopg")
         self._engine = sa.create_engine(address, pool_pre_ping=not self.lite, **options)
         self._absent = (exc.OperationalError, exc.ProgrammingError)
-        self.clash = exc.IntegrityError
+        self.DuplicateKeyError = exc.IntegrityError
         self.data = sa.MetaData()
 
     def make(self) -> None:
         """Make what is missing; two that do so at once are no failure."""
         for table in self.data.sorted_tables:
-            for left in reversed(range(TRIES)):
+            for left in reversed(range(MAX_ATTEMPTS)):
                 try:
                     with self.begin() as connection:
                         connection.execute(self.sa.schema.CreateTable(table, if_not_exists=True))
-                    self._widen(table)
+                    self._add_missing_columns(table)
                     break
                 except (
                     *self._absent,
-                    self.clash,
+                    self.DuplicateKeyError,
                 ):  # PostgreSQL looks before it leaps, and another one may leap between
                     if not left:
                         raise
 
-    def _widen(self, table: sa.Table) -> None:
+    def _add_missing_columns(self, table: sa.Table) -> None:
         """Add the columns with a default that a table of an earlier version has not."""
         for column in table.columns:
             if column.server_default is None:

@@ -22,22 +22,22 @@ from urllib.parse import urlsplit
 
 from mainspring.durable.attempt import Attempt
 from mainspring.durable.dbos.log import DbosLog
-from mainspring.durable.dbos.polling import Watch
-from mainspring.durable.dbos.tables import RUN, Old, Tables
+from mainspring.durable.dbos.polling import Poller
+from mainspring.durable.dbos.tables import RUN, FinishedRunFilter, Tables
 from mainspring.durable.engine import (
-    OVER,
-    Main,
+    FINAL_STATES,
+    RunFunction,
     RunInfo,
     RunState,
     Worker,
-    check_over,
-    check_retry,
-    not_over,
-    why_it_waits,
+    require_final_states,
+    require_retryable,
+    run_not_finished_error,
+    waiting_reason,
 )
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem, decode_event, encode_event
 from mainspring.errors import ConfigError, DurableError
-from mainspring.extras import how_to_install
+from mainspring.extras import install_command
 from mainspring.redaction import redact
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _STATES: dict[str, RunState] = {
     "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
     "CANCELLED": "cancelled",
 }
-_EVERLASTING = 1_000_000
+_UNLIMITED_ATTEMPTS = 1_000_000
 """Attempts at a run: how often its worker dies says nothing about the run."""
 
 
@@ -102,9 +102,9 @@ class DbosEngine:
         self.version = version
         self.worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.tables = _tables(url)
-        self.letters = Watch(lambda runs: self.ask(self.tables.last_letters, runs), poll)
-        self.feeds = Watch(lambda runs: self.ask(self.tables.last_events, runs), poll)
-        self._ends = Watch(lambda runs: self.ask(self._ended, runs), poll)
+        self.letters = Poller(lambda runs: self.ask(self.tables.last_letters, runs), poll)
+        self.feeds = Poller(lambda runs: self.ask(self.tables.last_events, runs), poll)
+        self._ends = Poller(lambda runs: self.ask(self._ended, runs), poll)
         self._feed = DbosFeed(self)
         self._heartbeat = heartbeat
         self._dead_after = dead_after
@@ -114,7 +114,7 @@ class DbosEngine:
         self._client: DBOSClient | None = None
         self._dbos: DBOS | None = None
         self._opening = asyncio.Lock()
-        self._main: Main | None = None
+        self._main: RunFunction | None = None
         self._living: asyncio.Task[None] | None = None
         self._attempts: dict[asyncio.Task[Any], Attempt] = {}
         self._given_back: dict[str, str] = {}
@@ -127,10 +127,10 @@ class DbosEngine:
 
     # --- as a worker ------------------------------------------------------------------------------------------------
 
-    async def work(self, main: Main, agents: Sequence[str], *, concurrency: int = 8) -> None:
+    async def work(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
         from dbos import DBOS
 
-        if _in_use():
+        if _has_dbos_instance():
             raise DurableError(
                 "this process has a worker already: DBOS has one a process; close it, or start another process"
             )
@@ -156,7 +156,7 @@ class DbosEngine:
         async def attempt(agent: str, input: str) -> str:  # DBOS wants a function
             return await self._attempt(agent, input)
 
-        DBOS.workflow(name=RUN, max_recovery_attempts=_EVERLASTING)(attempt)
+        DBOS.workflow(name=RUN, max_recovery_attempts=_UNLIMITED_ATTEMPTS)(attempt)
         DBOS.listen_queues(queues)
         for queue in queues:
             await self.ask(
@@ -182,7 +182,9 @@ class DbosEngine:
                 attempt.park()
             found = await attempt.reach(lambda: self.ask(client.list_workflow_steps, run_id, load_output=False))
             if 0 < self._max_deaths <= claim.deaths:
-                raise DurableError(_why_no_more(run_id, claim.deaths, [step["function_name"] for step in found]))
+                raise DurableError(
+                    _too_many_deaths_message(run_id, claim.deaths, [step["function_name"] for step in found])
+                )
             log = DbosLog(self, attempt, {step["function_id"] for step in found})
             return (await self._main(log, agent, input.encode())).decode()
         except asyncio.CancelledError:
@@ -212,14 +214,14 @@ class DbosEngine:
                 if now - last > 2 * self._heartbeat + 1:
                     steady = now  # whoever was away cannot know who else was
                 last = now
-                await self._let_go()
+                await self._release_runs()
                 if now - steady > self._dead_after:
-                    await self._reap()
+                    await self._recover_dead_workers()
             except Exception:
                 _log.warning("a durable worker cannot reach its database; it goes on trying", exc_info=True)
             await asyncio.sleep(self._heartbeat)
 
-    async def _let_go(self) -> None:
+    async def _release_runs(self) -> None:
         """Stop attempts at runs that others have by now, and give back those that the database failed."""
         mine = [a.run_id for a in self._attempts.values()]
         latest = await self.ask(self.tables.attempts, mine) if mine else {}
@@ -232,14 +234,14 @@ class DbosEngine:
             await self.ask(self.tables.let_go, run_id)
             del self._given_back[run_id]
 
-    async def _reap(self) -> None:
+    async def _recover_dead_workers(self) -> None:
         """Give the runs of dead workers of this version back to their queues."""
         dead = await self.ask(self.tables.signs.dead, self._dead_after, self.version)
         dead = [name for name in dead if name != self.worker]
         if dead:
             await self.ask(_recover, self._dbos, dead)
         for name in dead:
-            await self.ask(self.tables.signs.bury, name, self._dead_after)
+            await self.ask(self.tables.signs.remove_dead, name, self._dead_after)
 
     async def drain(self, seconds: float) -> None:
         self._draining = True
@@ -270,7 +272,7 @@ class DbosEngine:
     async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> bool:
         info = await self._known(run_id)
         number = await self.ask(self.tables.send, run_id, topic, body, key)
-        if info.state in OVER and await self.info(run_id) is None:
+        if info.state in FINAL_STATES and await self.info(run_id) is None:
             # It was deleted just now. A letter that stayed behind would be for another run of the same name.
             await self.ask(self.tables.drop_letters, run_id)
             raise DurableError(f"there is no run {run_id}")
@@ -352,22 +354,24 @@ class DbosEngine:
     async def retry(self, run_id: str) -> None:
         client = await self.open()
         info = await self._known(run_id)
-        check_retry(info)
+        require_retryable(info)
         steps = await self.ask(client.list_workflow_steps, run_id, load_output=False)
-        await self.ask(self.tables.absolve, run_id)
+        await self.ask(self.tables.reset_crash_count, run_id)
         # To "rewind" it to a step that it has not come to yet takes nothing back.
         next_step = max([step["function_id"] for step in steps], default=0) + 1
         await self.ask(client.rewind_workflow, run_id, start_step=next_step, queue_name=_queue(info.agent))
 
     async def delete(self, run_id: str) -> None:
         await self.open()
-        if not await self.ask(self.tables.old.delete, run_id, Old(_statuses(*OVER))):
-            raise not_over(await self._known(run_id))
+        if not await self.ask(self.tables.old.delete, run_id, FinishedRunFilter(_statuses(*FINAL_STATES))):
+            raise run_not_finished_error(await self._known(run_id))
 
-    async def prune(self, older_than: float, states: Sequence[RunState] = OVER, *, dry_run: bool = False) -> int:
-        check_over(states)
+    async def prune(
+        self, older_than: float, states: Sequence[RunState] = FINAL_STATES, *, dry_run: bool = False
+    ) -> int:
+        require_final_states(states)
         await self.open()
-        old = Old(_statuses(*states), older_than)
+        old = FinishedRunFilter(_statuses(*states), older_than)
         if dry_run:
             return await self.ask(self.tables.old.count, old)
         total = 0
@@ -392,10 +396,12 @@ class DbosEngine:
                 try:
                     self._client = await self.ask(self._connect)
                 except Exception as error:
-                    raise DurableError(f"the database of the runs cannot be used: {self._plain(error)}") from error
+                    raise DurableError(
+                        f"the database of the runs cannot be used: {self._safe_error_text(error)}"
+                    ) from error
             return self._client
 
-    def _plain(self, error: Exception) -> str:
+    def _safe_error_text(self, error: Exception) -> str:
         """What a driver says, without what SQLAlchemy adds and without the password."""
         text = str(getattr(error, "orig", None) or error).strip()
         return redact(text, urlsplit(self.url).password or "")
@@ -483,8 +489,8 @@ def _tables(url: str) -> Tables:
     kind = url.partition(":")[0].partition("+")[0]
     if kind not in ("sqlite", "postgresql", "postgres"):
         raise ConfigError("durable runs are kept at sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
-    if kind == "sqlite" and sqlite3.sqlite_version_info < _least_sqlite():
-        least = ".".join(map(str, _least_sqlite()))
+    if kind == "sqlite" and sqlite3.sqlite_version_info < _min_sqlite_version():
+        least = ".".join(map(str, _min_sqlite_version()))
         raise ConfigError(
             f"durable runs on SQLite need SQLite {least} under this Python, which has {sqlite3.sqlite_version}: use a Python with "
             "a newer one (those of python.org and uv have it), Python 3.11, or PostgreSQL"
@@ -493,10 +499,10 @@ def _tables(url: str) -> Tables:
         import_module("dbos")
         return Tables(url)
     except ImportError as error:
-        raise ConfigError(f"durable runs need the extra durable: {how_to_install('durable')} ({error})") from error
+        raise ConfigError(f"durable runs need the extra durable: {install_command('durable')} ({error})") from error
 
 
-def _least_sqlite() -> tuple[int, ...]:
+def _min_sqlite_version() -> tuple[int, ...]:
     """What DBOS needs: from Python 3.12 on it takes times of parts of a second from the database."""
     return (3, 42) if sys.version_info >= (3, 12) else (3, 31)
 
@@ -511,7 +517,7 @@ def _statuses(*states: RunState) -> list[str]:
     return [name for name, state in _STATES.items() if state in states]
 
 
-def _why_no_more(run_id: str, deaths: int, steps: Sequence[str]) -> str:
+def _too_many_deaths_message(run_id: str, deaths: int, steps: Sequence[str]) -> str:
     """Why a run is not taken up again."""
     last = f"the last step that came to its end is {steps[-1]!r}" if steps else "none of its steps came to its end"
     return (
@@ -526,7 +532,7 @@ def _info(run: Any, alive: Sequence[Worker], error: str) -> RunInfo:
     attributes: dict[str, Any] = run.attributes or {}
     agent, version = str(attributes.get("agent", "")), run.app_version or ""
     if state == "waiting":
-        error = why_it_waits(agent, version, alive)
+        error = waiting_reason(agent, version, alive)
     return RunInfo(
         id=run.workflow_id,
         agent=agent,
@@ -538,7 +544,7 @@ def _info(run: Any, alive: Sequence[Worker], error: str) -> RunInfo:
     )
 
 
-def _in_use() -> bool:
+def _has_dbos_instance() -> bool:
     """Whether this process has a DBOS."""
     return vars(import_module("dbos._dbos"))["_dbos_global_instance"] is not None
 

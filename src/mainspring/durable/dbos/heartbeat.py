@@ -8,7 +8,7 @@ from mainspring.durable.dbos.database import Database
 from mainspring.durable.engine import Worker
 
 
-class Signs:
+class WorkerTable:
     """The table of workers. Everything here blocks; call it in a thread."""
 
     def __init__(self, database: Database) -> None:
@@ -43,7 +43,7 @@ class Signs:
         query = self._database.sa.select(table.c.id).where(table.c.seen < since, table.c.version == version)
         return [name for (name,) in self._database.rows(query)]
 
-    def bury(self, worker: str, seconds: float) -> None:
+    def remove_dead(self, worker: str, seconds: float) -> None:
         """Forget a worker, unless it is back."""
         table, since = self._workers, self._database.now() - seconds
         with self._database.begin() as connection:

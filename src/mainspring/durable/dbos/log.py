@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
-from mainspring.durable.attempt import Attempt, LostRunError, OtherCodeError
-from mainspring.durable.dbos.polling import Watch
+from mainspring.durable.attempt import Attempt, LeaseLostError, NonDeterminismError
+from mainspring.durable.dbos.polling import Poller
 from mainspring.durable.dbos.tables import Tables
-from mainspring.durable.engine import Letter, RunLog, Work
+from mainspring.durable.engine import RunLog, RunMessage, StepFunction
 from mainspring.durable.feed import FeedEvent, FeedItem, decode_event, encode_event
 from mainspring.errors import DurableError
 
@@ -20,12 +20,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Desk(Protocol):
+class LogBackend(Protocol):
     """What logs use of their engine."""
 
     tables: Tables
-    letters: Watch
-    feeds: Watch
+    letters: Poller
+    feeds: Poller
 
     async def ask(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Have something done that blocks."""
@@ -35,7 +35,7 @@ class Desk(Protocol):
 class _Log:
     """What the logs of runs and of sub-agents share."""
 
-    def __init__(self, desk: Desk, attempt: Attempt, run_id: str) -> None:
+    def __init__(self, desk: LogBackend, attempt: Attempt, run_id: str) -> None:
         self.desk = desk
         self.of = attempt
         self.run_id = run_id
@@ -57,7 +57,7 @@ class _Log:
         of = self.of
 
         async def adopt() -> bytes:
-            await self.desk.ask(self.desk.tables.adopt, run_id, root=of.run_id, attempt=of.number)
+            await self.desk.ask(self.desk.tables.link_subagent_run, run_id, root=of.run_id, attempt=of.number)
             return b""
 
         await of.keep(adopt)
@@ -74,17 +74,17 @@ class DbosLog(_Log):
         known: The numbers of DBOS's steps that were finished before.
     """
 
-    def __init__(self, desk: Desk, attempt: Attempt, known: set[int]) -> None:
+    def __init__(self, desk: LogBackend, attempt: Attempt, known: set[int]) -> None:
         super().__init__(desk, attempt, attempt.run_id)
         self.known = known
         self.last = max(known, default=-1)
 
-    def place(self) -> _Place:
+    def place(self) -> _DbosStepSlot:
         from dbos import DBOS
 
-        return _Place(self, DBOS.reserve_step())
+        return _DbosStepSlot(self, DBOS.reserve_step())
 
-    async def letters(self, after: int) -> Sequence[Letter]:
+    async def letters(self, after: int) -> Sequence[RunMessage]:
         return await self.of.reach(lambda: self.desk.ask(self.desk.tables.letters, self.run_id, after))
 
     async def new_letter(self, after: int) -> None:
@@ -105,16 +105,16 @@ class DbosLog(_Log):
         await self.of.keep(write)
 
 
-class _Place:
+class _DbosStepSlot:
     """A step of DBOS that has its number."""
 
     def __init__(self, log: DbosLog, reserved: StepReservation) -> None:
         self._log = log
-        self._reserved = reserved
+        self._reserved_commands = reserved
         self.recorded = reserved.step_id in log.known
         self.behind = reserved.step_id < log.last
 
-    async def run(self, name: str, work: Work) -> bytes:
+    async def run(self, name: str, work: StepFunction) -> bytes:
         async def step() -> str:
             return (await work()).decode()
 
@@ -122,39 +122,39 @@ class _Place:
             from dbos import error as failures
 
             try:
-                return (await self._reserved.run_async({"name": name}, step)).encode()
+                return (await self._reserved_commands.run_async({"name": name}, step)).encode()
             except (failures.DBOSWorkflowConflictIDError, failures.DBOSWorkflowCancelledError):
-                raise LostRunError(self._log.run_id) from None
+                raise LeaseLostError(self._log.run_id) from None
             except failures.DBOSUnexpectedStepError as error:
-                raise OtherCodeError(error.inputs[3], error.inputs[2]) from None
+                raise NonDeterminismError(error.inputs[3], error.inputs[2]) from None
 
         return await self._log.of.keep(write)
 
-    async def wait(self, name: str, work: Work) -> bytes:
+    async def wait(self, name: str, work: StepFunction) -> bytes:
         if not self.recorded:
             value = await work()
-            return await self.run(name, lambda: _give(value))
-        return await self.run(name, _lost)
+            return await self.run(name, lambda: _return_value(value))
+        return await self.run(name, _raise_lost_step)
 
     async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
         if self.recorded:
-            return await self.run(f"agent {agent}", _lost)
+            return await self.run(f"agent {agent}", _raise_lost_step)
         value = await self._log.child(run_id, work)
-        return await self.run(f"agent {agent}", lambda: _give(value))
+        return await self.run(f"agent {agent}", lambda: _return_value(value))
 
 
-async def _give(value: bytes) -> bytes:
+async def _return_value(value: bytes) -> bytes:
     return value
 
 
-async def _lost() -> bytes:
+async def _raise_lost_step() -> bytes:
     raise DurableError("the log of this run has lost a step")
 
 
 class ChildLog(_Log):
     """The log of a sub-agent, which is always where its parent is."""
 
-    def __init__(self, desk: Desk, attempt: Attempt, run_id: str, steps: dict[int, tuple[str, bytes]]) -> None:
+    def __init__(self, desk: LogBackend, attempt: Attempt, run_id: str, steps: dict[int, tuple[str, bytes]]) -> None:
         super().__init__(desk, attempt, run_id)
         self.steps = steps
         self.last = max(steps, default=0)
@@ -164,7 +164,7 @@ class ChildLog(_Log):
         self._drawn += 1
         return _ChildPlace(self, self._drawn)
 
-    async def letters(self, after: int) -> Sequence[Letter]:
+    async def letters(self, after: int) -> Sequence[RunMessage]:
         return ()
 
     async def new_letter(self, after: int) -> None:
@@ -184,14 +184,14 @@ class _ChildPlace:
         self.recorded = number in log.steps
         self.behind = number < log.last
 
-    async def run(self, name: str, work: Work) -> bytes:
+    async def run(self, name: str, work: StepFunction) -> bytes:
         log, number = self._log, self._number
 
         async def write() -> bytes:
             if self.recorded:
                 then, value = log.steps[number]
                 if then != name:
-                    raise OtherCodeError(then, name)
+                    raise NonDeterminismError(then, name)
                 return value
             value = await work()
             root, attempt = log.of.run_id, log.of.number
@@ -200,10 +200,10 @@ class _ChildPlace:
 
         return await log.of.keep(write)
 
-    async def wait(self, name: str, work: Work) -> bytes:
+    async def wait(self, name: str, work: StepFunction) -> bytes:
         value = b"" if self.recorded else await work()
-        return await self.run(name, lambda: _give(value))
+        return await self.run(name, lambda: _return_value(value))
 
     async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
         value = b"" if self.recorded else await self._log.child(run_id, work)
-        return await self.run(f"agent {agent}", lambda: _give(value))
+        return await self.run(f"agent {agent}", lambda: _return_value(value))

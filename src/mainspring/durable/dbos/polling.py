@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-Look = Callable[[Sequence[str]], Awaitable[Mapping[str, int]]]
+PollFunction = Callable[[Sequence[str]], Awaitable[Mapping[str, int]]]
 """The numbers that these keys have now; a key that has none may be left out."""
 
 
-class Watch:
+class Poller:
     """Looks as long as somebody waits.
 
     Args:
@@ -18,18 +18,18 @@ class Watch:
         every: Seconds between two looks.
     """
 
-    def __init__(self, look: Look, every: float) -> None:
+    def __init__(self, look: PollFunction, every: float) -> None:
         self._look = look
         self._every = every
         self._waiting: dict[str, set[tuple[int, asyncio.Future[None]]]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._recursive_reads: asyncio.Task[None] | None = None
 
     async def wait(self, key: str, after: int) -> None:
         """Return once the key's number is higher than ``after``."""
         waiter = (after, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(key, set()).add(waiter)
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._keep_looking())
+        if self._recursive_reads is None or self._recursive_reads.done():
+            self._recursive_reads = asyncio.ensure_future(self._poll_loop())
         try:
             await waiter[1]
         finally:
@@ -44,7 +44,7 @@ class Watch:
             if number > after and not waiter.done():
                 waiter.set_result(None)
 
-    async def _keep_looking(self) -> None:
+    async def _poll_loop(self) -> None:
         while self._waiting:
             with suppress(Exception):  # a database that is away for a while comes back
                 for key, number in (await self._look(list(self._waiting))).items():
@@ -53,7 +53,7 @@ class Watch:
 
     async def aclose(self) -> None:
         """Look no more; who still waits is cancelled."""
-        looking, self._looking = self._looking, None
+        looking, self._recursive_reads = self._recursive_reads, None
         if looking is not None:
             looking.cancel()
             await asyncio.wait([looking])

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mainspring.durable.attempt import LostRunError
-from mainspring.durable.dbos.database import TRIES, Database
-from mainspring.durable.dbos.heartbeat import Signs
-from mainspring.durable.engine import Letter
+from mainspring.durable.attempt import LeaseLostError
+from mainspring.durable.dbos.database import MAX_ATTEMPTS, Database
+from mainspring.durable.dbos.heartbeat import WorkerTable
+from mainspring.durable.engine import RunMessage
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -23,14 +23,14 @@ _AT_ONCE = 200
 """How many runs are deleted in one transaction: others wait no longer than for these."""
 
 
-class Old(Struct, frozen=True):
+class FinishedRunFilter(Struct, frozen=True):
     """Runs that are over: of these states of DBOS's, and since so many seconds at least."""
 
     states: Sequence[str]
     seconds: float = 0.0
 
 
-class OldRuns:
+class RunRetention:
     """Deletes runs, each as a whole. Everything here blocks; call it in a thread.
 
     Args:
@@ -54,26 +54,26 @@ class OldRuns:
         payload = ("workflow_input", "workflow_output", "operation_outputs")
         self._payload = [sa.table(table, sa.column("workflow_uuid", sa.Text), schema=schema) for table in payload]
 
-    def delete(self, run_id: str, old: Old) -> bool:
+    def delete(self, run_id: str, old: FinishedRunFilter) -> bool:
         """Delete a run if it is old enough."""
         with self._database.begin() as connection:
-            return self._delete(connection, (self._runs.c.workflow_uuid == run_id) & self._are(old)) > 0
+            return self._delete(connection, (self._runs.c.workflow_uuid == run_id) & self._condition(old)) > 0
 
-    def delete_some(self, old: Old) -> int:
+    def delete_some(self, old: FinishedRunFilter) -> int:
         """Delete some of the runs that are old enough, the oldest first; says how many, 0 once there are none."""
         uuid = self._runs.c.workflow_uuid
-        some = self._database.sa.select(uuid).where(self._are(old)).order_by(self._runs.c.completed_at)
+        some = self._database.sa.select(uuid).where(self._condition(old)).order_by(self._runs.c.completed_at)
         # Others that delete at the same moment take other ones.
         some = some.limit(_AT_ONCE).with_for_update(skip_locked=True)
         with self._database.begin() as connection:
-            return self._delete(connection, uuid.in_(some) & self._are(old))
+            return self._delete(connection, uuid.in_(some) & self._condition(old))
 
-    def count(self, old: Old) -> int:
+    def count(self, old: FinishedRunFilter) -> int:
         """How many runs are old enough."""
         query = self._database.sa.select(self._database.sa.func.count()).select_from(self._runs)
-        return int(self._database.rows(query.where(self._are(old)))[0][0])
+        return int(self._database.rows(query.where(self._condition(old)))[0][0])
 
-    def _are(self, old: Old) -> Any:
+    def _condition(self, old: FinishedRunFilter) -> Any:
         """Which runs. Asked in the very statement that deletes them: one that was tried again meanwhile stays."""
         runs, func = self._runs.c, self._database.sa.func
         wanted = (runs.name == self._name) & runs.status.in_(old.states)
@@ -151,9 +151,9 @@ class Tables:
         self._claims = sa.Table("mainspring_claims", data, run_id(), begun, held)
         root = sa.Column("root", sa.Text, primary_key=True)
         self._children = sa.Table("mainspring_children", data, root, run_id())
-        self.signs = Signs(database)
+        self.signs = WorkerTable(database)
         kept = (self._letters, self._feed, self._steps, self._published, self._claims)
-        self.old = OldRuns(database, RUN, kept, self._children)
+        self.old = RunRetention(database, RUN, kept, self._children)
 
     def make(self) -> None:
         """Make what is missing."""
@@ -182,7 +182,7 @@ class Tables:
         with self._database.begin() as connection:
             connection.execute(table.update().where(mine).values(held=table.c.held - 1))
 
-    def absolve(self, run_id: str) -> None:
+    def reset_crash_count(self, run_id: str) -> None:
         """Forget how many workers died while they had a run."""
         table = self._claims
         with self._database.begin() as connection:
@@ -194,7 +194,7 @@ class Tables:
         query = self._database.sa.select(table.c.run_id, table.c.attempt).where(table.c.run_id.in_(run_ids))
         return dict(self._database.rows(query))
 
-    def _hold(self, connection: sa.Connection, run_id: str, attempt: int) -> None:
+    def _lock_lease(self, connection: sa.Connection, run_id: str, attempt: int) -> None:
         """Keep others from claiming the run until this transaction ends.
 
         Raises:
@@ -203,7 +203,7 @@ class Tables:
         table = self._claims
         mine = (table.c.run_id == run_id) & (table.c.attempt == attempt)
         if connection.execute(table.update().where(mine).values(attempt=attempt)).rowcount != 1:
-            raise LostRunError(run_id)
+            raise LeaseLostError(run_id)
 
     # --- letters ----------------------------------------------------------------------------------------------------
 
@@ -224,14 +224,14 @@ class Tables:
         wanted = (table.c.run_id == run_id) & (table.c.key == key)
         return bool(self._database.rows(self._database.sa.select(table.c.number).where(wanted)))
 
-    def letters(self, run_id: str, after: int) -> list[Letter]:
+    def letters(self, run_id: str, after: int) -> list[RunMessage]:
         """The letters to a run with a higher number."""
         table = self._letters
         wanted = (table.c.run_id == run_id) & (table.c.number > after)
         query = (
             self._database.sa.select(table.c.number, table.c.topic, table.c.body).where(wanted).order_by(table.c.number)
         )
-        return [Letter(n, topic, bytes(body)) for n, topic, body in self._database.rows(query)]
+        return [RunMessage(n, topic, bytes(body)) for n, topic, body in self._database.rows(query)]
 
     def drop_letters(self, run_id: str) -> None:
         """Delete the letters to a run."""
@@ -240,7 +240,7 @@ class Tables:
 
     def last_letters(self, run_ids: Sequence[str]) -> Mapping[str, int]:
         """The number of the last letter to each of these runs."""
-        return self._lasts(self._letters, run_ids)
+        return self._keep_alive(self._letters, run_ids)
 
     # --- feeds ------------------------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class Tables:
 
         def put(connection: sa.Connection) -> int:
             if attempt:
-                self._hold(connection, run_id, attempt)
+                self._lock_lease(connection, run_id, attempt)
             last = self._last(connection, table, run_id)
             rows = [{"run_id": run_id, "number": last + n, "event": event} for n, event in enumerate(events, 1)]
             if rows:
@@ -274,7 +274,7 @@ class Tables:
 
     def last_events(self, run_ids: Sequence[str]) -> Mapping[str, int]:
         """The number of the last event of each of these runs."""
-        return self._lasts(self._feed, run_ids)
+        return self._keep_alive(self._feed, run_ids)
 
     # --- what runs publish ------------------------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class Tables:
             LostRunError: If ``attempt`` is not the latest at the run ``of``.
         """
         with self._database.begin() as connection:
-            self._hold(connection, of, attempt)
+            self._lock_lease(connection, of, attempt)
             put = self._database.insert(self._published).values(run_id=run_id, name=name, value=value)
             connection.execute(put.on_conflict_do_update(index_elements=["run_id", "name"], set_={"value": value}))
 
@@ -312,17 +312,17 @@ class Tables:
             LostRunError: If ``attempt`` is not the latest at the run ``root``, in whose tree it is.
         """
         with self._database.begin() as connection:
-            self._hold(connection, root, attempt)
+            self._lock_lease(connection, root, attempt)
             connection.execute(self._steps.insert().values(run_id=run_id, number=number, step=step, value=value))
 
-    def adopt(self, run_id: str, *, root: str, attempt: int) -> None:
+    def link_subagent_run(self, run_id: str, *, root: str, attempt: int) -> None:
         """Note whose sub-agent's run it is, so that it goes when that one does.
 
         Raises:
             LostRunError: If ``attempt`` is not the latest at the run ``root``, in whose tree it is.
         """
         with self._database.begin() as connection:
-            self._hold(connection, root, attempt)
+            self._lock_lease(connection, root, attempt)
             put = self._database.insert(self._children).values(root=root, run_id=run_id)
             connection.execute(put.on_conflict_do_nothing())
 
@@ -330,11 +330,11 @@ class Tables:
 
     def _numbered(self, put: Callable[[sa.Connection], int], dropped: Callable[[], bool] = lambda: False) -> int:
         """Do something that takes the next number of a run, again where another one took it first."""
-        for left in reversed(range(TRIES)):
+        for left in reversed(range(MAX_ATTEMPTS)):
             try:
                 with self._database.begin() as connection:
                     return put(connection)
-            except self._database.clash:
+            except self._database.DuplicateKeyError:
                 if dropped():
                     return 0
                 if not left:
@@ -345,7 +345,7 @@ class Tables:
         query = self._database.sa.select(self._database.sa.func.max(table.c.number)).where(table.c.run_id == run_id)
         return connection.execute(query).scalar() or 0
 
-    def _lasts(self, table: sa.Table, run_ids: Sequence[str]) -> Mapping[str, int]:
+    def _keep_alive(self, table: sa.Table, run_ids: Sequence[str]) -> Mapping[str, int]:
         query = self._database.sa.select(table.c.run_id, self._database.sa.func.max(table.c.number)).group_by(
             table.c.run_id
         )

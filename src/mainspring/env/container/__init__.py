@@ -1,6 +1,6 @@
 """A container as the place where tools work, through the command line of docker or podman."""
 
 from mainspring.env.container.container import ENGINES, find_engine
-from mainspring.env.container.env import DockerEnv
+from mainspring.env.container.env import ContainerEnv
 
-__all__ = ["ENGINES", "DockerEnv", "find_engine"]
+__all__ = ["ContainerEnv", "ENGINES", "find_engine"]

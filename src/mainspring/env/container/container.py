@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import IO
 
-from mainspring.env.process_tree import MARK
+from mainspring.env.process_tree import RUN_ID_VARIABLE
 from mainspring.errors import ConfigError
 from mainspring.programs import find_program
 
@@ -25,7 +25,7 @@ ENGINES = ("docker", "podman")
 """Programs that can run containers, in order of preference."""
 
 
-ANSWER_SECONDS = 5.0
+VERSION_TIMEOUT = 5.0
 """How long an engine may take to tell its version; docker waits for ever where its socket does not answer."""
 
 
@@ -43,7 +43,7 @@ def find_engine(wanted: str | None = None) -> str:
     """
     reasons: list[str] = []
     for name in [wanted] if wanted else ENGINES:
-        problem = _problem(name)
+        problem = _unavailable_reason(name)
         if problem is None:
             return name
         reasons.append(f"{name}: {problem}")
@@ -53,22 +53,22 @@ def find_engine(wanted: str | None = None) -> str:
 
 
 @cache
-def _problem(name: str) -> str | None:
+def _unavailable_reason(name: str) -> str | None:
     if find_program(name) is None:
         return "it is not installed"
     kind = "podman" if "podman" in name else "docker"
     try:
-        told = call([name, *_VERSION[kind]], seconds=ANSWER_SECONDS)
+        told = run_engine([name, *_VERSION[kind]], seconds=VERSION_TIMEOUT)
     except subprocess.TimeoutExpired:
-        return f"its engine did not answer within {ANSWER_SECONDS:g} s"
+        return f"its engine did not answer within {VERSION_TIMEOUT:g} s"
     except OSError as error:
         return str(error)
     if told.returncode == 0:
         return None
-    return last_line(told.stderr) or f"it ended with status {told.returncode}"
+    return last_output_line(told.stderr) or f"it ended with status {told.returncode}"
 
 
-def call(
+def run_engine(
     command: Sequence[str], *, seconds: float | None = None, data: bytes | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program and take what it says. Blocking."""
@@ -76,19 +76,19 @@ def call(
     return subprocess.run([program, *command[1:]], input=data or b"", capture_output=True, timeout=seconds, check=False)
 
 
-def last_line(said: bytes) -> str:
+def last_output_line(said: bytes) -> str:
     """The last line of what a program said."""
     lines = said.decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else ""
 
 
-START_SECONDS = 600.0
+START_TIMEOUT = 600.0
 """How long a start may take; the image may have to be fetched."""
-END_SECONDS = 5.0
+STOP_TIMEOUT = 5.0
 """How long the container may take to end by itself before it is removed by force."""
 
 
-_LIFE = 'exec 3<&0; echo ready; cat <&3 >/dev/null & wait "$!"; exit 0'
+_ENTRYPOINT_SCRIPT = 'exec 3<&0; echo ready; cat <&3 >/dev/null & wait "$!"; exit 0'
 """What the container does: it lives as long as somebody holds its input, and takes care of orphans meanwhile."""
 
 
@@ -126,10 +126,10 @@ class Container:
 
     def _started(self) -> subprocess.Popen[bytes]:
         command = [self.engine, "run", "--rm", "-i", "--name", self.name, *self._arguments]
-        command += ["--entrypoint", "sh", self.image, "-c", _LIFE]
+        command += ["--entrypoint", "sh", self.image, "-c", _ENTRYPOINT_SCRIPT]
         with tempfile.TemporaryFile() as said:
             client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
-            limit = threading.Timer(START_SECONDS, client.kill)
+            limit = threading.Timer(START_TIMEOUT, client.kill)
             limit.daemon = True
             limit.start()
             try:
@@ -138,7 +138,9 @@ class Container:
                 limit.cancel()
             if not ready:
                 _end(client)
-                raise OSError(errno.EIO, f"the container of {self.image} did not start: {_said(said)}", self.engine)
+                raise OSError(
+                    errno.EIO, f"the container of {self.image} did not start: {_read_output(said)}", self.engine
+                )
         weakref.finalize(self, _end, client)
         return client
 
@@ -160,7 +162,7 @@ class Container:
             OSError: If the container cannot be started.
         """
         self.start()
-        return call([self.engine, "exec", "-i", self.name, "sh", "-c", script, "sh", *arguments], data=data)
+        return run_engine([self.engine, "exec", "-i", self.name, "sh", "-c", script, "sh", *arguments], data=data)
 
     def remove(self) -> None:
         """End it with everything in it."""
@@ -169,7 +171,7 @@ class Container:
         if client is None:
             return
         if not _end(client):
-            call([self.engine, "rm", "-f", self.name], seconds=END_SECONDS * 4)
+            run_engine([self.engine, "rm", "-f", self.name], seconds=STOP_TIMEOUT * 4)
 
     def kill(self) -> None:
         """Let go of it at once; it ends by itself."""
@@ -180,7 +182,7 @@ class Container:
 
 def _variable(name: str, value: str) -> str:
     """Names alone are taken from the client's variables, except for those that mean something to the client itself."""
-    return f"{name}={value}" if name in os.environ or name == MARK else name
+    return f"{name}={value}" if name in os.environ or name == RUN_ID_VARIABLE else name
 
 
 def _end(client: subprocess.Popen[bytes]) -> bool:
@@ -189,7 +191,7 @@ def _end(client: subprocess.Popen[bytes]) -> bool:
         if client.stdin is not None:
             client.stdin.close()
     try:
-        client.wait(END_SECONDS)
+        client.wait(STOP_TIMEOUT)
         ended = True
     except subprocess.TimeoutExpired:
         client.kill()
@@ -200,6 +202,6 @@ def _end(client: subprocess.Popen[bytes]) -> bool:
     return ended
 
 
-def _said(file: IO[bytes]) -> str:
+def _read_output(file: IO[bytes]) -> str:
     file.seek(0)
-    return last_line(file.read()) or "it gave no reason"
+    return last_output_line(file.read()) or "it gave no reason"

@@ -13,9 +13,9 @@ from typing import Any
 from mainspring.cancellation import CancelToken
 from mainspring.env.container.container import Container, find_engine
 from mainspring.env.container.files import ContainerFiles
-from mainspring.env.local import Launch, LocalEnv
-from mainspring.env.process_tree import MARK
-from mainspring.env.protocol import DEFAULT_LIMITS, OutputLimits, ProcessResult, Stream, WebAnswer
+from mainspring.env.local import LocalEnv, ProcessSpec
+from mainspring.env.process_tree import RUN_ID_VARIABLE
+from mainspring.env.protocol import DEFAULT_OUTPUT_LIMITS, HttpResponse, OutputLimits, ProcessResult, StreamName
 from mainspring.env.sandbox.restore import RestoringGuard, with_note
 
 _END = (
@@ -26,7 +26,7 @@ _END = (
 """Ends every process that carries a mark: asks first, forces after two seconds."""
 
 
-class DockerEnv(LocalEnv):
+class ContainerEnv(LocalEnv):
     """Files and programs of a container, through the command line of docker or podman. An `ExecutionEnv`.
 
     The container is made when something is first run in it, and removed when the environment closes; it ends by itself when
@@ -64,7 +64,7 @@ class DockerEnv(LocalEnv):
         program = find_engine(engine)
         most = options.pop("max_processes", None)
         super().__init__(cwd, home=home, **options)
-        self._network = network
+        self._check_url = network
         self.search_path = ""  # that of the image is not known
         own = ["--mount", _mount(self._cwd), "-w", self._cwd, *_user(program)]
         own += [] if network else ["--network", "none"]
@@ -94,9 +94,9 @@ class DockerEnv(LocalEnv):
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         stdin: bytes | None = None,
-        on_output: Callable[[Stream, bytes], object] | None = None,
+        on_output: Callable[[StreamName, bytes], object] | None = None,
         signal: CancelToken | None = None,
-        limits: OutputLimits = DEFAULT_LIMITS,
+        limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
     ) -> ProcessResult:
         """Run a program or a script. See `ExecutionEnv.run`.
 
@@ -110,7 +110,7 @@ class DockerEnv(LocalEnv):
             result = await super().run(
                 command,
                 cwd=cwd,
-                env={**(env or {}), MARK: mark},
+                env={**(env or {}), RUN_ID_VARIABLE: mark},
                 timeout=timeout,
                 stdin=stdin,
                 on_output=on_output,
@@ -120,13 +120,13 @@ class DockerEnv(LocalEnv):
             ended = not (result.timed_out or result.cancelled or result.overflowed)
         finally:
             if not ended and self._container.running:
-                await asyncio.shield(asyncio.to_thread(self._container.script, _END, f"{MARK}={mark}"))
+                await asyncio.shield(asyncio.to_thread(self._container.script, _END, f"{RUN_ID_VARIABLE}={mark}"))
             undone = await asyncio.shield(asyncio.to_thread(self._guard.end))
         return with_note(result, undone, self._cwd, self._guard.moved_to, on_output)
 
-    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Ask a web server, from this machine. See `ExecutionEnv.fetch`; refused where the network is closed."""
-        if not self._network:
+        if not self._check_url:
             raise PermissionError(errno.EPERM, "the container has no network", url)
         return await super().fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
@@ -140,11 +140,13 @@ class DockerEnv(LocalEnv):
         await super().aclose()
         await asyncio.to_thread(self._container.remove)
 
-    async def _launch(self, command: Sequence[str], folder: str, given: Mapping[str, str]) -> Launch:
+    async def _launch(self, command: Sequence[str], folder: str, given: Mapping[str, str]) -> ProcessSpec:
         await asyncio.to_thread(self._container.start)
         inside = {**given, **self.variables}
         arguments = self._container.command(command, folder, inside)
-        return Launch(arguments, self._cwd, {**os.environ, **{k: v for k, v in inside.items() if k not in os.environ}})
+        return ProcessSpec(
+            arguments, self._cwd, {**os.environ, **{k: v for k, v in inside.items() if k not in os.environ}}
+        )
 
     def _script_file(self, code: bytes) -> str:
         path = f"/tmp/mainspring-script-{secrets.token_hex(4)}"

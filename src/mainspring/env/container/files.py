@@ -8,8 +8,8 @@ import posixpath
 import stat as modes
 
 from mainspring.env import local_files as disk
-from mainspring.env.container.container import Container, last_line
-from mainspring.env.ignore import KINDS
+from mainspring.env.container.container import Container, last_output_line
+from mainspring.env.ignore import IGNORE_FILE_NAMES
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import DirEntry, FileKind, FileStat
@@ -24,14 +24,14 @@ _ERRORS = {
 }
 """What the scripts end with."""
 
-_REAL = (
+_REALPATH_SCRIPT = (
     'p=$1; rest=; while :; do r=$(readlink -f "$p" 2>/dev/null) && [ -n "$r" ] && break; '
     'rest=/${p##*/}$rest; p=${p%/*}; [ -n "$p" ] || { r=; break; }; done; printf %s "$r$rest"'
 )
-_IS_THERE = '[ -e "$1" ] || exit 40; '
-_STAT = _IS_THERE + 'stat -L -c "%f %s %Y %h" "$1"'
+_CHECK_EXISTS = '[ -e "$1" ] || exit 40; '
+_STAT = _CHECK_EXISTS + 'stat -L -c "%f %s %Y %h" "$1"'
 _READ = (
-    _IS_THERE + '[ -d "$1" ] && exit 41; [ -f "$1" ] || exit 44; [ -r "$1" ] || exit 43; '
+    _CHECK_EXISTS + '[ -d "$1" ] && exit 41; [ -f "$1" ] || exit 44; [ -r "$1" ] || exit 43; '
     'if [ "$3" = all ]; then tail -c "+$2" "$1"; else tail -c "+$2" "$1" | head -c "$3"; fi'
 )
 _WRITE = (
@@ -40,7 +40,7 @@ _WRITE = (
     'else [ -w "$d" ] || exit 43; cat >"$1.$$.tmp" && mv "$1.$$.tmp" "$1"; fi'
 )
 _LIST = (
-    _IS_THERE + '[ -d "$1" ] || exit 42; cd "$1" || exit 43; for f in * .[!.]* ..?*; do '
+    _CHECK_EXISTS + '[ -d "$1" ] || exit 42; cd "$1" || exit 43; for f in * .[!.]* ..?*; do '
     'if [ -L "$f" ]; then k=l; elif [ -d "$f" ]; then k=d; elif [ -f "$f" ]; then k=f; elif [ -p "$f" ]; then k=p; '
     'elif [ -S "$f" ]; then k=s; elif [ -e "$f" ]; then k=b; else continue; fi; printf "%s%s\\0" $k "$f"; done'
 )
@@ -74,14 +74,14 @@ class ContainerFiles(LocalFiles):
         full = os.path.join(self.cwd, self.home + path[1:] if path == "~" or path.startswith("~/") else path)
         if is_inside(full, self.cwd) and self._is_mounted(here):
             return here
-        return posixpath.normpath(self._text(_REAL, full) or "/")
+        return posixpath.normpath(self._text(_REALPATH_SCRIPT, full) or "/")
 
     def stat(self, path: str) -> FileStat:
         """See `ExecutionEnv.stat`."""
         if self._is_mounted(path):
             return super().stat(path)
         mode, size, mtime, links = self._text(_STAT, path).split()
-        kind = disk.kind_of_mode(int(mode, 16))
+        kind = disk.kind_from_mode(int(mode, 16))
         bits = modes.S_IMODE(int(mode, 16))
         return FileStat(path, kind, int(size), int(mtime) * 1_000_000_000, bits, int(links))
 
@@ -90,9 +90,11 @@ class ContainerFiles(LocalFiles):
         if self._is_mounted(path):
             return super().read(path, offset, limit)
         folder, name = posixpath.split(path)
-        if name in KINDS and is_inside(self.cwd, folder):  # Above the project there are only folders on the way to it.
+        if name in IGNORE_FILE_NAMES and is_inside(
+            self.cwd, folder
+        ):  # Above the project there are only folders on the way to it.
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return self._call(_READ, path, str(offset + 1), "all" if limit is None else str(limit))
+        return self._run_script(_READ, path, str(offset + 1), "all" if limit is None else str(limit))
 
     def is_local(self, path: str) -> bool:
         """Returns True if a file is one of this machine, mounted into the container."""
@@ -103,13 +105,13 @@ class ContainerFiles(LocalFiles):
         if self._is_mounted(path):
             super().write(path, data, parents)
         else:
-            self._call(_WRITE, path, "parents" if parents else "", data=data)
+            self._run_script(_WRITE, path, "parents" if parents else "", data=data)
 
     def list(self, path: str) -> list[DirEntry]:
         """See `ExecutionEnv.list_dir`."""
         if self._is_mounted(path):
             return super().list(path)
-        found = os.fsdecode(self._call(_LIST, path)).split("\0")[:-1]
+        found = os.fsdecode(self._run_script(_LIST, path)).split("\0")[:-1]
         return sorted((DirEntry(entry[1:], _KINDS[entry[0]]) for entry in found), key=lambda e: e.name)
 
     def remove(self, path: str) -> None:
@@ -117,26 +119,26 @@ class ContainerFiles(LocalFiles):
         if self._is_mounted(path):
             super().remove(path)
         else:
-            self._call(_REMOVE, path)
+            self._run_script(_REMOVE, path)
 
     def rename(self, source: str, target: str, parents: bool) -> None:
         """See `ExecutionEnv.rename`."""
         if self._is_mounted(source) and self._is_mounted(target):
             super().rename(source, target, parents)
         else:
-            self._call(_RENAME, source, target, "parents" if parents else "")
+            self._run_script(_RENAME, source, target, "parents" if parents else "")
 
     def _is_mounted(self, path: str) -> bool:
         return is_inside(path, self.cwd)
 
     def _text(self, script: str, *arguments: str) -> str:
-        return os.fsdecode(self._call(script, *arguments))
+        return os.fsdecode(self._run_script(script, *arguments))
 
-    def _call(self, script: str, *arguments: str, data: bytes | None = None) -> bytes:
+    def _run_script(self, script: str, *arguments: str, data: bytes | None = None) -> bytes:
         ended = self._container.script(script, *arguments, data=data)
         number = _ERRORS.get(ended.returncode)
         if number is not None:
             raise OSError(number, os.strerror(number), arguments[0])
         if ended.returncode:
-            raise OSError(errno.EIO, f"the container refused: {last_line(ended.stderr)}", arguments[0])
+            raise OSError(errno.EIO, f"the container refused: {last_output_line(ended.stderr)}", arguments[0])
         return ended.stdout

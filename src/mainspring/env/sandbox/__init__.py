@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.env.sandbox.backend import SandboxProvider as SandboxProvider
-    from mainspring.env.sandbox.backend import SandboxState as SandboxState
+    from mainspring.env.sandbox.backend import SandboxBackend as SandboxBackend
+    from mainspring.env.sandbox.backend import SandboxReport as SandboxReport
     from mainspring.env.sandbox.bubblewrap import Bubblewrap as Bubblewrap
-    from mainspring.env.sandbox.env import LAYERS as LAYERS
+    from mainspring.env.sandbox.env import BACKENDS as BACKENDS
     from mainspring.env.sandbox.env import SandboxEnv as SandboxEnv
-    from mainspring.env.sandbox.env import find_provider as find_provider
+    from mainspring.env.sandbox.env import find_backend as find_backend
     from mainspring.env.sandbox.landlock import Landlock as Landlock
-    from mainspring.env.sandbox.policy import Box as Box
+    from mainspring.env.sandbox.policy import SandboxPolicy as SandboxPolicy
     from mainspring.env.sandbox.seatbelt import Seatbelt as Seatbelt
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "policy": "Box",
+        "policy": "SandboxPolicy",
         "bubblewrap": "Bubblewrap",
-        "env": "LAYERS find_provider SandboxEnv",
+        "env": "BACKENDS find_backend SandboxEnv",
         "landlock": "Landlock",
-        "backend": "SandboxProvider SandboxState",
+        "backend": "SandboxBackend SandboxReport",
         "seatbelt": "Seatbelt",
     },
 )

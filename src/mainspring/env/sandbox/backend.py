@@ -11,10 +11,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from mainspring.env.sandbox.policy import Box
+from mainspring.env.sandbox.policy import SandboxPolicy
 
 
-class SandboxState(Struct, frozen=True, kw_only=True):
+class SandboxReport(Struct, frozen=True, kw_only=True):
     """What a layer holds, for one box. What is false is not held, for whatever reason; ``notes`` says why.
 
     Attributes:
@@ -47,15 +47,15 @@ class SandboxState(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """In one line, for people."""
-        held = [words for name, words in _WORDS.items() if getattr(self, name)]
-        open_ = [words for name, words in _WORDS.items() if not getattr(self, name)]
+        held = [words for name, words in _LABELS.items() if getattr(self, name)]
+        open_ = [words for name, words in _LABELS.items() if not getattr(self, name)]
         told = f"sandbox: {self.layer} holds {', '.join(held) or 'nothing'}"
         if open_:
             told += f"; it does not hold {', '.join(open_)}"
         return "; ".join([told, *self.notes])
 
 
-_WORDS = {
+_LABELS = {
     "writes": "writes outside the project",
     "reads": "reads outside the project and the system",
     "guards": "changes of git hooks and settings",
@@ -68,7 +68,7 @@ _WORDS = {
 }
 
 
-class SandboxProvider(Protocol):
+class SandboxBackend(Protocol):
     """A layer that holds programs."""
 
     @property
@@ -80,20 +80,20 @@ class SandboxProvider(Protocol):
         """Why it cannot be used here and what to do about that; ``None`` if it can. It was tried out. Blocking."""
         ...
 
-    def state(self, box: Box) -> SandboxState:
+    def state(self, box: SandboxPolicy) -> SandboxReport:
         """What it holds."""
         ...
 
-    def wrap(self, command: Sequence[str], cwd: str, box: Box) -> list[str]:
+    def wrap(self, command: Sequence[str], cwd: str, box: SandboxPolicy) -> list[str]:
         """The program and arguments that run the command in the box. Blocking."""
         ...
 
 
-PROBE_SECONDS = 5.0
+PROBE_TIMEOUT = 5.0
 """How long a layer may take to run a program that does nothing; it takes 5 to 50 ms where it works."""
 
 
-def try_out(command: Sequence[str]) -> str | None:
+def run_probe(command: Sequence[str]) -> str | None:
     """What went wrong; ``None`` if the command ended well. Blocking."""
     try:
         ended = subprocess.run(
@@ -101,11 +101,11 @@ def try_out(command: Sequence[str]) -> str | None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            timeout=PROBE_SECONDS,
+            timeout=PROBE_TIMEOUT,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"it did not answer within {PROBE_SECONDS:g} s"
+        return f"it did not answer within {PROBE_TIMEOUT:g} s"
     except OSError as error:
         return str(error)
     if ended.returncode == 0:

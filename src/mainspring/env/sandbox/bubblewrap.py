@@ -11,9 +11,9 @@ from functools import cache, cached_property
 
 from mainspring.env.paths import is_inside
 from mainspring.env.sandbox import lockdown as kernel
-from mainspring.env.sandbox.backend import PROBE_SECONDS, SandboxState, try_out
+from mainspring.env.sandbox.backend import PROBE_TIMEOUT, SandboxReport, run_probe
 from mainspring.env.sandbox.guarded import HOOKS
-from mainspring.env.sandbox.policy import Box
+from mainspring.env.sandbox.policy import SandboxPolicy
 from mainspring.errors import ConfigError
 from mainspring.programs import find_program
 
@@ -36,7 +36,7 @@ class Bubblewrap:
             return "bubblewrap is not installed (apt install bubblewrap, dnf install bubblewrap)"
         basics = [p for p in ("/usr", "/bin", "/lib", "/lib64") if os.path.exists(p)]
         binds = [part for p in basics for part in ("--ro-bind", p, p)]
-        tried = try_out(
+        tried = run_probe(
             [self._program, *_NAMESPACES, "--unshare-net", *binds, "--proc", "/proc", "--dev", "/dev", "true"]
         )
         if tried is None:
@@ -51,16 +51,16 @@ class Bubblewrap:
         """The program's version. Blocking."""
         try:
             told = subprocess.run(
-                [self._program, "--version"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+                [self._program, "--version"], capture_output=True, text=True, timeout=PROBE_TIMEOUT, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
             return ""
         return told.stdout.strip().rpartition(" ")[2]
 
-    def state(self, box: Box) -> SandboxState:
+    def state(self, box: SandboxPolicy) -> SandboxReport:
         """See `SandboxProvider.state`."""
         notes = ("the network is open, as asked for",) if box.network else ()
-        return SandboxState(
+        return SandboxReport(
             layer=f"bubblewrap {self.version}".strip(),
             writes=True,
             reads=True,
@@ -74,24 +74,24 @@ class Bubblewrap:
             notes=notes,
         )
 
-    def wrap(self, command: Sequence[str], cwd: str, box: Box) -> list[str]:
+    def wrap(self, command: Sequence[str], cwd: str, box: SandboxPolicy) -> list[str]:
         """See `SandboxProvider.wrap`."""
         network = () if box.network else ("--unshare-net",)
         if any(is_inside(os.path.realpath(self._program), root) for root in box.writable):
             raise ConfigError(f"The sandbox cannot use {self._program}: commands in the sandbox can change it.")
         boxed = [self._program, *_NAMESPACES, *network, *_mounts(box), "--chdir", cwd]
         if kernel.has_filter():
-            boxed = [_system_program("sh"), "-c", _WITH_FILTER, "sh", _filter_file(box), *boxed, "--seccomp", "9"]
+            boxed = [_system_program("sh"), "-c", _SECCOMP_LAUNCHER, "sh", _seccomp_file(box), *boxed, "--seccomp", "9"]
         boxed.append("--")
-        if self._can_set_signals:
+        if self._supports_die_options:
             env = _system_program("env")
             return [env, "--ignore-signal=TERM", *boxed, env, "--default-signal=TERM", *command]
         return [*boxed, *command]
 
     @cached_property
-    def _can_set_signals(self) -> bool:
+    def _supports_die_options(self) -> bool:
         """Whether bubblewrap can be kept from ending, and all in the box with it, when a command is asked to end."""
-        return try_out([_system_program("env"), "--ignore-signal=TERM", "true"]) is None
+        return run_probe([_system_program("env"), "--ignore-signal=TERM", "true"]) is None
 
 
 _NAMESPACES = (
@@ -102,21 +102,21 @@ _NAMESPACES = (
 
 _LISTS_OF_KEYS = tuple(path for path in ("/proc/keys", "/proc/key-users") if os.path.exists(path))
 
-_FOLDERS_OF_SETTINGS = frozenset(("sys", "fs", "acpi", "scsi", "driver", "dynamic_debug"))
+_PROC_DIRECTORIES = frozenset(("sys", "fs", "acpi", "scsi", "driver", "dynamic_debug"))
 """Folders of ``/proc``. Bubblewrap closes what root cannot write to as a folder, though it can write to what lies in it."""
 
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
 """Programs that run outside of the box are never searched in folders that commands in the box could change."""
 
-_WITH_FILTER = 'exec 9<"$1"; shift; exec "$@"'
+_SECCOMP_LAUNCHER = 'exec 9<"$1"; shift; exec "$@"'
 
 
-def _mounts(box: Box) -> Iterator[str]:
+def _mounts(box: SandboxPolicy) -> Iterator[str]:
     """The files of a box, outer folders before what lies in them."""
     yield from ("--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var/tmp")
     for path in _LISTS_OF_KEYS:
         yield from ("--ro-bind-try", os.devnull, path)
-    for path in _settings_of_kernel():
+    for path in _writable_proc_files():
         yield from ("--ro-bind-try", path, path)
     for link in box.links:
         yield from ("--symlink", link.target, link.path)
@@ -125,19 +125,19 @@ def _mounts(box: Box) -> Iterator[str]:
     yield from ("--bind", box.tmp, "/tmp")
     for path in sorted(places):
         yield from (places[path], path, path)
-    for path in _held_in_place(box):
+    for path in _pinned_folders(box):
         yield from ("--bind", path, path)
     yield from _guarded(box)
     roots = tuple(places)
     for path in box.hidden:
         if any(is_inside(path, root) for root in roots):
-            yield from _cover(path)
+            yield from _mask_arguments(path)
     if not any(is_inside(box.home, root) for root in roots):
         yield from ("--dir", box.home)
     yield from ("--remount-ro", "/")
 
 
-def _guarded(box: Box) -> Iterator[str]:
+def _guarded(box: SandboxPolicy) -> Iterator[str]:
     """What may be read but not changed, outer folders before what lies in them."""
     for path in box.guarded:
         if os.path.basename(path) == HOOKS and os.path.isdir(os.path.dirname(path)):
@@ -149,7 +149,7 @@ def _guarded(box: Box) -> Iterator[str]:
             yield from (inner[path], path, path)
 
 
-def _filter_file(box: Box) -> str:
+def _seccomp_file(box: SandboxPolicy) -> str:
     """Write the filter of system calls beside the private folder, where no program can change it.
 
     It refuses the keyrings of the kernel, and sockets that no namespace of the network holds, such as those of the machine that
@@ -158,12 +158,12 @@ def _filter_file(box: Box) -> str:
     path = f"{box.tmp}.{'open' if box.network else 'closed'}.filter"
     if not os.path.exists(path):
         with open(path, "wb", opener=lambda p, flags: os.open(p, flags | os.O_NOFOLLOW, 0o600)) as file:
-            families = None if box.network else (*kernel.LOCAL_FAMILIES, *kernel.INTERNET_FAMILIES)
+            families = None if box.network else (*kernel.LOCAL_ADDRESS_FAMILIES, *kernel.INTERNET_FAMILIES)
             file.write(kernel.filter_of_calls(families))
     return path
 
 
-def _held_in_place(box: Box) -> list[str]:
+def _pinned_folders(box: SandboxPolicy) -> list[str]:
     """The folders, outermost first, that hold something guarded or hidden: as mounts they cannot be renamed, and another one put
     in their place.
     """
@@ -183,7 +183,7 @@ def _system_program(name: str) -> str:
 
 
 @cache
-def _settings_of_kernel() -> tuple[str, ...]:
+def _writable_proc_files() -> tuple[str, ...]:
     """What root may write in ``/proc`` even without any capability, such as which program the kernel starts at a crash."""
     if os.geteuid() != 0:
         return ()
@@ -191,12 +191,12 @@ def _settings_of_kernel() -> tuple[str, ...]:
     with suppress(OSError), os.scandir("/proc") as entries:
         for entry in entries:
             changes = entry.is_file(follow_symlinks=False) and entry.stat().st_mode & 0o222
-            if entry.name in _FOLDERS_OF_SETTINGS or changes:
+            if entry.name in _PROC_DIRECTORIES or changes:
                 found.append(entry.path)
     return tuple(sorted(found))
 
 
-def _cover(path: str) -> tuple[str, ...]:
+def _mask_arguments(path: str) -> tuple[str, ...]:
     """Put something that nobody can open over a path."""
     if os.path.isdir(path):
         return ("--perms", "000", "--tmpfs", path, "--remount-ro", path)

@@ -21,26 +21,26 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
-from mainspring.env.connection import LocalConnection
-from mainspring.env.local import Launch, LocalEnv
+from mainspring.env.connection import StdioConnection
+from mainspring.env.local import LocalEnv, ProcessSpec
 from mainspring.env.paths import is_inside
-from mainspring.env.process import Running
-from mainspring.env.protocol import DEFAULT_LIMITS, OutputLimits, ProcessResult, Stream, WebAnswer
+from mainspring.env.process import RunningProcess
+from mainspring.env.protocol import DEFAULT_OUTPUT_LIMITS, HttpResponse, OutputLimits, ProcessResult, StreamName
 from mainspring.env.sandbox import lockdown as kernel
-from mainspring.env.sandbox.backend import SandboxProvider, SandboxState
+from mainspring.env.sandbox.backend import SandboxBackend, SandboxReport
 from mainspring.env.sandbox.bubblewrap import Bubblewrap
-from mainspring.env.sandbox.files import BoxedFiles
-from mainspring.env.sandbox.landlock import Landlock, rules_of
-from mainspring.env.sandbox.policy import VARIABLES, Box, make_box
+from mainspring.env.sandbox.files import SandboxedFiles
+from mainspring.env.sandbox.landlock import Landlock, landlock_rules
+from mainspring.env.sandbox.policy import BLOCKED_VARIABLES, SandboxPolicy, make_policy
 from mainspring.env.sandbox.restore import RestoringGuard, with_note
 from mainspring.env.sandbox.seatbelt import Seatbelt
 from mainspring.errors import ConfigError
 
-LAYERS = ("bubblewrap", "landlock", "seatbelt")
+BACKENDS = ("bubblewrap", "landlock", "seatbelt")
 """Names of the layers."""
 
 
-def find_provider(layer: str | None = None) -> SandboxProvider:
+def find_backend(layer: str | None = None) -> SandboxBackend:
     """The strongest layer that works here; it is tried out once for each process. Blocking; 20 to 50 ms the first time.
 
     Args:
@@ -49,42 +49,42 @@ def find_provider(layer: str | None = None) -> SandboxProvider:
     Raises:
         ConfigError: If none works, with what to do for each.
     """
-    if layer is not None and layer not in LAYERS:
-        raise ConfigError(f"there is no sandbox {layer!r}; there are {', '.join(LAYERS)}")
-    names = [layer] if layer else _of_platform()
+    if layer is not None and layer not in BACKENDS:
+        raise ConfigError(f"there is no sandbox {layer!r}; there are {', '.join(BACKENDS)}")
+    names = [layer] if layer else _platform_backends()
     if not names:
         raise ConfigError(f"there is no sandbox for {sys.platform}; leave it out, or use a container")
     reasons: list[str] = []
     for name in names:
-        provider, problem = _tried(name)
+        provider, problem = _probe(name)
         if problem is None:
             return provider
         reasons.append(problem)
     raise ConfigError(f"no sandbox works here, so nothing was started: {'; '.join(reasons)}")
 
 
-def _of_platform() -> list[str]:
+def _platform_backends() -> list[str]:
     if sys.platform == "linux":
         return ["bubblewrap", "landlock"]
     return ["seatbelt"] if sys.platform == "darwin" else []
 
 
 @cache
-def _tried(name: str) -> tuple[SandboxProvider, str | None]:
+def _probe(name: str) -> tuple[SandboxBackend, str | None]:
     provider = _make(name)
     return provider, provider.problem()
 
 
-def _make(name: str) -> SandboxProvider:
+def _make(name: str) -> SandboxBackend:
     if name == "bubblewrap":
         return Bubblewrap()
     return Landlock() if name == "landlock" else Seatbelt()
 
 
-_MOST_THREADS = 4
+_MAX_THREADS = 4
 
 
-def held_threads(box: Box) -> ThreadPoolExecutor | None:
+def sandboxed_executor(box: SandboxPolicy) -> ThreadPoolExecutor | None:
     """Threads held by Landlock; ``None`` where it is not there.
 
     What is hidden in a writable folder is not held by them, since nothing new could be made beside it.
@@ -95,23 +95,23 @@ def held_threads(box: Box) -> ThreadPoolExecutor | None:
     if kernel.landlock_version() < 3:
         return None
     outside = tuple(h for h in box.hidden if not any(is_inside(h, root) for root in box.writable))
-    rules = rules_of(replace(box, hidden=outside))
+    rules = landlock_rules(replace(box, hidden=outside))
     rules += [("read", os.path.abspath(path)) for path in sys.path]  # a module may be imported on the way
 
     def hold() -> None:
-        kernel.restrict(rules, network=True, scopes=False)
+        kernel.apply_landlock(rules, network=True, scopes=False)
 
-    return ThreadPoolExecutor(_MOST_THREADS, "mainspring-files", initializer=hold)
+    return ThreadPoolExecutor(_MAX_THREADS, "mainspring-files", initializer=hold)
 
 
 T = TypeVar("T")
 
 
-Hidden = Sequence[str] | Callable[[], Sequence[str]]
+DeniedPaths = Sequence[str] | Callable[[], Sequence[str]]
 """Paths, or what gives them: a blocking function that is asked before each command."""
 
 
-FRESH_SECONDS = 1.0
+POLICY_TTL = 1.0
 """How long file tools go by the same box; programs always get a new one."""
 
 
@@ -142,26 +142,28 @@ class SandboxEnv(LocalEnv):
         self,
         cwd: str | os.PathLike[str] = ".",
         *,
-        provider: SandboxProvider | None = None,
+        provider: SandboxBackend | None = None,
         network: bool = False,
         writable: Sequence[str] = (),
         readable: Sequence[str] = (),
-        hidden: Hidden = (),
+        hidden: DeniedPaths = (),
         **options: Any,
     ) -> None:
-        self._provider = find_provider() if provider is None else provider
-        without = (*options.pop("hidden_variables", ()), *VARIABLES)
+        self._provider = find_backend() if provider is None else provider
+        without = (*options.pop("hidden_variables", ()), *BLOCKED_VARIABLES)
         super().__init__(cwd, hidden_variables=without, **options)
-        self._network = network
+        self._check_url = network
         self._writable = tuple(writable)
         self._readable = tuple(readable)
         self._hides = hidden
-        self._box: Box | None = None
+        self._box: SandboxPolicy | None = None
         self._guarded: tuple[str, ...] = ()
         self._guard: RestoringGuard | None = None
         self._made = 0.0
         self._threads: ThreadPoolExecutor | None = None
-        self._files = BoxedFiles(self._cwd, self._files.home, self._known_box, moves_tmp=self._provider.moves_tmp)
+        self._files = SandboxedFiles(
+            self._cwd, self._files.home, self._cached_policy, moves_tmp=self._provider.moves_tmp
+        )
         self._make_box("", "/")  # fails here if it cannot be made
 
     def name_of(self, path: str) -> str:
@@ -169,13 +171,13 @@ class SandboxEnv(LocalEnv):
         box = self._box
         return f"/tmp{path[len(box.tmp) :]}" if box is not None and is_inside(path, box.tmp) else path
 
-    def state(self) -> SandboxState:
+    def state(self) -> SandboxReport:
         """What the layer in use holds. Blocking; some milliseconds."""
-        return self._provider.state(self._known_box())
+        return self._provider.state(self._cached_policy())
 
-    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Ask a web server. See `ExecutionEnv.fetch`; refused where the network is closed."""
-        if not self._network:
+        if not self._check_url:
             raise PermissionError(errno.EPERM, "the sandbox has no network", url)
         return await super().fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
@@ -187,9 +189,9 @@ class SandboxEnv(LocalEnv):
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         stdin: bytes | None = None,
-        on_output: Callable[[Stream, bytes], object] | None = None,
+        on_output: Callable[[StreamName, bytes], object] | None = None,
         signal: CancelToken | None = None,
-        limits: OutputLimits = DEFAULT_LIMITS,
+        limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
     ) -> ProcessResult:
         """Run a program or a script. See `ExecutionEnv.run`.
 
@@ -216,17 +218,17 @@ class SandboxEnv(LocalEnv):
 
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
-    ) -> LocalConnection:
+    ) -> StdioConnection:
         """Start a program and talk to it. See `ExecutionEnv.connect`."""
         guard = self._guard or await asyncio.to_thread(self._new_guard)
         self._guarded = await asyncio.to_thread(guard.find)
         return await super().connect(command, cwd=cwd, env=env)
 
     def _survivors(self) -> bool:
-        return any(isinstance(each, Running) for each in self._running)
+        return any(isinstance(each, RunningProcess) for each in self._run_agent)
 
     def _new_guard(self) -> RestoringGuard:
-        box = self._known_box()
+        box = self._cached_policy()
         restores = not self._provider.state(box).guards
         asked = tuple(p for p in box.exempt if not (box.repository and is_inside(p, box.repository)))
         guard = RestoringGuard(box.writable, asked, restores=restores, private=self._spools.folder)
@@ -245,32 +247,32 @@ class SandboxEnv(LocalEnv):
         if threads is not None:
             threads.shutdown(wait=False)
 
-    async def _launch(self, command: Sequence[str], folder: str, given: Mapping[str, str]) -> Launch:
-        box = await asyncio.to_thread(self._new_box)
+    async def _launch(self, command: Sequence[str], folder: str, given: Mapping[str, str]) -> ProcessSpec:
+        box = await asyncio.to_thread(self._fresh_policy)
         own = {"TMPDIR": box.tmp, "XDG_CACHE_HOME": f"{box.tmp}/.cache"}
         launch = await super()._launch(command, folder, {**own, **given})
-        return await asyncio.to_thread(self._boxed, launch, box)
+        return await asyncio.to_thread(self._wrap_process, launch, box)
 
-    def _boxed(self, launch: Launch, box: Box) -> Launch:
+    def _wrap_process(self, launch: ProcessSpec, box: SandboxPolicy) -> ProcessSpec:
         program = launch.arguments[0]
         if shutil.which(program, path=launch.variables.get("PATH")) is None and "/" not in program:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
-        if not box.may_read(launch.cwd):
+        if not box.can_read(launch.cwd):
             raise PermissionError(errno.EPERM, "it lies outside of what the sandbox can read", launch.cwd)
         return replace(launch, arguments=self._provider.wrap(launch.arguments, launch.cwd, box))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Do blocking work with files in a thread that the kernel holds, where it can."""
         if self._threads is None:
-            self._threads = await asyncio.to_thread(lambda: held_threads(self._known_box()))
+            self._threads = await asyncio.to_thread(lambda: sandboxed_executor(self._cached_policy()))
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def _known_box(self) -> Box:
+    def _cached_policy(self) -> SandboxPolicy:
         """The box, as it was at most a second ago."""
         box = self._box
-        return self._new_box() if box is None or time.monotonic() - self._made > FRESH_SECONDS else box
+        return self._fresh_policy() if box is None or time.monotonic() - self._made > POLICY_TTL else box
 
-    def _new_box(self) -> Box:
+    def _fresh_policy(self) -> SandboxPolicy:
         private = self._spools.folder()
         tmp = os.path.join(private, "tmp")
         os.makedirs(os.path.join(tmp, ".cache"), mode=0o700, exist_ok=True)
@@ -278,14 +280,14 @@ class SandboxEnv(LocalEnv):
         self._made = time.monotonic()
         return box
 
-    def _make_box(self, tmp: str, private: str) -> Box:
-        return make_box(
+    def _make_box(self, tmp: str, private: str) -> SandboxPolicy:
+        return make_policy(
             self._cwd,
             home=self._files.home,
             tmp=tmp,
             writable=self._writable,
             readable=(*self._readable, private),
             hidden=self._hides() if callable(self._hides) else self._hides,
-            network=self._network,
+            network=self._check_url,
             guarded=self._guarded,
         )

@@ -10,12 +10,12 @@ from typing import BinaryIO, NoReturn
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import DirEntry, FileStat
-from mainspring.env.sandbox.policy import Box
+from mainspring.env.sandbox.policy import SandboxPolicy
 
 _TMP = ("/tmp", "/private/tmp")
 
 
-class BoxedFiles(LocalFiles):
+class SandboxedFiles(LocalFiles):
     """Files of this machine within a box.
 
     Args:
@@ -25,7 +25,7 @@ class BoxedFiles(LocalFiles):
         moves_tmp: Whether ``/tmp`` is the private folder.
     """
 
-    def __init__(self, cwd: str, home: str, box: Callable[[], Box], *, moves_tmp: bool) -> None:
+    def __init__(self, cwd: str, home: str, box: Callable[[], SandboxPolicy], *, moves_tmp: bool) -> None:
         super().__init__(cwd, home)
         self._box = box
         self._moves_tmp = moves_tmp
@@ -36,7 +36,7 @@ class BoxedFiles(LocalFiles):
         if not self._moves_tmp:
             return real
         box = self._box()
-        if box.may_read(real) or box.hides(real):
+        if box.can_read(real) or box.hides(real):
             return real
         for folder in _TMP:
             if is_inside(real, folder):  # as if it were a link
@@ -81,26 +81,26 @@ class BoxedFiles(LocalFiles):
         super().rename(source, target, parents)
 
     def _check_read(self, path: str) -> None:
-        if self._box().may_read(path):
+        if self._box().can_read(path):
             return
         if not os.path.lexists(path):  # who looks for a file in all folders above has to know that there is none
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self._check_hidden(path)
-        _refuse("it lies outside of what the sandbox can read", path)
+        _deny("it lies outside of what the sandbox can read", path)
 
     def _check_hidden(self, path: str) -> None:
         if self._box().hides(path):
-            _refuse("the sandbox hides it, since it may hold secrets", path)
+            _deny("the sandbox hides it, since it may hold secrets", path)
 
     def _check_change(self, path: str) -> None:
         box = self._box()
-        if box.may_change(path):
+        if box.can_write(path):
             return
         self._check_hidden(path)
         if box.guards(path):
-            _refuse("the sandbox does not let it be changed, since it decides what runs later", path)
-        _refuse("it lies outside of what the sandbox can change", path)
+            _deny("the sandbox does not let it be changed, since it decides what runs later", path)
+        _deny("it lies outside of what the sandbox can change", path)
 
 
-def _refuse(why: str, path: str) -> NoReturn:
+def _deny(why: str, path: str) -> NoReturn:
     raise PermissionError(errno.EPERM, why, path)

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 
 from mainspring.env.paths import is_inside
 from mainspring.env.sandbox import lockdown as kernel
-from mainspring.env.sandbox.backend import SandboxState, try_out
-from mainspring.env.sandbox.policy import Box
+from mainspring.env.sandbox.backend import SandboxReport, run_probe
+from mainspring.env.sandbox.policy import SandboxPolicy
 
-Rule = tuple[str, str]
+LandlockRule = tuple[str, str]
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
-_FACTS = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version")
+_READABLE_PROC_FILES = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version")
 """What ``/proc`` tells of the machine. What it tells of programs is left out: their variables may hold keys."""
 
 
@@ -34,10 +34,10 @@ class Landlock:
             )
         if not sys.executable or getattr(sys, "frozen", False):  # frozen into one file, this program is no interpreter
             return "Landlock needs the Python interpreter as a program, and it is not known where that is"
-        tried = try_out(_python("kernel.restrict([('read', '/')], network=False)"))
+        tried = run_probe(_python("kernel.restrict([('read', '/')], network=False)"))
         return None if tried is None else f"Landlock does not work here: {tried}"
 
-    def state(self, box: Box) -> SandboxState:
+    def state(self, box: SandboxPolicy) -> SandboxReport:
         """See `SandboxProvider.state`."""
         version = kernel.landlock_version()
         filtered = kernel.has_filter()
@@ -47,12 +47,12 @@ class Landlock:
         ]
         if box.network:
             notes.insert(0, "the network is open, as asked for")
-        if _split(box):
-            folders = ", ".join(_split(box))
+        if _partly_writable_folders(box):
+            folders = ", ".join(_partly_writable_folders(box))
             notes.append(
                 f"since something lies there that is hidden or guarded, nothing new can be made directly in {folders}"
             )
-        return SandboxState(
+        return SandboxReport(
             layer=f"Landlock {version}",
             writes=True,
             reads=True,
@@ -63,9 +63,9 @@ class Landlock:
             notes=tuple(notes),
         )
 
-    def wrap(self, command: Sequence[str], cwd: str, box: Box) -> list[str]:
+    def wrap(self, command: Sequence[str], cwd: str, box: SandboxPolicy) -> list[str]:
         """See `SandboxProvider.wrap`; the rules are in a file beside the private folder, where no program can change them."""
-        plan = kernel.write_plan(rules_of(box), network=box.network)
+        plan = kernel.encode_plan(landlock_rules(box), network=box.network)
         path = f"{box.tmp}-{hashlib.sha256(plan).hexdigest()[:16]}.rules"
         if not os.path.exists(path):
             with open(path, "wb", opener=lambda p, flags: os.open(p, flags | os.O_NOFOLLOW, 0o600)) as file:
@@ -82,24 +82,24 @@ def _python(code: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", begin + code, os.path.dirname(kernel.__file__)]
 
 
-def rules_of(box: Box) -> list[Rule]:
+def landlock_rules(box: SandboxPolicy) -> list[LandlockRule]:
     """The rules of a box. Landlock can only allow; what is hidden in an allowed folder is left out by naming all beside it."""
-    rules: list[Rule] = [("list", "/proc"), ("write", "/dev/shm"), ("device", "/dev/pts")]
+    rules: list[LandlockRule] = [("list", "/proc"), ("write", "/dev/shm"), ("device", "/dev/pts")]
     rules += [("device", f"/dev/{name}") for name in _DEVICES]
-    rules += [("read", f"/proc/{name}") for name in _FACTS]
+    rules += [("read", f"/proc/{name}") for name in _READABLE_PROC_FILES]
     for root in (*box.readable, *box.sealed):
-        rules += _spread(root, "read", box.hidden)
+        rules += _expand_around_denied(root, "read", box.hidden)
     for root in (*box.writable, box.tmp):
         held = (*box.hidden, *box.sealed)
         if root == box.repository:  # git makes few files directly in it, so that all others can be named
             rules.append(("read", root))
             held += tuple(p for p in box.guarded if os.path.dirname(p) == root)
-        rules += _spread(root, "write", held)
+        rules += _expand_around_denied(root, "write", held)
     rules += [("write", path) for path in box.exempt if not box.hides(path)]
     return list(dict.fromkeys(rules))
 
 
-def _spread(root: str, kind: str, hidden: Sequence[str]) -> Iterator[Rule]:
+def _expand_around_denied(root: str, kind: str, hidden: Sequence[str]) -> Iterator[LandlockRule]:
     if any(is_inside(root, h) for h in hidden):
         return
     below = [h for h in hidden if is_inside(h, root)]
@@ -113,10 +113,10 @@ def _spread(root: str, kind: str, hidden: Sequence[str]) -> Iterator[Rule]:
     except OSError:
         return
     for path in names:
-        yield from _spread(path, kind, below)
+        yield from _expand_around_denied(path, kind, below)
 
 
-def _split(box: Box) -> tuple[str, ...]:
+def _partly_writable_folders(box: SandboxPolicy) -> tuple[str, ...]:
     """The writable folders in which something is not writable."""
     return tuple(
         root

@@ -44,13 +44,13 @@ RIGHTS = {
 """What a line of a plan gives, by its first word."""
 _OF_FILES = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
 
-_MACHINES = {"x86_64": (0xC000003E, 41, (248, 249, 250)), "aarch64": (0xC00000B7, 198, (217, 218, 219))}
+_ARCHITECTURES = {"x86_64": (0xC000003E, 41, (248, 249, 250)), "aarch64": (0xC00000B7, 198, (217, 218, 219))}
 """The machine's mark, and the numbers of its calls ``socket``, and ``add_key``, ``request_key``, and ``keyctl``."""
 _JOIN_SESSION_KEYRING = 1
 _IO_URING_SETUP = 425
-_FOREIGN_CALLS = 0x40000000
+_X32_SYSCALL_BIT = 0x40000000
 """From here on the calls of x86-64 are those of another calling convention."""
-LOCAL_FAMILIES = (1, 16)
+LOCAL_ADDRESS_FAMILIES = (1, 16)
 """AF_UNIX and AF_NETLINK."""
 INTERNET_FAMILIES = (2, 10)
 """AF_INET and AF_INET6."""
@@ -65,10 +65,10 @@ def landlock_version() -> int:
 
 def has_filter() -> bool:
     """Return True if `filter_of_calls` knows this machine."""
-    return sys.platform == "linux" and os.uname().machine in _MACHINES
+    return sys.platform == "linux" and os.uname().machine in _ARCHITECTURES
 
 
-def restrict(rules: list[tuple[str, str]], *, network: bool, scopes: bool = True) -> None:
+def apply_landlock(rules: list[tuple[str, str]], *, network: bool, scopes: bool = True) -> None:
     """Give up, for this thread and what it starts, all rights to files but those of the rules.
 
     Args:
@@ -108,7 +108,7 @@ def filter_calls(*, network: bool) -> None:
     """
     import ctypes
 
-    code = filter_of_calls(None if network else LOCAL_FAMILIES)
+    code = filter_of_calls(None if network else LOCAL_ADDRESS_FAMILIES)
     held = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("=H6xQ", len(code) // 8, ctypes.addressof(held))
     _no_new_rights()
@@ -130,7 +130,7 @@ def drop_capabilities() -> None:
 
 def leave_keyring() -> None:
     """Replace the session keyring of the caller by a new, empty one. A kernel without keyrings has nothing to leave."""
-    machine = _MACHINES.get(os.uname().machine)
+    machine = _ARCHITECTURES.get(os.uname().machine)
     if machine is not None:
         _library().syscall(machine[2][2], _JOIN_SESSION_KEYRING, None)
 
@@ -145,9 +145,9 @@ def filter_of_calls(families: tuple[int, ...] | None) -> bytes:
         OSError: If the machine is not known.
     """
     machine = os.uname().machine
-    if machine not in _MACHINES:
+    if machine not in _ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"there is no filter of system calls for {machine}")
-    mark, socket, keyring = _MACHINES[machine]
+    mark, socket, keyring = _ARCHITECTURES[machine]
     load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
     allowed, refused, missing = 0x7FFF0000, 0x00050000 | errno.EACCES, 0x00050000 | errno.ENOSYS
     calls = [(number, "refused") for number in keyring]
@@ -157,7 +157,7 @@ def filter_of_calls(families: tuple[int, ...] | None) -> bytes:
         (load, "", "", 4),  # the machine
         (equal, "", "refused", mark),  # programs of another machine call by other numbers
         (load, "", "", 0),  # the call
-        (at_least, "missing", "", _FOREIGN_CALLS),
+        (at_least, "missing", "", _X32_SYSCALL_BIT),
         *((equal, end_at, "", number) for number, end_at in calls),
     ]
     if families is not None:
@@ -218,7 +218,7 @@ def _library() -> Any:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def write_plan(rules: list[tuple[str, str]], *, network: bool) -> bytes:
+def encode_plan(rules: list[tuple[str, str]], *, network: bool) -> bytes:
     """A plan for this file as a program."""
     head = b"open" if network else b"closed"
     return b"\0".join([head, *(f"{kind} ".encode() + os.fsencode(path) for kind, path in rules)])
@@ -242,7 +242,7 @@ def main(arguments: list[str]) -> None:
     _library().prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     drop_capabilities()
     leave_keyring()
-    restrict(rules, network=network)
+    apply_landlock(rules, network=network)
     if has_filter():
         filter_calls(network=network)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from mainspring.env.ignore import KINDS
+from mainspring.env.ignore import IGNORE_FILE_NAMES
 from mainspring.env.paths import is_inside
 from mainspring.env.sandbox.guarded import GIT_FILES, HOOKS, NAMES, is_guarded, linked_worktree
 from mainspring.errors import ConfigError
@@ -25,13 +25,13 @@ SYSTEM_MACOS = (
 )  # fmt: skip
 """The same on macOS."""
 
-TOOLS = (
+TOOLCHAIN_PATHS = (
     ".cargo", ".rustup", ".pyenv", ".nvm", ".volta", ".rbenv", ".asdf", ".sdkman", ".bun", ".deno", "go", ".local/lib",
     ".local/share/mise", ".local/share/pipx", ".local/share/uv", ".gitconfig", ".config/git",
 )  # fmt: skip
 """What a user's tools need of the home folder, which is not readable otherwise."""
 
-SECRETS = (
+SECRET_PATHS = (
     ".ssh", ".gnupg", ".gpg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".config/gcloud", ".config/gh", ".config/op",
     ".config/rclone", ".config/git/credentials", ".local/share/keyrings", ".netrc", ".git-credentials", ".npmrc", ".pypirc", ".pgpass",
     ".cargo/credentials", ".cargo/credentials.toml", ".mozilla", ".config/google-chrome", "Library/Keychains", ".bash_history",
@@ -50,10 +50,10 @@ SYSTEM_SECRETS = (
 )
 """The same of the system; who is not root cannot read them anyway."""
 
-IGNORE_FILES = (".agentignore", *KINDS)
+IGNORE_FILES = (".agentignore", *IGNORE_FILE_NAMES)
 """What folders above the project say of files in it."""
 
-VARIABLES = (
+BLOCKED_VARIABLES = (
     "SSH_AUTH_SOCK",
     "SSH_AGENT_PID",
     "GPG_AGENT_INFO",
@@ -66,14 +66,14 @@ VARIABLES = (
 _PROGRAM_FOLDERS = ("bin", "sbin", "shims")
 
 
-class Link(Struct, frozen=True):
+class SymlinkHop(Struct, frozen=True):
     """A symbolic link on the way to a readable folder."""
 
     path: str
     target: str
 
 
-class Box(Struct, frozen=True, kw_only=True):
+class SandboxPolicy(Struct, frozen=True, kw_only=True):
     """What programs in a sandbox may touch. All paths are real ones.
 
     Attributes:
@@ -99,14 +99,14 @@ class Box(Struct, frozen=True, kw_only=True):
     sealed: tuple[str, ...] = ()
     tmp: str
     home: str
-    links: tuple[Link, ...] = ()
+    links: tuple[SymlinkHop, ...] = ()
     network: bool = False
 
-    def may_read(self, path: str) -> bool:
+    def can_read(self, path: str) -> bool:
         """Whether a file or folder may be read; ``path`` is a real one."""
         return not self.hides(path) and _lies_in(path, (*self.writable, self.tmp, *self.readable))
 
-    def may_change(self, path: str) -> bool:
+    def can_write(self, path: str) -> bool:
         """Whether it may be made, changed or removed."""
         return _lies_in(path, (*self.writable, self.tmp)) and not self.hides(path) and not self.guards(path)
 
@@ -122,7 +122,7 @@ class Box(Struct, frozen=True, kw_only=True):
         return _lies_in(path, self.hidden)
 
 
-def make_box(
+def make_policy(
     cwd: str,
     *,
     home: str,
@@ -132,7 +132,7 @@ def make_box(
     hidden: Sequence[str] = (),
     network: bool = False,
     guarded: Sequence[str] = (),
-) -> Box:
+) -> SandboxPolicy:
     """The box for programs of a project. Blocking; a few milliseconds.
 
     The variables ``PATH`` and ``VIRTUAL_ENV`` of this process name folders that programs need.
@@ -154,8 +154,8 @@ def make_box(
     def path_of(path: str) -> str:
         return os.path.join(cwd, os.path.join(home, path[2:]) if path.startswith("~/") else path)
 
-    secret = (*SYSTEM_SECRETS, *(os.path.join(home, p) for p in SECRETS), *map(path_of, hidden))
-    hiding = _there(os.path.realpath(p) for p in secret if _is_open(p))
+    secret = (*SYSTEM_SECRETS, *(os.path.join(home, p) for p in SECRET_PATHS), *map(path_of, hidden))
+    hiding = _existing(os.path.realpath(p) for p in secret if _is_readable(p))
     linked = linked_worktree(os.path.realpath(cwd))
     common, own = linked or ("", "")
     asked = tuple(os.path.realpath(path_of(p)) for p in writable)
@@ -165,13 +165,18 @@ def make_box(
             raise ConfigError(f"the sandbox cannot work in {path}: that folder is one of those that hold secrets")
         if not os.path.exists(path):
             raise ConfigError(f"the sandbox cannot let programs write to {path}: it is not there; make it first")
-    wanted = [*_system(), *_programs(os.environ, home), *(os.path.join(home, p) for p in TOOLS), *_repository(cwd)]
-    wanted += (os.path.join(above, name) for above in _above(cwd) for name in IGNORE_FILES)
+    wanted = [
+        *_system(),
+        *_programs(os.environ, home),
+        *(os.path.join(home, p) for p in TOOLCHAIN_PATHS),
+        *_repository_paths(cwd),
+    ]
+    wanted += (os.path.join(above, name) for above in _parents(cwd) for name in IGNORE_FILES)
     wanted += map(path_of, readable)
-    read = _outermost([p for p in _there(os.path.realpath(p) for p in wanted) if not _lies_in(p, changed)])
-    sealed = tuple(p for p in _own_folders() if _lies_in(p, changed))
+    read = _outermost([p for p in _existing(os.path.realpath(p) for p in wanted) if not _lies_in(p, changed)])
+    sealed = tuple(p for p in _installation_paths() if _lies_in(p, changed))
     roots = _outermost(changed, first=True)
-    return Box(
+    return SandboxPolicy(
         writable=roots,
         readable=read,
         hidden=_outermost(hiding),
@@ -183,7 +188,7 @@ def make_box(
         sealed=sealed,
         tmp=tmp,
         home=home,
-        links=tuple(dict.fromkeys(link for p in wanted for link in _links(p) if not _lies_in(link.path, read))),
+        links=tuple(dict.fromkeys(link for p in wanted for link in _symlink_hops(p) if not _lies_in(link.path, read))),
         network=network,
     )
 
@@ -204,7 +209,7 @@ def _of_worktree(common: str, own: str) -> Iterator[str]:
         yield from (os.path.join(own, name) for name in GIT_FILES)
 
 
-def _own_folders() -> tuple[str, ...]:
+def _installation_paths() -> tuple[str, ...]:
     """Where this program runs from: its Python and its modules."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
     return (os.path.realpath(sys.prefix), package)
@@ -233,7 +238,7 @@ def _programs(variables: Mapping[str, str], home: str) -> Iterator[str]:
             yield above
 
 
-def _repository(cwd: str) -> Iterator[str]:
+def _repository_paths(cwd: str) -> Iterator[str]:
     """The repository that the project is a part of, so that ``git`` works."""
     folder = cwd
     while folder != os.path.dirname(folder):
@@ -248,7 +253,7 @@ def _repository(cwd: str) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def _above(folder: str) -> Iterator[str]:
+def _parents(folder: str) -> Iterator[str]:
     while folder != (folder := os.path.dirname(folder)):
         yield folder
 
@@ -270,23 +275,23 @@ def _linked_repository(git: str) -> Iterator[str]:
         yield place
 
 
-def _links(path: str) -> Iterator[Link]:
+def _symlink_hops(path: str) -> Iterator[SymlinkHop]:
     """The symbolic links on the way to a path, outermost first."""
     at = "/"
     for part in path.strip("/").split("/"):
         step = os.path.join(at, part)
         if os.path.islink(step):
-            yield Link(step, os.path.realpath(step))
+            yield SymlinkHop(step, os.path.realpath(step))
             at = os.path.realpath(step)
         else:
             at = step
 
 
-def _there(paths: Iterable[str]) -> tuple[str, ...]:
+def _existing(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(p for p in dict.fromkeys(paths) if os.path.lexists(p) and p != "/")
 
 
-def _is_open(path: str) -> bool:
+def _is_readable(path: str) -> bool:
     """Whether this user could read it; hiding the rest would be for nothing."""
     return os.access(path, os.R_OK) or os.access(path, os.X_OK)
 

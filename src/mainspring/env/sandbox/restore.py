@@ -14,9 +14,9 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from mainspring.env.paths import is_inside
-from mainspring.env.protocol import ProcessResult, Stream
+from mainspring.env.protocol import ProcessResult, StreamName
 from mainspring.env.sandbox.guarded import GuardedTree, is_harmless, make_readable
-from mainspring.text import visible
+from mainspring.text import escape_invisible
 
 Mark = tuple[object, ...]
 _CLOCK_STEP_NS = 20_000_000
@@ -46,7 +46,7 @@ class RestoringGuard:
         self._before: dict[str, Mark] | None = None
         self._copies: dict[str, tuple[Mark, str]] = {}
         self._lock = threading.Lock()
-        self._running = 0
+        self._run_agent = 0
         self._since = 0
         self._moved_to = ""
 
@@ -63,11 +63,11 @@ class RestoringGuard:
         """
         with self._lock:
             top = self._find()
-            if (settled and not self._running) or self._before is None:  # what runs already may have made something
+            if (settled and not self._run_agent) or self._before is None:  # what runs already may have made something
                 self._since = time.time_ns() - _CLOCK_STEP_NS
                 self._before = self._marks(list(top))
                 self._save()
-            self._running += 1
+            self._run_agent += 1
             return top
 
     def _find(self) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class RestoringGuard:
     def end(self) -> tuple[str, ...]:
         """Undo changes after a command, and return the files that were moved or put back. Blocking."""
         with self._lock:
-            self._running = max(0, self._running - 1)
+            self._run_agent = max(0, self._run_agent - 1)
             before = self._before
             if before is None:
                 return ()
@@ -197,7 +197,7 @@ def with_note(
     undone: Sequence[str],
     cwd: str,
     moved_to: str,
-    on_output: Callable[[Stream, bytes], object] | None,
+    on_output: Callable[[StreamName, bytes], object] | None,
 ) -> ProcessResult:
     """Add a note about files that were moved away or put back to the error output of a result.
 
@@ -213,7 +213,7 @@ def with_note(
     names = ", ".join(os.path.relpath(path, cwd) for path in undone[:5]) + (", ..." if len(undone) > 5 else "")
     where = f" New content is in {moved_to}." if moved_to else ""
     text = (
-        f"\n[The sandbox undid changes of {visible(names)}: these files decide what runs later outside of the sandbox.{where} "
+        f"\n[The sandbox undid changes of {escape_invisible(names)}: these files decide what runs later outside of the sandbox.{where} "
         "The setting sandbox.writable can name a file or folder that commands may change.]\n"
     )
     note = text.encode("utf-8", "replace")

@@ -7,9 +7,9 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 
-from mainspring.env.sandbox.backend import SandboxState, try_out
+from mainspring.env.sandbox.backend import SandboxReport, run_probe
 from mainspring.env.sandbox.guarded import INSTRUCTIONS, NAMES
-from mainspring.env.sandbox.policy import Box
+from mainspring.env.sandbox.policy import SandboxPolicy
 
 PROGRAM = "/usr/bin/sandbox-exec"
 """Never looked for on the PATH, where something else of that name could lie."""
@@ -54,15 +54,15 @@ class Seatbelt:
         """See `SandboxProvider.problem`."""
         if sys.platform != "darwin":
             return "Seatbelt is there on macOS only"
-        tried = try_out([PROGRAM, "-p", "(version 1)(allow default)", "/usr/bin/true"])
+        tried = run_probe([PROGRAM, "-p", "(version 1)(allow default)", "/usr/bin/true"])
         return None if tried is None else f"Seatbelt does not work here: {tried}"
 
-    def state(self, box: Box) -> SandboxState:
+    def state(self, box: SandboxPolicy) -> SandboxReport:
         """See `SandboxProvider.state`."""
         notes = ["names and times of all files can be seen"]
         if box.network:
             notes.insert(0, "the network is open, as asked for")
-        return SandboxState(
+        return SandboxReport(
             layer="Seatbelt",
             writes=True,
             reads=True,
@@ -75,12 +75,12 @@ class Seatbelt:
             notes=tuple(notes),
         )
 
-    def wrap(self, command: Sequence[str], cwd: str, box: Box) -> list[str]:
+    def wrap(self, command: Sequence[str], cwd: str, box: SandboxPolicy) -> list[str]:
         """See `SandboxProvider.wrap`."""
-        return [PROGRAM, "-p", profile(box), *command]
+        return [PROGRAM, "-p", build_profile(box), *command]
 
 
-def profile(box: Box) -> str:
+def build_profile(box: SandboxPolicy) -> str:
     """The profile of a box, in the language of Seatbelt. The last rule that fits an access decides."""
     writable = (*box.writable, box.tmp)
     parts = [
@@ -101,7 +101,7 @@ def _rule(head: str, paths: Iterable[str]) -> str:
     return f"({head}{filters})" if filters else ""
 
 
-def _names_below(box: Box) -> str:
+def _names_below(box: SandboxPolicy) -> str:
     """Deny files with a guarded name in every folder of the project."""
     named = "|".join(map(_any_case, NAMES))
     below = "|".join(map(_any_case, INSTRUCTIONS))

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.extensions.command_hooks.config import DEFAULT_SECONDS as DEFAULT_SECONDS
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mainspring.extensions.command_hooks.protocol import Verdict as Verdict
     from mainspring.extensions.command_hooks.runner import CommandRunner as CommandRunner
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
         "config": "DEFAULT_SECONDS DEPTH EVENTS GATES CommandEvent CommandHook OnFailure",

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
-from mainspring.tools.builtin import CLASSIC_ALIASES
+from mainspring.tools.builtin import COMMON_ALIASES
 
 CommandEvent = Literal[
     "SessionStart",
@@ -33,7 +33,7 @@ OnFailure = Literal["refuse", "continue"]
 GATES: frozenset[CommandEvent] = frozenset({"UserPromptSubmit", "PreToolUse"})
 """The events that are refused when a command fails, unless it is said otherwise."""
 
-DEEPEST = 3
+MAX_HOOK_DEPTH = 3
 """How deep hooks may start programs that have hooks themselves."""
 
 DEPTH = "MAINSPRING_HOOK_DEPTH"
@@ -103,4 +103,4 @@ def tool_names(name: str) -> tuple[str, ...]:
     return (name, *others)
 
 
-_OTHER_NAMES = (*CLASSIC_ALIASES.items(), ("multiedit", "multi_edit"), ("ls", "list_files"), ("agent", "spawn"))
+_OTHER_NAMES = (*COMMON_ALIASES.items(), ("multiedit", "multi_edit"), ("ls", "list_files"), ("agent", "spawn"))

@@ -21,21 +21,21 @@ from mainspring.extensions.command_hooks.protocol import (
     Verdict,
 )
 from mainspring.extensions.command_hooks.runner import CommandRunner
-from mainspring.extensions.command_hooks.tool_calls import CallHooks, context_message
-from mainspring.extensions.ui import HeadlessUI, UserInterface
-from mainspring.loop import Plug
+from mainspring.extensions.command_hooks.tool_calls import ToolCallHooks, context_message
+from mainspring.extensions.ui import NonInteractiveUI, UserInterface
+from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
-    AgentBefore,
+    BeforeRun,
     ContextCompacted,
-    InputHook,
-    RunPause,
+    PermissionCheck,
+    PromptSubmitted,
+    RunPaused,
+    SessionClosed,
     SessionOpen,
-    SessionShutdown,
     SessionStart,
     SpawnComplete,
     SpawnError,
     ToolBefore,
-    ToolPermit,
     ToolResultsAfter,
     ToolTransform,
     TurnAfter,
@@ -53,14 +53,14 @@ CHANGED = 60
 PERMIT = -60
 """Their order at `tool:permit`: before permissions, so that nobody is asked about a call that a command refuses."""
 
-MOST_STOPS = 8
+MAX_STOP_CONTINUATIONS = 8
 """How often in one run `Stop` may have the agent go on; more is a hook that never has enough."""
 
 _SOURCES = {"startup": "startup", "resume": "resume", "reset": "clear", "reload": "reload"}
 _OF_CALLS: frozenset[CommandEvent] = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure"})
 
 
-class CommandHooks(Plug):
+class CommandHooks(Plugin):
     """Asks commands: what happens goes to their standard input as JSON, what they decide comes from their exit code and output.
 
     A command that fails, takes too long or cannot be understood has not agreed: a tool call or a prompt is refused then. Where
@@ -77,7 +77,7 @@ class CommandHooks(Plug):
         self, hooks: Iterable[CommandHook], *, ui: UserInterface | None = None, transcript: str = "", depth: int = 0
     ) -> None:
         self.hooks = tuple(hooks)
-        self._ui = ui or HeadlessUI()
+        self._ui = ui or NonInteractiveUI()
         self._transcript = transcript
         self._depth = depth
         self._agent: CoreAgent | None = None
@@ -104,11 +104,11 @@ class CommandHooks(Plug):
         if wanted & _OF_CALLS:
             self._listen_to_calls(agent, wanted)
         if wanted & {"SessionStart", "UserPromptSubmit"}:
-            agent.on(AgentBefore, self._before, order=CHANGED)
+            agent.on(BeforeRun, self._before, order=CHANGED)
         if "SessionStart" in wanted:
             agent.on(SessionOpen, self._opened, order=CHANGED)
         if "UserPromptSubmit" in wanted:
-            agent.on(InputHook, self._input, order=CHANGED)
+            agent.on(PromptSubmitted, self._input, order=CHANGED)
         if "Stop" in wanted:
             agent.on(SessionStart, self._begin)
             agent.on(TurnAfter, self._answered, order=CHANGED)
@@ -116,22 +116,22 @@ class CommandHooks(Plug):
             agent.on(SpawnComplete, self._spawned, order=CHANGED)
             agent.on(SpawnError, self._spawned, order=CHANGED)
         if "Notification" in wanted:
-            agent.on(RunPause, self._paused, order=CHANGED)
+            agent.on(RunPaused, self._paused, order=CHANGED)
         if "PostCompact" in wanted:
             agent.on(ContextCompacted, self._compacted, order=CHANGED)
         if "SessionEnd" in wanted:
-            agent.on(SessionShutdown, self._shut, order=CHANGED)
+            agent.on(SessionClosed, self._shut, order=CHANGED)
 
     def _listen_to_calls(self, agent: CoreAgent, wanted: set[CommandEvent]) -> None:
-        calls = CallHooks(self._runner, self._ui, self._common, self._stop, self._tell)
+        calls = ToolCallHooks(self._runner, self._ui, self._common, self._stop, self._tell)
         if "PreToolUse" in wanted:
             agent.on(ToolBefore, calls.before, order=CHANGED)
-            agent.on(ToolPermit, calls.permit, order=PERMIT)
+            agent.on(PermissionCheck, calls.permit, order=PERMIT)
         if wanted & {"PostToolUse", "PostToolUseFailure"}:
             agent.on(ToolTransform, calls.after, order=CHANGED)
         agent.on(ToolResultsAfter, calls.results, order=CHANGED)
 
-    def for_child(self) -> Plug | None:
+    def for_child(self) -> Plugin | None:
         """A sub-agent's calls are shown to the same commands."""
         hooks = [h for h in self.hooks if h.event in _OF_CALLS]
         return CommandHooks(hooks, ui=self._ui, transcript=self._transcript, depth=self._depth) if hooks else None
@@ -144,7 +144,7 @@ class CommandHooks(Plug):
         for verdict in await self._ask("SessionStart", payload, source):
             self._keep(verdict)
 
-    async def _input(self, hook: InputHook) -> None:
+    async def _input(self, hook: PromptSubmitted) -> None:
         for verdict in await self._ask("UserPromptSubmit", UserPromptSubmitInput(**self._common(), prompt=hook.text)):
             refused = verdict.refusal or verdict.stop or verdict.ask
             if refused is not None:
@@ -154,7 +154,7 @@ class CommandHooks(Plug):
         if hook.block:
             self._waiting = []
 
-    def _before(self, hook: AgentBefore) -> None:
+    def _before(self, hook: BeforeRun) -> None:
         said, self._waiting = self._waiting, []
         if said:
             hook.messages.append(context_message(said))
@@ -179,8 +179,8 @@ class CommandHooks(Plug):
         if not reasons:
             return
         self._stops += 1
-        if self._stops > MOST_STOPS:
-            self._ui.notify(f"hooks of Stop had the run go on {MOST_STOPS} times; it ends now", "warn")
+        if self._stops > MAX_STOP_CONTINUATIONS:
+            self._ui.notify(f"hooks of Stop had the run go on {MAX_STOP_CONTINUATIONS} times; it ends now", "warn")
         else:
             hook.continue_with = "\n\n".join(reasons)
 
@@ -196,7 +196,7 @@ class CommandHooks(Plug):
         for verdict in await self._ask("SubagentStop", payload, hook.child):
             self._keep(verdict)
 
-    async def _paused(self, hook: RunPause) -> None:
+    async def _paused(self, hook: RunPaused) -> None:
         message = "; ".join(dict.fromkeys(hook.reasons.values()))
         await self._ask("Notification", NotificationInput(**self._common(), message=message), "permission_prompt")
 
@@ -206,7 +206,7 @@ class CommandHooks(Plug):
         )
         await self._ask("PostCompact", payload, hook.reason)
 
-    async def _shut(self, hook: SessionShutdown) -> None:
+    async def _shut(self, hook: SessionClosed) -> None:
         await self._ask("SessionEnd", SessionEndInput(**self._common(), reason=hook.reason), hook.reason)
 
     # --- asking -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from mainspring.extensions.command_hooks.config import CommandEvent, CommandHook
 from mainspring.lazy import lazy_re
 
-BLOCKED = 2
+EXIT_BLOCK = 2
 """The exit code that refuses, whatever else was written."""
 
 
@@ -115,7 +115,7 @@ class Verdict(Struct, kw_only=True):
 def verdict_of(hook: CommandHook, exit_code: int, stdout: str, stderr: str) -> Verdict:
     """What a command that has ended by itself says."""
     out, err = stdout.strip("\ufeff \t\r\n"), stderr.strip()
-    if exit_code == BLOCKED:
+    if exit_code == EXIT_BLOCK:
         return Verdict(hook=hook, deny=(err or out)[:_LONGEST_REASON] or "a hook does not allow it")
     if exit_code != 0:
         said = f": {(err or out)[-_LONGEST_REASON:]}" if err or out else ""
@@ -316,7 +316,7 @@ INPUTS: dict[CommandEvent, type[Payload]] = {
 """What is told, by event."""
 
 
-def encoded(payload: Payload) -> bytes:
+def encode_payload(payload: Payload) -> bytes:
     """The JSON text of an event; what JSON does not know is told as text."""
     try:
         return msgspec.json.encode(payload, enc_hook=str)
@@ -324,7 +324,7 @@ def encoded(payload: Payload) -> bytes:
         return json.dumps(msgspec.to_builtins(payload, enc_hook=str), default=str).encode()
 
 
-def shortened(text: str) -> str:
+def truncate_middle(text: str) -> str:
     """A text with its middle left out where it is very long."""
     half = _LARGEST // 2
     return text if len(text) <= _LARGEST else f"{text[:half]}\n[...]\n{text[-half:]}"

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from mainspring.env import ExecutionEnv, OutputLimits, ProcessResult
-from mainspring.extensions.command_hooks.config import DEEPEST, DEPTH, GATES, CommandEvent, CommandHook
-from mainspring.extensions.command_hooks.protocol import Payload, Verdict, encoded, verdict_of
+from mainspring.extensions.command_hooks.config import DEPTH, GATES, MAX_HOOK_DEPTH, CommandEvent, CommandHook
+from mainspring.extensions.command_hooks.protocol import Payload, Verdict, encode_payload, verdict_of
 
-AT_ONCE = 4
+MAX_CONCURRENT = 4
 """Commands of one event that run at the same time."""
 
 LIMITS = OutputLimits(head=256 << 10, tail=64 << 10, cap=1 << 20)
@@ -38,13 +38,13 @@ class CommandRunner:
 
     async def ask(self, hooks: Sequence[CommandHook], payload: Payload) -> list[Verdict]:
         """Ask these, and give their verdicts in the same order."""
-        if self._depth >= DEEPEST:
+        if self._depth >= MAX_HOOK_DEPTH:
             reason = (
                 f"it was not asked, since hooks run within each other {self._depth} deep; have none start this program"
             )
             return [Verdict(hook=h, failure=reason) for h in hooks if h.event in GATES]
-        data = encoded(payload)
-        room = asyncio.Semaphore(AT_ONCE)
+        data = encode_payload(payload)
+        room = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def one(hook: CommandHook) -> Verdict:
             async with room:
@@ -64,13 +64,13 @@ class CommandRunner:
             done = await self._env.run(script, stdin=data, timeout=hook.timeout, env=variables, limits=LIMITS)
         except Exception as error:  # whatever keeps it from running, it has not agreed
             return Verdict(hook=hook, failure=f"it cannot be run: {error}")
-        wrong = _cut_short(done, hook)
+        wrong = _failure_reason(done, hook)
         if wrong:
             return Verdict(hook=hook, failure=wrong)
         return verdict_of(hook, done.exit_code, done.stdout.text, done.stderr.text)
 
 
-def _cut_short(done: ProcessResult, hook: CommandHook) -> str:
+def _failure_reason(done: ProcessResult, hook: CommandHook) -> str:
     """Why its end was not its own; empty if it was."""
     if done.timed_out:
         return f"it took longer than {hook.timeout:g} seconds and was ended"

@@ -17,16 +17,16 @@ from mainspring.extensions.command_hooks.protocol import (
     PreToolUseInput,
     ToolResponse,
     Verdict,
-    shortened,
+    truncate_middle,
 )
 from mainspring.extensions.command_hooks.runner import CommandRunner
 from mainspring.extensions.ui import UserInterface
-from mainspring.loop.hooks import ToolBefore, ToolPermit, ToolResultsAfter, ToolTransform
+from mainspring.loop.hooks import PermissionCheck, ToolBefore, ToolResultsAfter, ToolTransform
 from mainspring.messages import Message, TextBlock
 from mainspring.tools import ToolOutput
 
 
-class _Judged(Struct, eq=False):
+class _CallReview(Struct, eq=False):
     """What was said of a call so far.
 
     Attributes:
@@ -40,7 +40,7 @@ class _Judged(Struct, eq=False):
     changer: Verdict | None = None
 
 
-class CallHooks:
+class ToolCallHooks:
     """The part of `CommandHooks` that is about tool calls.
 
     A call is shown to the commands once its arguments are valid. Where it is changed afterwards, by one of them or by anybody else,
@@ -67,7 +67,7 @@ class CallHooks:
         self._common = common
         self._stop = stop
         self._tell = tell
-        self._judged: dict[str, _Judged] = {}
+        self._judged: dict[str, _CallReview] = {}
         self._contexts: list[str] = []
 
     # --- before -----------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class CallHooks:
     async def before(self, hook: ToolBefore) -> None:
         """Ask about a call whose arguments are valid; they may be changed."""
         asked = self._runner.asked("PreToolUse", tool_names(hook.name))
-        judged = _Judged(copy.deepcopy(hook.input))
+        judged = _CallReview(copy.deepcopy(hook.input))
         judged.verdicts = await self._ask(asked, hook, hook.input)
         for verdict in judged.verdicts:
             if verdict.input is not None and verdict.deny is None:
@@ -83,7 +83,7 @@ class CallHooks:
                 hook.input = copy.deepcopy(verdict.input)
         self._judged[hook.call_id] = judged
 
-    async def permit(self, hook: ToolPermit) -> None:
+    async def permit(self, hook: PermissionCheck) -> None:
         """Ask again where the call is another one now, and refuse what anybody refuses. What failed has not agreed."""
         asked = self._runner.asked("PreToolUse", tool_names(hook.name))
         judged = self._judged.pop(hook.call_id, None)
@@ -107,7 +107,7 @@ class CallHooks:
                 hook.deny(f"{said} ({verdict.ask})")
                 return
 
-    def _refused(self, verdict: Verdict, hook: ToolPermit) -> bool:
+    def _refused(self, verdict: Verdict, hook: PermissionCheck) -> bool:
         refusal = verdict.refusal if verdict.stop is None else verdict.stop
         if refusal is None:
             return False
@@ -115,7 +115,7 @@ class CallHooks:
         return True
 
     async def _ask(
-        self, asked: Iterable[CommandHook], hook: ToolBefore | ToolPermit, arguments: dict[str, Any]
+        self, asked: Iterable[CommandHook], hook: ToolBefore | PermissionCheck, arguments: dict[str, Any]
     ) -> list[Verdict]:
         hooks = list(asked)
         if not hooks:
@@ -131,7 +131,7 @@ class CallHooks:
         asked = self._runner.asked("PostToolUseFailure" if failed else "PostToolUse", tool_names(hook.name))
         if not asked:
             return
-        text = shortened(_text(hook.result.output))
+        text = truncate_middle(_text(hook.result.output))
         fields: dict[str, Any] = {
             **self._common(),
             "tool_name": hook.name,

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, cast
 
-from mainspring.messages import AgentMessage, CustomMessage, Message, as_messages
+from mainspring.messages import AgentMessage, CustomMessage, Message, to_messages
 
 
-def checked(slot: str, check: Callable[[Any], Any]) -> Any:
+def validated_property(slot: str, check: Callable[[Any], Any]) -> Any:
     """A field that is kept in ``slot``; what is set passes ``check``, which returns it or raises TypeError."""
 
     def put(context: Any, value: Any) -> None:
@@ -33,14 +33,14 @@ def text(value: Any) -> str:
     return value
 
 
-def message_list(value: Any) -> list[AgentMessage]:
+def require_messages(value: Any) -> list[AgentMessage]:
     """A list of messages; a string, or one message, is a list of one.
 
     Raises:
         TypeError: If something else is in it.
     """
     if isinstance(value, str | Message | CustomMessage):
-        return as_messages(value)
+        return to_messages(value)
     messages: list[Any] = cast("list[Any]", value) if isinstance(value, list) else list(value)
     wrong = [kind.__name__ for kind in set(map(type, messages)) if not issubclass(kind, Message | CustomMessage)]
     if wrong:
@@ -48,11 +48,11 @@ def message_list(value: Any) -> list[AgentMessage]:
     return messages
 
 
-def message_tuple(value: Any) -> tuple[AgentMessage, ...]:
+def require_message_tuple(value: Any) -> tuple[AgentMessage, ...]:
     """The same as a tuple."""
-    return tuple(message_list(value))
+    return tuple(require_messages(value))
 
 
-def text_or_messages(value: Any) -> str | list[AgentMessage]:
+def require_text_or_messages(value: Any) -> str | list[AgentMessage]:
     """Text, or a list of messages."""
-    return value if isinstance(value, str) else message_list(value)
+    return value if isinstance(value, str) else require_messages(value)

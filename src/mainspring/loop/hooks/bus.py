@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from typing import Any, TypeVar, cast
 
 from mainspring.errors import ConfigError
-from mainspring.events.types import AgentEvent
+from mainspring.events.types import Event
 from mainspring.loop.hooks import features as _budget_hooks
 from mainspring.loop.hooks import features as _feature_hooks
 from mainspring.loop.hooks import features as _oauth_hook
@@ -27,7 +27,7 @@ from mainspring.loop.hooks.run import Hook
 __all__ = ["HOOKS", "_budget_hooks", "_child_hooks", "_entry_hooks", "_feature_hooks", "_oauth_hook", "_output_hook"]
 
 
-def _all() -> dict[str, type[Hook]]:
+def _collect_hooks() -> dict[str, type[Hook]]:
     found: dict[str, type[Hook]] = {}
     queue: list[type[Hook]] = [Hook]
     while queue:
@@ -38,7 +38,7 @@ def _all() -> dict[str, type[Hook]]:
     return dict(sorted(found.items()))
 
 
-HOOKS: dict[str, type[Hook]] = _all()
+HOOKS: dict[str, type[Hook]] = _collect_hooks()
 """Every hook by its name."""
 
 
@@ -51,7 +51,7 @@ Handler = Callable[[H], Awaitable[Mapping[str, Any] | None] | Mapping[str, Any] 
 """Gets the context of one hook; changes it, or returns the fields to set."""
 
 
-Observer = Callable[[Any], None]
+EventListener = Callable[[Any], None]
 """Gets every event of a run, in order, while it happens. Must not block or raise."""
 
 
@@ -59,7 +59,7 @@ Hooks = Mapping[str | type[Hook], Handler[Any] | Iterable[Handler[Any]]]
 """Handlers by the hook's class or name; each entry one or several."""
 
 
-Entry = tuple[int, Handler[Any]]
+RegisteredHandler = tuple[int, Handler[Any]]
 """A handler with its order."""
 
 
@@ -69,8 +69,8 @@ class HookBus:
     __slots__ = ("_handlers", "_observers")
 
     def __init__(self, hooks: Hooks | None = None) -> None:
-        self._handlers: dict[type[Hook], list[Entry]] = {}
-        self._observers: tuple[Observer, ...] = ()
+        self._handlers: dict[type[Hook], list[RegisteredHandler]] = {}
+        self._observers: tuple[EventListener, ...] = ()
         if hooks:
             self.add(hooks)
 
@@ -153,10 +153,10 @@ class HookBus:
         Returns:
             What is to be awaited: the first handler that is async, and all behind it; ``None`` if everybody was asked.
         """
-        return self._ask(context, iter(self._handlers.get(type(context), ())), only)
+        return self._call_handlers(context, iter(self._handlers.get(type(context), ())), only)
 
-    def _ask(
-        self, context: Hook, handlers: Iterator[Entry], only: Callable[[int, Handler[Any]], bool] | None
+    def _call_handlers(
+        self, context: Hook, handlers: Iterator[RegisteredHandler], only: Callable[[int, Handler[Any]], bool] | None
     ) -> Coroutine[Any, Any, None] | None:
         for order, handler in handlers:
             if only is not None and not only(order, handler):
@@ -165,10 +165,12 @@ class HookBus:
                 answer = handler(context)
                 if answer is not None:
                     if inspect.isawaitable(answer):
-                        return self._wait(context, handler, answer, lambda: self._ask(context, handlers, only))
-                    _apply(context, answer)
+                        return self._wait(
+                            context, handler, answer, lambda: self._call_handlers(context, handlers, only)
+                        )
+                    _set_fields(context, answer)
             except (Exception, asyncio.CancelledError) as error:
-                _failed(context, handler, error)
+                _handle_handler_error(context, handler, error)
             if context.settled:
                 break
         return None
@@ -182,10 +184,10 @@ class HookBus:
     ) -> None:
         stopped: asyncio.CancelledError | None = None
         try:
-            _apply(context, await answer)
+            _set_fields(context, await answer)
         except (Exception, asyncio.CancelledError) as error:
             if not isinstance(error, asyncio.CancelledError) or not _cancelled():
-                _failed(context, handler, error)
+                _handle_handler_error(context, handler, error)
             elif context.kept:
                 stopped = error
             else:
@@ -196,13 +198,13 @@ class HookBus:
         if stopped is not None:
             raise stopped
 
-    def observe(self, observer: Observer) -> Callable[[], None]:
+    def observe(self, observer: EventListener) -> Callable[[], None]:
         """Hand every event to ``observer``; the returned function ends that.
 
         Raises:
             TypeError: If it is async: nobody would await it. A handler of a hook may be.
         """
-        refuse_async(observer)
+        reject_async(observer)
         self._observers = (*self._observers, observer)
 
         def remove() -> None:
@@ -211,11 +213,11 @@ class HookBus:
         return remove
 
     @property
-    def observers(self) -> tuple[Observer, ...]:
+    def observers(self) -> tuple[EventListener, ...]:
         """Who is told of every event."""
         return self._observers
 
-    def publish(self, event: AgentEvent) -> None:
+    def publish(self, event: Event) -> None:
         """Tell all observers of an event; one that raises is logged and the rest are told."""
         for observer in self._observers:
             try:
@@ -224,7 +226,7 @@ class HookBus:
                 logger.exception("an observer failed on %s", event.type)
 
 
-class HookDoor:
+class HookRegistry:
     """``agent.hooks``: registers handlers by event."""
 
     __slots__ = ("_bus",)
@@ -241,13 +243,13 @@ class HookDoor:
         return self._bus.on(event, handler)
 
 
-def _apply(context: Hook, answer: Mapping[str, Any] | None) -> None:
+def _set_fields(context: Hook, answer: Mapping[str, Any] | None) -> None:
     if answer is not None and answer is not context:
         for field, value in answer.items():
             setattr(context, field, value)
 
 
-def _failed(context: Hook, handler: Handler[Any], error: BaseException) -> None:
+def _handle_handler_error(context: Hook, handler: Handler[Any], error: BaseException) -> None:
     name = getattr(handler, "__qualname__", repr(handler))
     logger.error("handler %s of %s failed", name, context.event, exc_info=error)
     if context.gate:
@@ -280,7 +282,7 @@ def hook_class(event: type[H] | str) -> type[H]:
     return event
 
 
-def refuse_async(observer: Observer) -> None:
+def reject_async(observer: EventListener) -> None:
     """Raise TypeError for an async function: as an observer it would never be awaited."""
     if inspect.iscoroutinefunction(observer):
         raise TypeError(

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from mainspring.events.types import RunStatus
-from mainspring.loop.hooks.base import checked, text
+from mainspring.loop.hooks.base import text, validated_property
 from mainspring.loop.hooks.run import Hook
-from mainspring.loop.hooks.tools import CallHook, ToolAfter, ToolBefore, ToolGate, ToolTransform
+from mainspring.loop.hooks.tools import ToolBefore, ToolCallHook, ToolFinished, ToolGate, ToolTransform
 
-T = TypeVar("T", bound=CallHook)
+T = TypeVar("T", bound=ToolCallHook)
 
 
-def _copied(kind: type[T], hook: CallHook) -> T:
+def _copy_hook_as(kind: type[T], hook: ToolCallHook) -> T:
     """A context of another class with everything that ``hook`` holds."""
     made = kind.__new__(kind)
     for base in type(hook).__mro__:
@@ -41,7 +41,7 @@ class McpToolGate(ToolGate):
     @classmethod
     def of(cls, hook: ToolGate, server: str) -> Self:
         """The same for a call of this server's tool."""
-        made = _copied(cls, hook)
+        made = _copy_hook_as(cls, hook)
         made.server = server
         return made
 
@@ -57,7 +57,7 @@ class McpToolBefore(ToolBefore):
     @classmethod
     def of(cls, hook: ToolBefore, server: str) -> Self:
         """The same for a call of this server's tool."""
-        made = _copied(cls, hook)
+        made = _copy_hook_as(cls, hook)
         made.server = server
         return made
 
@@ -73,12 +73,12 @@ class McpToolTransform(ToolTransform):
     @classmethod
     def of(cls, hook: ToolTransform, server: str) -> Self:
         """The same for a call of this server's tool."""
-        made = _copied(cls, hook)
+        made = _copy_hook_as(cls, hook)
         made.server = server
         return made
 
 
-class McpToolAfter(ToolAfter):
+class McpToolAfter(ToolFinished):
     """`tool:after` for a call of an MCP server's tool. ``server`` is its name."""
 
     event = "mcp:tool:after"
@@ -87,9 +87,9 @@ class McpToolAfter(ToolAfter):
     server: str
 
     @classmethod
-    def of(cls, hook: ToolAfter, server: str) -> Self:
+    def of(cls, hook: ToolFinished, server: str) -> Self:
         """The same for a call of this server's tool."""
-        made = _copied(cls, hook)
+        made = _copy_hook_as(cls, hook)
         made.server = server
         return made
 
@@ -170,14 +170,14 @@ class SkillsCatalog(Hook):
     mutable = ("catalog",)
     when = "At warm-up or the first run, after `skills:resolve`."
     __slots__ = ("_catalog", "skills")
-    catalog: str = checked("_catalog", text)
+    catalog: str = validated_property("_catalog", text)
 
     def __init__(self, catalog: str, skills: Sequence[Any]) -> None:
         self._catalog = catalog
         self.skills = skills
 
 
-SkillVia = Literal["model", "explicit", "trigger", "resume"]
+SkillActivationSource = Literal["model", "explicit", "trigger", "resume"]
 """By what a skill becomes active: the model used it, the host or a person asked for it, a prompt called for it, or the conversation was
 taken up again.
 """
@@ -194,7 +194,7 @@ class SkillsActivate(Hook):
     when = "When a skill becomes active."
     __slots__ = ("name", "via")
 
-    def __init__(self, name: str, via: SkillVia) -> None:
+    def __init__(self, name: str, via: SkillActivationSource) -> None:
         self.name = name
         self.via = via
 

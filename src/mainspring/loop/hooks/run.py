@@ -17,14 +17,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 
 from mainspring.errors import ModelError
 from mainspring.events.types import RunStatus
-from mainspring.loop.hooks.base import checked, message_list, message_tuple, text, text_or_messages
-from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage, as_messages
+from mainspring.loop.hooks.base import (
+    require_message_tuple,
+    require_messages,
+    require_text_or_messages,
+    text,
+    validated_property,
+)
+from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage, to_messages
 
 if TYPE_CHECKING:
     from mainspring.models import ModelProvider, ModelRequest
 
 
-class SideCall(Protocol):
+class SideModelCall(Protocol):
     """Asks a model beside the conversation: to select, summarise, name or sample something."""
 
     async def __call__(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
@@ -60,7 +66,7 @@ class Hook:
     mutable: ClassVar[tuple[str, ...]] = ()
     when: ClassVar[str] = ""
     __slots__ = ("side_call",)
-    side_call: SideCall
+    side_call: SideModelCall
 
     @property
     def settled(self) -> bool:
@@ -85,11 +91,11 @@ class SessionStart(Hook):
         self.resumed = resumed
 
 
-TurnSource = Literal["prompt", "steer", "follow_up", "assistant", "synthetic"]
+MessageSource = Literal["prompt", "steer", "follow_up", "assistant", "synthetic"]
 """Why a message joins: asked for, injected, answered by the model, or added by the loop or a policy."""
 
 
-class SessionTurns(Hook):
+class MessagesAdded(Hook):
     """Messages that join the history now. Stores write them here; the next request waits for it.
 
     A message with tool calls does not come here: see `ToolIntent` and `ToolResultsAfter`.
@@ -100,7 +106,7 @@ class SessionTurns(Hook):
     when = "Whenever messages join, the prompt included, before the next request is made."
     __slots__ = ("messages", "run_id", "source")
 
-    def __init__(self, run_id: str, messages: tuple[AgentMessage, ...], source: TurnSource) -> None:
+    def __init__(self, run_id: str, messages: tuple[AgentMessage, ...], source: MessageSource) -> None:
         self.run_id = run_id
         self.messages = messages
         self.source = source
@@ -131,7 +137,7 @@ class ContextTransform(Hook):
     mutable = ("messages",)
     when = "Before each request, first."
     __slots__ = ("_messages", "replace", "turn", "turn_id")
-    messages: list[AgentMessage] = checked("_messages", message_list)
+    messages: list[AgentMessage] = validated_property("_messages", require_messages)
 
     def __init__(self, messages: list[AgentMessage], turn: int, turn_id: str) -> None:
         self._messages = messages
@@ -158,7 +164,7 @@ class SystemTransform(Hook):
     mutable = ("system",)
     when = "Before each request, after `context:transform`."
     __slots__ = ("_system", "turn", "turn_id")
-    system: str = checked("_system", text)
+    system: str = validated_property("_system", text)
 
     def __init__(self, system: str, turn: int, turn_id: str) -> None:
         self._system = system
@@ -194,7 +200,7 @@ class TurnBefore(Hook):
     mutable = ("request", "stop")
     when = "Before each request, when it is complete."
     __slots__ = ("_request", "_stop", "tool_counts", "turn", "turn_id")
-    stop: RunStatus | None = checked("_stop", _status)
+    stop: RunStatus | None = validated_property("_stop", _status)
 
     def __init__(self, turn: int, turn_id: str, request: ModelRequest, tool_counts: Mapping[str, int]) -> None:
         self.turn = turn
@@ -226,7 +232,7 @@ class TurnAfter(Hook):
     mutable = ("continue_with",)
     when = "After each model call, failed ones too, before its calls are looked at."
     __slots__ = ("_continue_with", "error", "message", "tool_counts", "turn", "turn_id", "usage")
-    continue_with: str | Sequence[AgentMessage] = checked("_continue_with", text_or_messages)
+    continue_with: str | Sequence[AgentMessage] = validated_property("_continue_with", require_text_or_messages)
 
     def __init__(
         self,
@@ -298,14 +304,14 @@ class StreamEnd(Hook):
         self.turn_id = turn_id
 
 
-class SteerInject(Hook):
+class BeforeInject(Hook):
     """Messages from `steer` or `follow_up` are about to join; ``messages`` may be replaced."""
 
     event = "steer:inject"
     mutable = ("messages",)
     when = "When waiting messages are taken, before they join."
     __slots__ = ("_messages", "kind")
-    messages: list[AgentMessage] = checked("_messages", message_list)
+    messages: list[AgentMessage] = validated_property("_messages", require_messages)
 
     def __init__(self, kind: Literal["steer", "follow_up"], messages: list[AgentMessage]) -> None:
         self.kind = kind
@@ -319,7 +325,7 @@ class ModelErrorHook(Hook):
     mutable = ("messages", "retrying")
     when = "After a failed model call, before the run fails."
     __slots__ = ("_messages", "attempt", "error", "retrying", "turn", "turn_id")
-    messages: tuple[AgentMessage, ...] = checked("_messages", message_tuple)
+    messages: tuple[AgentMessage, ...] = validated_property("_messages", require_message_tuple)
 
     def __init__(
         self, turn: int, turn_id: str, error: ModelError, messages: tuple[AgentMessage, ...], attempt: int
@@ -339,7 +345,7 @@ class ModelErrorHook(Hook):
         """Ask again, with other messages in place of the history where given (a compaction)."""
         self.retrying = True
         if messages is not None:
-            self._messages = tuple(as_messages(messages))
+            self._messages = tuple(to_messages(messages))
 
 
 class ContextCompacted(Hook):
@@ -369,7 +375,7 @@ class AgentAbort(Hook):
         self.reason = reason
 
 
-class AgentDone(Hook):
+class RunDone(Hook):
     """The very last hook of a run, on every way out."""
 
     event = "agent:done"
@@ -385,7 +391,7 @@ class AgentDone(Hook):
         self.error = error
 
 
-class ToolIntent(Hook):
+class ToolCallsReceived(Hook):
     """The model asked for tools. Stores write the message here, before any of its calls is looked at."""
 
     event = "tool:intent"
@@ -409,7 +415,7 @@ class ToolResultsAfter(Hook):
     mutable = ("follow",)
     when = "When every call of an answer has its result."
     __slots__ = ("_follow", "message", "results", "run_id")
-    follow: list[AgentMessage] = checked("_follow", message_list)
+    follow: list[AgentMessage] = validated_property("_follow", require_messages)
 
     def __init__(self, run_id: str, message: Message, results: Message) -> None:
         self.run_id = run_id
@@ -418,7 +424,7 @@ class ToolResultsAfter(Hook):
         self._follow: list[AgentMessage] = []
 
 
-class RunPause(Hook):
+class RunPaused(Hook):
     """The run stops with calls that wait for an answer. What is stored now can be taken up in another process."""
 
     event = "run:pause"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mainspring.loop.hooks.base import checked, message_list, text
+from mainspring.loop.hooks.base import require_messages, text, validated_property
 from mainspring.loop.hooks.run import Hook
 from mainspring.messages import AgentMessage
 
-OpenReason = Literal["startup", "resume", "reset", "reload"]
+SessionOpenReason = Literal["startup", "resume", "reset", "reload"]
 """Why a conversation is opened: it is new, it has a history, it was forgotten, or handlers were loaded anew."""
 
 
@@ -19,12 +19,12 @@ class SessionOpen(Hook):
     when = "Once, before the first prompt of a conversation; again after `reset`."
     __slots__ = ("reason", "session_id")
 
-    def __init__(self, session_id: str, reason: OpenReason) -> None:
+    def __init__(self, session_id: str, reason: SessionOpenReason) -> None:
         self.session_id = session_id
         self.reason = reason
 
 
-class InputHook(Hook):
+class PromptSubmitted(Hook):
     """A prompt comes in. ``text`` may be replaced.
 
     Set ``handled`` and no run begins: the result is completed, with ``reply`` as its text. Set ``block`` (True or a reason) and
@@ -36,8 +36,8 @@ class InputHook(Hook):
     mutable = ("text", "handled", "reply", "block")
     when = "Before a run, for each prompt that has text. Handlers given to one run do not hear it."
     __slots__ = ("_reply", "_text", "block", "handled")
-    reply: str = checked("_reply", text)
-    text: str = checked("_text", text)
+    reply: str = validated_property("_reply", text)
+    text: str = validated_property("_text", text)
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -53,7 +53,7 @@ class InputHook(Hook):
         self.block = reason
 
 
-class AgentBefore(Hook):
+class BeforeRun(Hook):
     """A run is about to begin. ``system`` may be replaced for this run; ``messages`` join behind the prompt.
 
     ``prompt`` is the text of the prompt as `input` left it; empty where a run goes on from where it stood.
@@ -63,8 +63,8 @@ class AgentBefore(Hook):
     mutable = ("system", "messages")
     when = "Before each run, after `input`. Handlers given to one run do not hear it."
     __slots__ = ("_messages", "_system", "prompt")
-    system: str = checked("_system", text)
-    messages: list[AgentMessage] = checked("_messages", message_list)
+    system: str = validated_property("_system", text)
+    messages: list[AgentMessage] = validated_property("_messages", require_messages)
 
     def __init__(self, prompt: str, system: str) -> None:
         self.prompt = prompt
@@ -72,7 +72,7 @@ class AgentBefore(Hook):
         self._messages: list[AgentMessage] = []
 
 
-class SessionShutdown(Hook):
+class SessionClosed(Hook):
     """A conversation is over in this process: ``exit`` of the process, ``reset``, or ``reload`` of the handlers."""
 
     event = "session:shutdown"

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mainspring.loop.hooks.base import checked, text
+from mainspring.loop.hooks.base import text, validated_property
 from mainspring.loop.hooks.features import McpToolGate
 from mainspring.loop.hooks.run import Hook, StreamEnd, StreamText, StreamThinking, TurnAfter
-from mainspring.loop.hooks.tools import ToolAfter, ToolBefore, ToolErrorHook, ToolGate
+from mainspring.loop.hooks.tools import ToolBefore, ToolFailed, ToolFinished, ToolGate
 
 if TYPE_CHECKING:
-    from mainspring.events.types import ChildStats, RunStatus
+    from mainspring.events.types import RunStatus, SubagentStats
 
 
-class _Spawn(Hook):
+class _SpawnHook(Hook):
     """What all spawn hooks know of their child."""
 
     __slots__ = ("_task", "child", "child_id", "depth")
-    task: str = checked("_task", text)
+    task: str = validated_property("_task", text)
 
     def __init__(self, child_id: str, child: str, depth: int, task: str) -> None:
         self.child_id = child_id
@@ -31,7 +31,7 @@ class _Spawn(Hook):
         self._task = task
 
 
-class SpawnBefore(_Spawn):
+class BeforeSpawn(_SpawnHook):
     """A sub-agent is about to run. ``task`` may be replaced; ``block`` (True or a reason) keeps it from running.
 
     ``child`` is the name of its definition, ``child_id`` this one child, ``depth`` how deep it stands (1 for a child of the
@@ -57,7 +57,7 @@ class SpawnBefore(_Spawn):
         self.block = reason
 
 
-class SpawnComplete(_Spawn):
+class SpawnComplete(_SpawnHook):
     """A sub-agent has ended, of itself or at a limit. ``text`` is its last answer, ``stats`` are its figures (`ChildStats`)."""
 
     event = "spawn:complete"
@@ -65,7 +65,7 @@ class SpawnComplete(_Spawn):
     __slots__ = ("stats", "status", "text")
 
     def __init__(
-        self, child_id: str, child: str, depth: int, task: str, *, text: str, status: RunStatus, stats: ChildStats
+        self, child_id: str, child: str, depth: int, task: str, *, text: str, status: RunStatus, stats: SubagentStats
     ) -> None:
         super().__init__(child_id, child, depth, task)
         self.text = text
@@ -73,7 +73,7 @@ class SpawnComplete(_Spawn):
         self.stats = stats
 
 
-class SpawnError(_Spawn):
+class SpawnError(_SpawnHook):
     """A sub-agent failed or was stopped. ``stats`` (`ChildStats`) tell what it used until then. Its parent goes on."""
 
     event = "spawn:error"
@@ -89,7 +89,7 @@ class SpawnError(_Spawn):
         *,
         error: BaseException,
         status: RunStatus,
-        stats: ChildStats,
+        stats: SubagentStats,
     ) -> None:
         super().__init__(child_id, child, depth, task)
         self.error = error
@@ -191,7 +191,7 @@ class ChildToolAfter(ChildHook):
     """A sub-agent's call has its final result."""
 
     event = "child:tool:after"
-    of = ToolAfter
+    of = ToolFinished
     when = "Within a sub-agent's `tool:after`."
     __slots__ = ()
 
@@ -201,7 +201,7 @@ class ChildToolError(ChildHook):
 
     event = "child:tool:error"
     mutable = ("result",)
-    of = ToolErrorHook
+    of = ToolFailed
     when = "Within a sub-agent's `tool:error`."
     __slots__ = ()
 

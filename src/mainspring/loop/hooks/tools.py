@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mainspring.loop.hooks.base import checked, text
+from mainspring.loop.hooks.base import text, validated_property
 from mainspring.loop.hooks.run import Hook
 from mainspring.messages import ToolResultBlock, ToolUseBlock
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mainspring.tools import Tool, ToolOutput, ToolResult
 
 
-class CallHook(Hook):
+class ToolCallHook(Hook):
     """What all tool hooks know of their call. ``name`` is the tool's own, ``display_name`` the one that the model knows."""
 
     __slots__ = ("call_id", "display_name", "input", "name", "turn_id")
@@ -27,7 +27,7 @@ class CallHook(Hook):
         self.input: dict[str, Any] = call.input
 
 
-class ToolGate(CallHook):
+class ToolGate(ToolCallHook):
     """The early gate, on the arguments as the model gave them.
 
     Set ``block`` (True or a reason) and the call does not happen; set ``result`` and that is what it gives, without
@@ -40,7 +40,7 @@ class ToolGate(CallHook):
     when = "First for each call, before it is looked up or counted."
     gate = True
     __slots__ = ("_pause", "approved", "block", "reason", "result", "tool_counts")
-    pause: str = checked("_pause", text)
+    pause: str = validated_property("_pause", text)
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ToolGate(CallHook):
         self.block = reason
 
 
-class ToolUnknown(CallHook):
+class ToolUnknown(ToolCallHook):
     """There is no tool of that name. ``result`` replaces what the model is told; ``suppress_error`` skips `tool:error`."""
 
     event = "tool:unknown"
@@ -80,7 +80,7 @@ class ToolUnknown(CallHook):
         self.suppress_error = False
 
 
-class ValidationReject(CallHook):
+class ValidationReject(ToolCallHook):
     """The arguments do not fit and cannot be made to; ``error`` is what the model is told."""
 
     event = "validation:reject"
@@ -94,7 +94,7 @@ class ValidationReject(CallHook):
         self.raw = call.raw_input
 
 
-class ValidationCoerce(CallHook):
+class ValidationCoerce(ToolCallHook):
     """Arguments were coerced; ``coercions`` say where and how, ``repaired`` that the text was no proper JSON."""
 
     event = "validation:coerce"
@@ -107,7 +107,7 @@ class ValidationCoerce(CallHook):
         self.repaired = repaired
 
 
-class ToolBefore(CallHook):
+class ToolBefore(ToolCallHook):
     """The call is valid. ``input`` may be replaced; what comes out is validated again and then judged by `ToolPermit`.
 
     ``coercions`` say what was made to fit. `prior_content` reads what the files hold that the call is about to change.
@@ -156,7 +156,7 @@ class ToolBefore(CallHook):
         return data if len(data) <= limit else None
 
 
-class ToolPermit(CallHook):
+class PermissionCheck(ToolCallHook):
     """The decision on the final arguments, right before the tool runs. Nothing here can change the call; a refusal can
     not be taken back.
 
@@ -244,18 +244,18 @@ class ToolPermit(CallHook):
         self._denied.append(reason)
         self._stop = self._stop or stop
 
-    def before_asking(self, check: Callable[[], Awaitable[str]]) -> None:
+    def add_precheck(self, check: Callable[[], Awaitable[str]]) -> None:
         """Have something looked at before anybody is asked: ``check`` gives why the call would not run whatever was answered."""
         self._checks.append(check)
 
-    async def is_in_vain(self) -> bool:
+    async def will_be_skipped(self) -> bool:
         """Whether the call would not run whatever was answered, so that nobody need be asked; then it does not run."""
         for check in self._checks:
             self._obstacle = self._obstacle or await check()
         return bool(self._obstacle)
 
     @property
-    def obstacle(self) -> str:
+    def skip_reason(self) -> str:
         """What keeps the call from running without being a refusal; empty if nothing does."""
         return self._obstacle
 
@@ -264,7 +264,7 @@ class ToolPermit(CallHook):
         if not self.approved:
             self._paused = reason
 
-    def allow_path(self, spelled: str, real: str) -> None:
+    def bind_path(self, spelled: str, real: str) -> None:
         """Bind a path of the call to the real one that was judged; the tool uses that."""
         self._paths[spelled] = real
 
@@ -276,7 +276,7 @@ class ToolPermit(CallHook):
         self._denied.append(reason)
 
 
-class ToolStart(CallHook):
+class BeforeToolRun(ToolCallHook):
     """The last thing before the tool runs: stores note that it was started. A handler that raises keeps it from running."""
 
     event = "tool:start"
@@ -299,7 +299,7 @@ class ToolStart(CallHook):
         self.block = reason
 
 
-class ToolErrorHook(CallHook):
+class ToolFailed(ToolCallHook):
     """The call failed: the tool raised, or there is none of that name. ``result`` may give what the model gets instead."""
 
     event = "tool:error"
@@ -313,7 +313,7 @@ class ToolErrorHook(CallHook):
         self.result: ToolResult | ToolOutput | None = None
 
 
-class ToolTransform(CallHook):
+class ToolTransform(ToolCallHook):
     """What the tool gave, before the model sees it. ``result`` (output, ``is_error``, metadata) may be changed or replaced."""
 
     event = "tool:transform"
@@ -330,7 +330,7 @@ class ToolTransform(CallHook):
         self.output_bytes = output_bytes
 
 
-class ToolAfter(CallHook):
+class ToolFinished(ToolCallHook):
     """A call has its final result. Stores write it here."""
 
     event = "tool:after"

@@ -6,39 +6,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.models.auth.azure import SCOPE as SCOPE
-    from mainspring.models.auth.azure import AzureCli as AzureCli
-    from mainspring.models.auth.azure import EntraId as EntraId
+    from mainspring.models.auth.azure import AzureCliCredential as AzureCliCredential
+    from mainspring.models.auth.azure import EntraIdCredential as EntraIdCredential
     from mainspring.models.auth.azure import KeyVaultSecret as KeyVaultSecret
     from mainspring.models.auth.credentials import ApiKey as ApiKey
+    from mainspring.models.auth.credentials import CallableKey as CallableKey
     from mainspring.models.auth.credentials import CredentialResolver as CredentialResolver
     from mainspring.models.auth.credentials import EnvironmentKey as EnvironmentKey
-    from mainspring.models.auth.credentials import FirstOf as FirstOf
-    from mainspring.models.auth.credentials import FunctionKey as FunctionKey
-    from mainspring.models.auth.credentials import KeyFunction as KeyFunction
+    from mainspring.models.auth.credentials import FirstCredential as FirstCredential
+    from mainspring.models.auth.credentials import KeyCallback as KeyCallback
     from mainspring.models.auth.login_flows import device_login as device_login
     from mainspring.models.auth.login_flows import login as login
     from mainspring.models.auth.oauth import OAuthClient as OAuthClient
     from mainspring.models.auth.oauth import OAuthCredential as OAuthCredential
-    from mainspring.models.auth.oauth import Refreshed as Refreshed
-    from mainspring.models.auth.oauth import listen as listen
-    from mainspring.models.auth.oauth import listening as listening
+    from mainspring.models.auth.oauth import TokenRefreshed as TokenRefreshed
+    from mainspring.models.auth.oauth import on_token_refresh as on_token_refresh
+    from mainspring.models.auth.oauth import token_refresh_listener as token_refresh_listener
     from mainspring.models.auth.token_file import OAuthTokens as OAuthTokens
     from mainspring.models.auth.token_file import TokenFile as TokenFile
     from mainspring.models.auth.tokens import Token as Token
     from mainspring.models.auth.tokens import TokenCredential as TokenCredential
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "azure": "SCOPE AzureCli EntraId KeyVaultSecret",
+        "azure": "SCOPE AzureCliCredential EntraIdCredential KeyVaultSecret",
         "login_flows": "device_login login",
-        "oauth": "OAuthClient OAuthCredential Refreshed listen listening",
+        "oauth": "OAuthClient OAuthCredential TokenRefreshed on_token_refresh token_refresh_listener",
         "token_file": "OAuthTokens TokenFile",
-        "credentials": "ApiKey CredentialResolver EnvironmentKey FirstOf FunctionKey KeyFunction",
+        "credentials": "ApiKey CredentialResolver EnvironmentKey FirstCredential CallableKey KeyCallback",
         "tokens": "Token TokenCredential",
     },
 )

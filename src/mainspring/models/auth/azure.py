@@ -12,11 +12,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
-from mainspring.extras import how_to_install
-from mainspring.models.auth.cli_tokens import ask_command
-from mainspring.models.auth.credentials import Given
+from mainspring.extras import install_command
+from mainspring.models.auth.cli_tokens import run_command
+from mainspring.models.auth.credentials import CredentialValue
 from mainspring.models.auth.tokens import Token, TokenCredential
-from mainspring.models.json_values import as_number, as_object
+from mainspring.models.json_values import as_dict, as_number
 from mainspring.programs import find_program
 from mainspring.redaction import redact
 
@@ -28,12 +28,12 @@ CLI_TIMEOUT = 30.0
 """Seconds the command line may take; it starts slowly, and may have to renew its own token."""
 
 
-def has_cli() -> bool:
+def is_cli_installed() -> bool:
     """Whether Azure's command line is on PATH."""
     return find_program("az") is not None
 
 
-def has_identity() -> bool:
+def is_identity_package_installed() -> bool:
     """Whether the package of the extra ``azure`` is installed; it is not imported."""
     try:
         return find_spec("azure.identity") is not None
@@ -41,7 +41,7 @@ def has_identity() -> bool:
         return False
 
 
-class AzureCli(TokenCredential):
+class AzureCliCredential(TokenCredential):
     """Tokens of ``az account get-access-token``: of whoever is logged in there.
 
     Args:
@@ -59,7 +59,7 @@ class AzureCli(TokenCredential):
             raise ProviderConfigError("Azure's command line `az` is not installed", reason="missing_key")
         command = (program, "account", "get-access-token", "--resource", RESOURCE, "--output", "json")
         try:
-            said = await ask_command(*command, timeout=self._timeout)
+            said = await run_command(*command, timeout=self._timeout)
         except TimeoutError:
             raise ModelTimeoutError(
                 f"`az account get-access-token` did not answer within {self._timeout:g} s", reason="azure_cli"
@@ -68,12 +68,12 @@ class AzureCli(TokenCredential):
             raise AuthenticationError(
                 f"Azure's command line gave no token: {said.complaint}. Log in with `az login`", reason="azure_cli"
             )
-        return _cli_token(said.out)
+        return _parse_cli_token(said.out)
 
 
-def _cli_token(out: bytes) -> Token:
+def _parse_cli_token(out: bytes) -> Token:
     try:
-        told = as_object(json.loads(out)) or {}
+        told = as_dict(json.loads(out)) or {}
     except ValueError:
         told = {}
     value = told.get("accessToken")
@@ -88,7 +88,7 @@ def _cli_token(out: bytes) -> Token:
     return Token(value, expires)
 
 
-class EntraId(TokenCredential):
+class EntraIdCredential(TokenCredential):
     """Tokens of Entra ID: of a managed identity, a service principal, a person who is logged in, whichever is there.
 
     Needs the extra ``azure``, which is imported at the first request. The credential is asked in a thread.
@@ -120,7 +120,7 @@ class EntraId(TokenCredential):
         return await asyncio.to_thread(self._get)
 
     def _get(self) -> Token:
-        source = self._source = self._source or identity(self._client_id, managed=self._managed)
+        source = self._source = self._source or azure_credential(self._client_id, managed=self._managed)
         try:
             token = source.get_token(self._scope)
         except Exception as error:
@@ -159,22 +159,22 @@ class KeyVaultSecret:
         self._header = header
         self._client_id = client_id
         self._source = credential
-        self._given: Given | None = None
+        self._given: CredentialValue | None = None
 
-    async def __call__(self) -> Given:
+    async def __call__(self) -> CredentialValue:
         """The secret."""
         if self._given is None:
             key = await asyncio.to_thread(self._get)
             self._given = {self._header: key} if self._header else key
         return self._given
 
-    def reject(self, given: Given) -> None:
+    def reject(self, given: CredentialValue) -> None:
         """The secret may have been changed since."""
         if given == self._given:
             self._given = None
 
     def _get(self) -> str:
-        source = self._source = self._source or identity(self._client_id)
+        source = self._source = self._source or azure_credential(self._client_id)
         secrets = _import("azure.keyvault.secrets")
         try:
             with secrets.SecretClient(vault_url=self._vault_url, credential=source) as client:
@@ -189,7 +189,7 @@ class KeyVaultSecret:
         return str(value)
 
 
-def identity(client_id: str | None = None, *, managed: bool = False) -> Any:
+def azure_credential(client_id: str | None = None, *, managed: bool = False) -> Any:
     """A credential of ``azure.identity``: a managed identity, or the first of Azure's own chain that works.
 
     Args:
@@ -210,5 +210,5 @@ def _import(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise ProviderConfigError(
-            f"{name} is not installed: {how_to_install('azure')}", reason="missing_extra"
+            f"{name} is not installed: {install_command('azure')}", reason="missing_extra"
         ) from error

@@ -16,10 +16,10 @@ from mainspring.models.auth.tokens import Token, TokenCredential
 from mainspring.programs import find_program
 from mainspring.redaction import redact
 
-_LONGEST = 500  # characters of what it complained about
+_MAX_MESSAGE_LENGTH = 500  # characters of what it complained about
 
 
-class Said(Struct, frozen=True):
+class CommandOutput(Struct, frozen=True):
     """What a command said.
 
     Attributes:
@@ -33,7 +33,7 @@ class Said(Struct, frozen=True):
     complaint: str
 
 
-async def ask_command(*command: str, timeout: float) -> Said:
+async def run_command(*command: str, timeout: float) -> CommandOutput:
     """Run a command that cannot ask back, and wait for it.
 
     Args:
@@ -58,30 +58,30 @@ async def ask_command(*command: str, timeout: float) -> Said:
             process.kill()
             await process.wait()
     code = process.returncode or 0
-    said = redact(err.decode("utf-8", "replace").strip())[-_LONGEST:]
-    return Said(code, out, said or f"exit code {code}")
+    said = redact(err.decode("utf-8", "replace").strip())[-_MAX_MESSAGE_LENGTH:]
+    return CommandOutput(code, out, said or f"exit code {code}")
 
 
 CLI_TIMEOUT = 15.0
 """Seconds that ``gh`` may take: it may have to wait for the system's key ring."""
 
 
-_KEPT = 900.0  # seconds until it is asked again, so that another login is noticed
+_TOKEN_TTL = 900.0  # seconds until it is asked again, so that another login is noticed
 
 
-WAYS = (
+TOKEN_HELP = (
     "set providers.github.apiKey (in code: api_key=...), set the environment variable GITHUB_TOKEN, "
     "or log in with `gh auth login` (its token is read with `gh auth token --secure-storage`)"
 )
 """The ways to give a token, in the order in which they are tried."""
 
 
-def has_cli() -> bool:
+def is_cli_installed() -> bool:
     """Whether GitHub's command line is on PATH."""
     return find_program("gh") is not None
 
 
-class GitHubCli(TokenCredential):
+class GitHubCliCredential(TokenCredential):
     """The token that ``gh auth token --secure-storage`` prints.
 
     Args:
@@ -96,21 +96,21 @@ class GitHubCli(TokenCredential):
     async def _ask(self, refused: str | None) -> Token:
         program = await asyncio.to_thread(find_program, "gh")
         if program is None:
-            raise no_token("GitHub's command line `gh` is not installed")
+            raise missing_token_error("GitHub's command line `gh` is not installed")
         try:
-            said = await ask_command(program, "auth", "token", "--secure-storage", timeout=self._timeout)
+            said = await run_command(program, "auth", "token", "--secure-storage", timeout=self._timeout)
         except TimeoutError:
-            raise no_token(f"`gh auth token` did not answer within {self._timeout:g} s") from None
+            raise missing_token_error(f"`gh auth token` did not answer within {self._timeout:g} s") from None
         except OSError as error:
-            raise no_token(f"`gh` cannot be started: {error}") from error
+            raise missing_token_error(f"`gh` cannot be started: {error}") from error
         value = said.out.decode("utf-8", "replace").strip()
         if said.code or not value:
-            raise no_token(f"`gh auth token` gave none: {said.complaint}")
-        return Token(value, self._clock() + _KEPT)
+            raise missing_token_error(f"`gh auth token` gave none: {said.complaint}")
+        return Token(value, self._clock() + _TOKEN_TTL)
 
 
-def no_token(why: str) -> ProviderConfigError:
+def missing_token_error(why: str) -> ProviderConfigError:
     """The error that there is no token, with the ways to give one."""
     return ProviderConfigError(
-        f"No token for github: {why}. To give one, {WAYS}", reason="missing_key", provider="github"
+        f"No token for github: {why}. To give one, {TOKEN_HELP}", reason="missing_key", provider="github"
     )

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from mainspring.errors import ModelError, ProviderConfigError
 from mainspring.models.transport.environment import is_loopback
 
-Given = str | Mapping[str, str]
+CredentialValue = str | Mapping[str, str]
 """What opens a door: a key, which goes into the header that the profile names, or the headers themselves."""
 
 
@@ -36,7 +36,7 @@ KEY_VARIABLES: dict[str, tuple[str, ...]] = {
 """Environment variables that may hold the key of a provider, in the order in which they are looked at."""
 
 
-def setting(value: str | None, *variables: str, environment: Mapping[str, str] | None = None) -> str | None:
+def get_setting(value: str | None, *variables: str, environment: Mapping[str, str] | None = None) -> str | None:
     """A setting from the configuration or, in this order, from environment variables.
 
     Returns:
@@ -49,7 +49,7 @@ def setting(value: str | None, *variables: str, environment: Mapping[str, str] |
     return None
 
 
-def check_address(provider: str, base_url: str) -> None:
+def check_base_url(provider: str, base_url: str) -> None:
     """Whether requests can go there.
 
     Raises:
@@ -86,13 +86,13 @@ def require_key(
     Raises:
         ProviderConfigError: If there is none (the text names the variable and the setting), or the base URL is no address.
     """
-    check_address(provider, base_url)
+    check_base_url(provider, base_url)
     variables = KEY_VARIABLES.get(provider, ()) if variables is None else variables
     host = urlsplit(base_url).hostname or ""
-    key = setting(value)
+    key = get_setting(value)
     if key is not None:
         return key
-    known = setting(None, *variables, environment=environment)
+    known = get_setting(None, *variables, environment=environment)
     if known is not None and (is_loopback(host) or host == urlsplit(home).hostname):
         return known
     if is_loopback(host):
@@ -113,7 +113,7 @@ def require_key(
     )
 
 
-KeyFunction = Callable[[], Given | Awaitable[Given]]
+KeyCallback = Callable[[], CredentialValue | Awaitable[CredentialValue]]
 """A function of an application that gives a key, a token or headers; it may be async."""
 
 
@@ -121,7 +121,7 @@ KeyFunction = Callable[[], Given | Awaitable[Given]]
 class CredentialResolver(Protocol):
     """Gives the credential for a request. Safe to share; what expires is kept until it does."""
 
-    async def __call__(self) -> Given:
+    async def __call__(self) -> CredentialValue:
         """The key or the headers.
 
         Raises:
@@ -129,7 +129,7 @@ class CredentialResolver(Protocol):
         """
         ...
 
-    def reject(self, given: Given) -> None:
+    def reject(self, given: CredentialValue) -> None:
         """The host refused ``given``: if something newer can be had, give that from now on."""
         ...
 
@@ -143,13 +143,13 @@ class ApiKey:
     """
 
     def __init__(self, key: str, header: str = "") -> None:
-        self._given: Given = {header: key} if header else key
+        self._given: CredentialValue = {header: key} if header else key
 
-    async def __call__(self) -> Given:
+    async def __call__(self) -> CredentialValue:
         """The key."""
         return self._given
 
-    def reject(self, given: Given) -> None:
+    def reject(self, given: CredentialValue) -> None:
         """A key does not change."""
 
 
@@ -167,23 +167,23 @@ class EnvironmentKey:
         self._header = header
         self._environment = environment
 
-    async def __call__(self) -> Given:
+    async def __call__(self) -> CredentialValue:
         """The first variable that is set.
 
         Raises:
             ProviderConfigError: If none is.
         """
-        key = setting(None, *self._variables, environment=self._environment)
+        key = get_setting(None, *self._variables, environment=self._environment)
         if key is None:
             names = " or ".join(self._variables)
             raise ProviderConfigError(f"No key: the environment variable {names} is not set", reason="missing_key")
         return {self._header: key} if self._header else key
 
-    def reject(self, given: Given) -> None:
+    def reject(self, given: CredentialValue) -> None:
         """The environment is read anew at each request anyway."""
 
 
-class FunctionKey:
+class CallableKey:
     """A function of the application's own that gives a key, a token or headers; it may be async.
 
     Args:
@@ -191,22 +191,22 @@ class FunctionKey:
         shape: Makes headers of the key that the function gives; by default the profile says where it goes.
     """
 
-    def __init__(self, source: KeyFunction, shape: Callable[[str], Given] | None = None) -> None:
+    def __init__(self, source: KeyCallback, shape: Callable[[str], CredentialValue] | None = None) -> None:
         self._source = source
         self._shape = shape
 
-    async def __call__(self) -> Given:
+    async def __call__(self) -> CredentialValue:
         """What the function gives."""
         given = self._source()
         if inspect.isawaitable(given):
             given = await given
         return self._shape(given.strip()) if isinstance(given, str) and self._shape else given
 
-    def reject(self, given: Given) -> None:
+    def reject(self, given: CredentialValue) -> None:
         """The function is asked anew at each request anyway."""
 
 
-class FirstOf:
+class FirstCredential:
     """The first of several sources that has something; from then on only that one is asked.
 
     Args:
@@ -215,16 +215,16 @@ class FirstOf:
 
     def __init__(self, sources: Sequence[CredentialResolver]) -> None:
         self._sources = list(sources)
-        self._chosen: CredentialResolver | None = None
+        self._on_choice: CredentialResolver | None = None
 
-    async def __call__(self) -> Given:
+    async def __call__(self) -> CredentialValue:
         """What the first source gives.
 
         Raises:
             ProviderConfigError: If none has anything; the text says why for each.
         """
-        if self._chosen is not None:
-            return await self._chosen()
+        if self._on_choice is not None:
+            return await self._on_choice()
         reasons: list[str] = []
         for source in self._sources:
             try:
@@ -232,11 +232,11 @@ class FirstOf:
             except ModelError as error:
                 reasons.append(error.message)
                 continue
-            self._chosen = source
+            self._on_choice = source
             return given
         raise ProviderConfigError("; ".join(reasons) or "No source of a credential", reason="missing_key")
 
-    def reject(self, given: Given) -> None:
+    def reject(self, given: CredentialValue) -> None:
         """Tell the source that gave it."""
-        if self._chosen is not None:
-            self._chosen.reject(given)
+        if self._on_choice is not None:
+            self._on_choice.reject(given)

@@ -12,16 +12,16 @@ from html import escape
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
-from mainspring.models.auth.oauth import OAuthClient, ask, tokens_of
+from mainspring.models.auth.oauth import OAuthClient, parse_tokens, token_request
 from mainspring.models.auth.token_file import OAuthTokens, TokenFile
 from mainspring.models.json_values import as_number
 from mainspring.models.transport.port import Transport
-from mainspring.text import visible
+from mainspring.text import escape_invisible
 
-PATIENCE = 300.0
+LOGIN_TIMEOUT = 300.0
 """Seconds a person may take to agree."""
 
-_PENDING = ("authorization_pending", "slow_down")
+_PENDING_ERRORS = ("authorization_pending", "slow_down")
 _MAX_HEAD = 16 * 1024
 
 
@@ -30,7 +30,7 @@ async def login(
     file: TokenFile,
     show: Callable[[str], object],
     *,
-    patience: float = PATIENCE,
+    patience: float = LOGIN_TIMEOUT,
     transport: Transport | None = None,
 ) -> OAuthTokens:
     """Log in with a browser, and save the tokens.
@@ -53,7 +53,7 @@ async def login(
     verifier = secrets.token_urlsafe(64)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     state = secrets.token_urlsafe(24)
-    async with _callback(client, state) as (port, code):
+    async with _callback_server(client, state) as (port, code):
         redirect = f"http://localhost:{port}{client.path}"
         query = {
             "response_type": "code",
@@ -66,7 +66,7 @@ async def login(
             **client.parameters,
         }
         show(f"{client.authorize_url}?{urlencode(query)}")
-        given = await _within(patience, code, client)
+        given = await _wait_for_code(patience, code, client)
     form = {
         "grant_type": "authorization_code",
         "client_id": client.client_id,
@@ -74,7 +74,7 @@ async def login(
         "redirect_uri": redirect,
         "code_verifier": verifier,
     }
-    return await _saved(client, file, await ask(client, client.token_url, form, transport=transport))
+    return await _save_tokens(client, file, await token_request(client, client.token_url, form, transport=transport))
 
 
 async def device_login(
@@ -82,7 +82,7 @@ async def device_login(
     file: TokenFile,
     show: Callable[[str, str], object],
     *,
-    patience: float = PATIENCE,
+    patience: float = LOGIN_TIMEOUT,
     transport: Transport | None = None,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> OAuthTokens:
@@ -101,7 +101,7 @@ async def device_login(
         ModelTimeoutError: If nobody agreed in time.
         ProviderConfigError: If the tokens cannot be saved.
     """
-    started = await ask(
+    started = await token_request(
         client, client.device_url, {"client_id": client.client_id, "scope": client.scope}, transport=transport
     )
     device, code = str(started.get("device_code") or ""), str(started.get("user_code") or "")
@@ -119,41 +119,41 @@ async def device_login(
     while waited < patience:
         await sleep(pause)
         waited += pause
-        told = await ask(client, client.token_url, form, transport=transport, accepted=_PENDING)
+        told = await token_request(client, client.token_url, form, transport=transport, accepted=_PENDING_ERRORS)
         if told.get("error") == "slow_down":
             pause += 5.0
         elif "access_token" in told:
-            return await _saved(client, file, told)
-    raise _too_late(client)
+            return await _save_tokens(client, file, told)
+    raise _login_timeout_error(client)
 
 
-async def _saved(client: OAuthClient, file: TokenFile, told: dict[str, object]) -> OAuthTokens:
-    tokens = tokens_of(client, told)
+async def _save_tokens(client: OAuthClient, file: TokenFile, told: dict[str, object]) -> OAuthTokens:
+    tokens = parse_tokens(client, told)
     await asyncio.to_thread(file.write, tokens)
     return tokens
 
 
-async def _within(patience: float, code: asyncio.Future[str], client: OAuthClient) -> str:
+async def _wait_for_code(patience: float, code: asyncio.Future[str], client: OAuthClient) -> str:
     try:
         async with asyncio.timeout(patience):
             return await code
     except TimeoutError:
-        raise _too_late(client) from None
+        raise _login_timeout_error(client) from None
 
 
-def _too_late(client: OAuthClient) -> ModelTimeoutError:
+def _login_timeout_error(client: OAuthClient) -> ModelTimeoutError:
     return ModelTimeoutError(f"Nobody agreed to the login at {client.provider} in time", provider=client.provider)
 
 
 @asynccontextmanager
-async def _callback(client: OAuthClient, state: str) -> AsyncGenerator[tuple[int, asyncio.Future[str]]]:
+async def _callback_server(client: OAuthClient, state: str) -> AsyncGenerator[tuple[int, asyncio.Future[str]]]:
     """A server on this machine, reachable from nowhere else, that waits for the browser to bring the code."""
     code: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n"))[:_MAX_HEAD].decode("latin-1")
-            status, text = _arrived(head, client, state, code)
+            status, text = _handle_redirect(head, client, state, code)
             body = f"<!doctype html><meta charset=utf-8><title>Login</title><p>{escape(text)}".encode()
             lines = [f"HTTP/1.1 {status}", "content-type: text/html; charset=utf-8", f"content-length: {len(body)}"]
             writer.write("\r\n".join([*lines, "connection: close", "", ""]).encode() + body)
@@ -179,7 +179,7 @@ async def _callback(client: OAuthClient, state: str) -> AsyncGenerator[tuple[int
         code.cancel()
 
 
-def _arrived(head: str, client: OAuthClient, state: str, code: asyncio.Future[str]) -> tuple[str, str]:
+def _handle_redirect(head: str, client: OAuthClient, state: str, code: asyncio.Future[str]) -> tuple[str, str]:
     """Look at what a browser brings: the status and the text of the page that it gets."""
     target = urlsplit((head.split(" ", 2) + ["", ""])[1])
     if target.path != client.path:
@@ -191,7 +191,7 @@ def _arrived(head: str, client: OAuthClient, state: str, code: asyncio.Future[st
         if not code.done():
             code.set_result(told["code"])
         return "200 OK", "You are logged in. You can close this page."
-    reason = visible(told.get("error_description") or told.get("error") or "no reason given", limit=300)
+    reason = escape_invisible(told.get("error_description") or told.get("error") or "no reason given", limit=300)
     if not code.done():
         code.set_exception(
             AuthenticationError(f"{client.provider} refused the login: {reason}", provider=client.provider)

@@ -20,17 +20,17 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from mainspring.errors import AuthenticationError, InvalidResponseError, ProviderConfigError
-from mainspring.locks import locked
-from mainspring.models.auth.token_file import OAuthTokens, TokenFile, expiry
-from mainspring.models.auth.tokens import EARLY, Token, TokenCredential
+from mainspring.locks import lock_file
+from mainspring.models.auth.token_file import OAuthTokens, TokenFile, token_expiry
+from mainspring.models.auth.tokens import REFRESH_MARGIN, Token, TokenCredential
 from mainspring.models.errors import classify_error
-from mainspring.models.json_values import as_number, as_object
-from mainspring.models.transport.default import shared_transport
-from mainspring.models.transport.errors import host_of
+from mainspring.models.json_values import as_dict, as_number
+from mainspring.models.transport.default import default_transport
+from mainspring.models.transport.errors import host_and_port
 from mainspring.models.transport.port import Timeouts, Transport
 
 
-class Refreshed(Struct, frozen=True):
+class TokenRefreshed(Struct, frozen=True):
     """A token was renewed.
 
     Attributes:
@@ -46,14 +46,14 @@ class Refreshed(Struct, frozen=True):
     reason: Literal["expired", "refused"] = "expired"
 
 
-OnRefresh = Callable[[Refreshed], Awaitable[object] | object]
+RefreshCallback = Callable[[TokenRefreshed], Awaitable[object] | object]
 """Told of a renewed token; may be async. What it raises is no reason to fail a request, and is dropped."""
 
 
-_listener: ContextVar[OnRefresh | None] = ContextVar("mainspring_oauth_listener", default=None)
+_listener: ContextVar[RefreshCallback | None] = ContextVar("mainspring_oauth_listener", default=None)
 
 
-def listen(callback: OnRefresh) -> Callable[[], None]:
+def on_token_refresh(callback: RefreshCallback) -> Callable[[], None]:
     """From now on, ``callback`` is told of each token that a request made from this task, or from one it starts, renews.
 
     Returns:
@@ -68,22 +68,22 @@ def listen(callback: OnRefresh) -> Callable[[], None]:
     return stop
 
 
-def listener() -> OnRefresh | None:
+def current_listener() -> RefreshCallback | None:
     """Who listens, as seen from this task."""
     return _listener.get()
 
 
 @contextmanager
-def listening(callback: OnRefresh) -> Generator[None]:
+def token_refresh_listener(callback: RefreshCallback) -> Generator[None]:
     """`listen` while inside."""
-    stop = listen(callback)
+    stop = on_token_refresh(callback)
     try:
         yield
     finally:
         stop()
 
 
-LIMITS = Timeouts(connect=10.0, first_byte=30.0, idle=30.0, total=60.0)
+TOKEN_REQUEST_TIMEOUTS = Timeouts(connect=10.0, first_byte=30.0, idle=30.0, total=60.0)
 """How long a request for a token may take."""
 
 
@@ -119,7 +119,7 @@ class OAuthClient(Struct, frozen=True):
     account: Callable[[OAuthTokens], str] | None = None
 
 
-async def ask(
+async def token_request(
     client: OAuthClient,
     url: str,
     form: Mapping[str, str],
@@ -144,14 +144,14 @@ async def ask(
     headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
     body = urlencode(form).encode()
     secrets = tuple(value for name, value in form.items() if name in ("refresh_token", "code", "code_verifier"))
-    async with (transport or shared_transport()).open("POST", url, headers, body, LIMITS) as response:
+    async with (transport or default_transport()).open("POST", url, headers, body, TOKEN_REQUEST_TIMEOUTS) as response:
         data = bytearray()
         async for chunk in response.chunks():
             data += chunk
             if len(data) > _MAX_BODY:
                 break
     try:
-        told = as_object(json.loads(data)) or {}
+        told = as_dict(json.loads(data)) or {}
     except ValueError:
         told = {}
     error = told.get("error")
@@ -160,7 +160,12 @@ async def ask(
     if isinstance(error, str) and error in accepted:
         return told
     failure = classify_error(
-        response.status, response.headers, bytes(data), provider=client.provider, host=host_of(url), secrets=secrets
+        response.status,
+        response.headers,
+        bytes(data),
+        provider=client.provider,
+        host=host_and_port(url),
+        secrets=secrets,
     )
     if 400 <= response.status < 500 and response.status not in (408, 429):
         raise AuthenticationError(
@@ -170,11 +175,11 @@ async def ask(
             provider=client.provider,
         )
     if response.status < 400:
-        raise InvalidResponseError(f"{host_of(url)} gave no token but something else", provider=client.provider)
+        raise InvalidResponseError(f"{host_and_port(url)} gave no token but something else", provider=client.provider)
     raise failure
 
 
-def tokens_of(client: OAuthClient, told: Mapping[str, object], before: OAuthTokens | None = None) -> OAuthTokens:
+def parse_tokens(client: OAuthClient, told: Mapping[str, object], before: OAuthTokens | None = None) -> OAuthTokens:
     """The tokens in an answer; what it leaves out is as it was before.
 
     Raises:
@@ -189,7 +194,7 @@ def tokens_of(client: OAuthClient, told: Mapping[str, object], before: OAuthToke
     tokens = OAuthTokens(
         access,
         refresh if isinstance(refresh, str) and refresh else before.refresh,
-        expiry(access) if lasting is None else time.time() + lasting,
+        token_expiry(access) if lasting is None else time.time() + lasting,
         before.account,
         id_token if isinstance(id_token, str) and id_token else before.id_token,
     )
@@ -219,9 +224,9 @@ class OAuthCredential(TokenCredential):
         file: TokenFile,
         *,
         headers: Callable[[OAuthTokens], Mapping[str, str]] | None = None,
-        on_refresh: OnRefresh | None = None,
+        on_refresh: RefreshCallback | None = None,
         transport: Transport | None = None,
-        early: float = EARLY,
+        early: float = REFRESH_MARGIN,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(self._next, early=early, clock=clock)
@@ -229,19 +234,19 @@ class OAuthCredential(TokenCredential):
         self._file = file
         self._headers = headers
         self._transport = transport
-        self.on_refresh: OnRefresh | None = on_refresh
+        self.on_refresh: RefreshCallback | None = on_refresh
 
     async def _next(self, refused: str | None) -> Token:
-        tokens = await self._usable(refused)
+        tokens = await self._read_valid_tokens(refused)
         if tokens is not None:
             return self._as_token(tokens)
-        async with _alone(self._file.path):
-            tokens = await self._usable(refused)
+        async with _token_file_lock(self._file.path):
+            tokens = await self._read_valid_tokens(refused)
             if tokens is None:
                 tokens = await self._renewed(refused)
         return self._as_token(tokens)
 
-    async def _usable(self, refused: str | None) -> OAuthTokens | None:
+    async def _read_valid_tokens(self, refused: str | None) -> OAuthTokens | None:
         tokens = await asyncio.to_thread(self._file.read)
         if tokens is None or tokens.access == refused:
             return None
@@ -267,15 +272,15 @@ class OAuthCredential(TokenCredential):
         form = {"grant_type": "refresh_token", "refresh_token": old.refresh, "client_id": client.client_id}
         if client.scope:
             form["scope"] = client.scope
-        told = await ask(client, client.token_url, form, transport=self._transport)
-        tokens = tokens_of(client, told, old)
+        told = await token_request(client, client.token_url, form, transport=self._transport)
+        tokens = parse_tokens(client, told, old)
         await asyncio.to_thread(self._file.write, tokens)
         reason = "refused" if old.access == refused else "expired"
-        await self._announce(Refreshed(client.provider, tokens.account, tokens.expires, reason))
+        await self._announce(TokenRefreshed(client.provider, tokens.account, tokens.expires, reason))
         return tokens
 
-    async def _announce(self, refreshed: Refreshed) -> None:
-        for callback in (self.on_refresh, listener()):
+    async def _announce(self, refreshed: TokenRefreshed) -> None:
+        for callback in (self.on_refresh, current_listener()):
             if callback is None:
                 continue
             try:
@@ -290,9 +295,9 @@ class OAuthCredential(TokenCredential):
 
 
 @asynccontextmanager
-async def _alone(path: Path) -> AsyncGenerator[None]:
+async def _token_file_lock(path: Path) -> AsyncGenerator[None]:
     """Hold the lock beside a token file."""
     lock = path.with_name(f".{path.name}.lock")
     await asyncio.to_thread(lock.parent.mkdir, mode=0o700, parents=True, exist_ok=True)
-    async with locked(lock, lambda: None):
+    async with lock_file(lock, lambda: None):
         yield

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from mainspring.errors import ProviderConfigError
-from mainspring.models.json_values import as_number, as_object
+from mainspring.models.json_values import as_dict, as_number
 
 
 class OAuthTokens(Struct, frozen=True, omit_defaults=True):
@@ -37,21 +37,21 @@ class OAuthTokens(Struct, frozen=True, omit_defaults=True):
         return f"<OAuthTokens account={self.account!r} expires={self.expires}>"
 
 
-def claims(token: str) -> dict[str, Any]:
+def decode_claims(token: str) -> dict[str, Any]:
     """What a JSON Web Token says of itself; empty if it is none. The signature is not checked: it is only read back."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}
     try:
         data = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
-        return as_object(json.loads(data)) or {}
+        return as_dict(json.loads(data)) or {}
     except (ValueError, binascii.Error):
         return {}
 
 
-def expiry(token: str) -> float | None:
+def token_expiry(token: str) -> float | None:
     """When a JSON Web Token ends, in seconds since 1970; ``None`` if it does not say."""
-    return as_number(claims(token).get("exp"))
+    return as_number(decode_claims(token).get("exp"))
 
 
 class TokenFile:
@@ -74,7 +74,7 @@ class TokenFile:
             ProviderConfigError: If the file cannot be read or is no JSON object.
         """
         content = self._content()
-        told = as_object(content.get("tokens")) or content
+        told = as_dict(content.get("tokens")) or content
         access = _text(told, "access_token", "access")
         if not access:
             return None
@@ -82,7 +82,7 @@ class TokenFile:
         return OAuthTokens(
             access,
             _text(told, "refresh_token", "refresh"),
-            expiry(access) if expires is None else expires,
+            token_expiry(access) if expires is None else expires,
             _text(told, "account_id", "account"),
             _text(told, "id_token"),
         )
@@ -97,7 +97,7 @@ class TokenFile:
             content = self._content()
         except ProviderConfigError:
             content = {}  # What nobody can read is nothing to keep.
-        nested = as_object(content.get("tokens"))
+        nested = as_dict(content.get("tokens"))
         told = {
             "access_token": tokens.access,
             "refresh_token": tokens.refresh,
@@ -116,7 +116,7 @@ class TokenFile:
 
     def _content(self) -> dict[str, Any]:
         try:
-            content = as_object(json.loads(self.path.read_bytes()))
+            content = as_dict(json.loads(self.path.read_bytes()))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:

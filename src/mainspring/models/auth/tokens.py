@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from mainspring.models.auth.credentials import Given
+from mainspring.models.auth.credentials import CredentialValue
 
-EARLY = 300.0
+REFRESH_MARGIN = 300.0
 """Seconds before its end at which a token is not used any more: a request may take minutes until the host looks at it."""
 
 
@@ -32,7 +32,7 @@ class Token(Struct, frozen=True):
     def __repr__(self) -> str:
         return f"<Token expires={self.expires}>"
 
-    def fresh(self, now: float, early: float = EARLY) -> bool:
+    def fresh(self, now: float, early: float = REFRESH_MARGIN) -> bool:
         """Whether it can still be used."""
         return self.expires is None or now < self.expires - early
 
@@ -57,7 +57,7 @@ class TokenCredential:
         self,
         fetch: Callable[[str | None], Awaitable[Token]],
         *,
-        early: float = EARLY,
+        early: float = REFRESH_MARGIN,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._fetch = fetch
@@ -66,9 +66,9 @@ class TokenCredential:
         self._token: Token | None = None
         self._use_until = 0.0
         self._refused: str | None = None
-        self._running: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Token]] = WeakKeyDictionary()
+        self._run_agent: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Token]] = WeakKeyDictionary()
 
-    async def __call__(self) -> Given:
+    async def __call__(self) -> CredentialValue:
         """The headers with a token that can be used."""
         return (await self.token()).as_headers()
 
@@ -78,19 +78,19 @@ class TokenCredential:
         if token is not None and token.value != self._refused and self._clock() < self._use_until:
             return token
         loop = asyncio.get_running_loop()
-        task = self._running.get(loop)
+        task = self._run_agent.get(loop)
         if task is None or task.done():
-            task = self._running[loop] = loop.create_task(self._renew())
+            task = self._run_agent[loop] = loop.create_task(self._refresh())
             task.add_done_callback(_seen)
         return await asyncio.shield(task)
 
-    def reject(self, given: Given) -> None:
+    def reject(self, given: CredentialValue) -> None:
         """The host refused these headers: the token in them is not used again."""
         token = self._token
         if token is not None and not isinstance(given, str) and given.get("authorization") == f"Bearer {token.value}":
             self._refused = token.value
 
-    async def _renew(self) -> Token:
+    async def _refresh(self) -> Token:
         token = await self._fetch(self._refused)
         now = self._clock()
         left = math.inf if token.expires is None else token.expires - now

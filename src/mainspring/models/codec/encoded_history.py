@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mainspring.messages import Message
-from mainspring.models.codec.normalize import pair
-from mainspring.models.port import Scratch
+from mainspring.models.codec.normalize import iter_complete_turns
+from mainspring.models.port import EncodingCache
 
-Encode = Callable[[Message], bytes]
+MessageEncoder = Callable[[Message], bytes]
 """One repaired message as JSON objects, each with a comma before it; empty if there is nothing to send."""
 
-Seam = tuple[bytes, bytes]
+MessageBoundary = tuple[bytes, bytes]
 """How one message ends and the next begins where the two are to become one; a comma takes the place of both.
 
 For protocols whose roles alternate. The bytes must not occur inside a message, so they hold white space that encoded values
@@ -24,7 +24,7 @@ do not have.
 """
 
 
-class EncodedHistory:
+class MessageEncodingCache:
     """The encoded messages of one conversation for one receiver.
 
     Attributes:
@@ -41,7 +41,7 @@ class EncodedHistory:
         self._bytes = bytearray()
 
     @classmethod
-    def of(cls, scratch: Scratch | None, slot: str, key: str) -> EncodedHistory:
+    def of(cls, scratch: EncodingCache | None, slot: str, key: str) -> MessageEncodingCache:
         """The history that ``scratch`` keeps under ``slot``, or a new one if it is for another receiver."""
         if scratch is None:
             return cls(key)
@@ -51,7 +51,7 @@ class EncodedHistory:
         return history
 
     def pieces(
-        self, messages: Sequence[Message], encode: Encode, seams: Sequence[Seam] = ()
+        self, messages: Sequence[Message], encode: MessageEncoder, seams: Sequence[MessageBoundary] = ()
     ) -> tuple[bytearray, bytes]:
         """All messages as bytes: what is kept, and what may change with the next message.
 
@@ -69,12 +69,12 @@ class EncodedHistory:
             stored.clear()
             done = 0
         tail = b""
-        for unit, end in pair(messages, done):
+        for unit, end in iter_complete_turns(messages, done):
             encoded = b"".join([_encoded(message, key, encode) for message in unit])
             for before, behind in seams:
                 encoded = encoded.replace(before + behind, b",")
             if end > done:
-                cut, encoded = met(stored, encoded, seams)
+                cut, encoded = merge_at_boundary(stored, encoded, seams)
                 if cut:
                     del stored[-cut:]
                 stored += encoded
@@ -85,7 +85,9 @@ class EncodedHistory:
         return stored, tail
 
 
-def met(first: bytearray | bytes | memoryview, second: bytes, seams: Sequence[Seam]) -> tuple[int, bytes]:
+def merge_at_boundary(
+    first: bytearray | bytes | memoryview, second: bytes, seams: Sequence[MessageBoundary]
+) -> tuple[int, bytes]:
     """How two pieces meet: how many bytes the end of the first loses, and the second as it then reads."""
     for before, behind in seams:
         if second.startswith(behind) and first[-len(before) :] == before:
@@ -93,7 +95,7 @@ def met(first: bytearray | bytes | memoryview, second: bytes, seams: Sequence[Se
     return 0, second
 
 
-def _encoded(message: Message, key: str, encode: Encode) -> bytes:
+def _encoded(message: Message, key: str, encode: MessageEncoder) -> bytes:
     kept: dict[str, Any] = message.__dict__  # pyright: ignore[reportAssignmentType]
     data = kept.get(key)
     if data is None:

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.errors import ContextExceededError, InvalidResponseError, ModelError, NetworkError
-from mainspring.lazy import later
+from mainspring.lazy import lazy_function
 from mainspring.messages import Message
-from mainspring.models.message_builder import Draft
-from mainspring.models.profile import Profile
+from mainspring.models.message_builder import MessageBuilder
+from mainspring.models.profile import ModelProfile
 
 if TYPE_CHECKING:
     from mainspring.models.errors import classify_error
 else:
-    classify_error = later("mainspring.models.errors", "classify_error")
+    classify_error = lazy_function("mainspring.models.errors", "classify_error")
 
 _E = TypeVar("_E", bound=ModelError)
 
 
-class AnswerErrors:
+class ResponseErrors:
     """Makes the errors of one answer; each carries what had arrived of it.
 
     Args:
@@ -29,7 +29,7 @@ class AnswerErrors:
 
     __slots__ = ("_draft", "_profile")
 
-    def __init__(self, draft: Draft, profile: Profile) -> None:
+    def __init__(self, draft: MessageBuilder, profile: ModelProfile) -> None:
         self._draft = draft
         self._profile = profile
 
@@ -40,13 +40,13 @@ class AnswerErrors:
         error.partial = self._partial()
         return error
 
-    def filtered(self, why: str) -> ModelError:
+    def content_filtered(self, why: str) -> ModelError:
         """The host's content filter stopped the answer; ``why`` is its word for it."""
         return self._made(
             ModelError, f"{self._profile.provider} stopped the answer with its content filter ({why})", "content_filter"
         )
 
-    def overflown(self, why: str) -> ContextExceededError:
+    def context_exceeded(self, why: str) -> ContextExceededError:
         """The conversation does not fit; ``why`` is the host's word for it."""
         return self._made(ContextExceededError, f"The conversation does not fit the model's window ({why})", "overflow")
 

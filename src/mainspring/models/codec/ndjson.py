@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-Frame = tuple[str, bytes]
+StreamFrame = tuple[str, bytes]
 """An empty name, and the line."""
 
 
-class LineParser:
+class NdjsonParser:
     """Cuts a byte stream into lines; wherever the bytes are split, the lines are the same.
 
     A line ends with LF, or CRLF, and with nothing else. Blank lines are left out.
@@ -17,7 +17,7 @@ class LineParser:
     def __init__(self) -> None:
         self._pending: list[bytes] = []  # pieces of a line that is not complete yet
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[StreamFrame]:
         """Take more bytes; returns the lines that they complete."""
         if b"\n" not in data:
             self._pending.append(data)
@@ -31,7 +31,7 @@ class LineParser:
             self._pending.append(rest)
         return [("", line) for line in lines if line and not line.isspace()]
 
-    def finish(self) -> list[Frame]:
+    def finish(self) -> list[StreamFrame]:
         """The line that the end of the stream left without its end, if there is one."""
         rest = b"".join(self._pending)
         self._pending.clear()

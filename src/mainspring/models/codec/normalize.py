@@ -30,30 +30,30 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
-    image_marker,
+    image_placeholder,
 )
-from mainspring.models.codec.tool_schema import lowered
-from mainspring.models.json_values import as_object
-from mainspring.models.message_builder import too_deep
+from mainspring.models.codec.tool_schema import simplify_tool_schema
+from mainspring.models.json_values import as_dict
+from mainspring.models.message_builder import exceeds_max_depth
 
-INTERRUPTED = "Tool execution was interrupted; its outcome is unknown"
+MISSING_RESULT_TEXT = "Tool execution was interrupted; its outcome is unknown"
 """Text of the error result that a call gets when its own is missing."""
 
-NO_OUTPUT = "(no output)"
+EMPTY_RESULT_TEXT = "(no output)"
 """Text of a result that has none: hosts want some."""
 
 _ILLEGAL = lazy_re(r"[^a-zA-Z0-9_-]")
 _LONGEST_ID = 40
 _LONGEST_NAME = 128
 
-BEGIN = "Begin."
+EMPTY_PROMPT_TEXT = "Begin."
 """What the user says in a conversation where nothing was said that can be sent: no host takes an empty one."""
 
 
-def pair(messages: Sequence[Message], start: int = 0) -> Iterator[tuple[list[Message], int]]:
+def iter_complete_turns(messages: Sequence[Message], start: int = 0) -> Iterator[tuple[list[Message], int]]:
     """Go through a conversation in units that no later message can change.
 
     Args:
@@ -100,10 +100,10 @@ def _turn(messages: Sequence[Message], at: int) -> tuple[list[Message], int, boo
         return [left for answer in answers for left in _without_results(answer)], behind, closed
     if len(answers) == 1 and _is_regular(calls, answers[0]):
         return [message, answers[0]], behind, True
-    blocks: list[ContentBlock] = [_result_of(c, results.get(c.id)) for c in _unique(calls)]
+    blocks: list[ContentBlock] = [_result_or_placeholder(c, results.get(c.id)) for c in _distinct_calls(calls)]
     others = [left for answer in answers for left in _without_results(answer)]
     if len(calls) != len(wanted):
-        kept = {id(call) for call in _unique(calls)}
+        kept = {id(call) for call in _distinct_calls(calls)}
         content = [b for b in message.content if type(b) is not ToolUseBlock or id(b) in kept]
         message = replace(message, content=tuple(content))
     return [message, Message("user", tuple(blocks), timestamp=message.timestamp), *others], behind, closed
@@ -120,17 +120,17 @@ def _is_regular(calls: tuple[ToolUseBlock, ...], answer: Message) -> bool:
     return len(content) == len(calls) or not any(type(b) is ToolResultBlock for b in content[len(calls) :])
 
 
-def _unique(calls: tuple[ToolUseBlock, ...]) -> list[ToolUseBlock]:
+def _distinct_calls(calls: tuple[ToolUseBlock, ...]) -> list[ToolUseBlock]:
     first: dict[str, ToolUseBlock] = {}
     for call in calls:
         first.setdefault(call.id, call)
     return list(first.values())
 
 
-def _result_of(call: ToolUseBlock, result: ToolResultBlock | None) -> ToolResultBlock:
+def _result_or_placeholder(call: ToolUseBlock, result: ToolResultBlock | None) -> ToolResultBlock:
     """The result of a call under its tool's name, which some hosts want to see; an error if there is none."""
     if result is None:
-        return ToolResultBlock(call.id, call.name, INTERRUPTED, is_error=True)
+        return ToolResultBlock(call.id, call.name, MISSING_RESULT_TEXT, is_error=True)
     return result if result.name else replace(result, name=call.name)
 
 
@@ -141,7 +141,7 @@ def _without_results(message: Message) -> list[Message]:
     return [replace(message, content=content)] if content else []
 
 
-def clean(
+def prepare_message(
     message: Message,
     provider: str,
     model: str,
@@ -161,12 +161,12 @@ def clean(
     Returns:
         The message (the same object if nothing had to change), or ``None`` if nothing of it is left.
     """
-    receiver = _Receiver(vision, unreadable, longest_id, made=message.role == "assistant" and not made_images)
+    receiver = _Target(vision, unreadable, longest_id, made=message.role == "assistant" and not made_images)
     own = message.role != "assistant" or (message.provider == provider and message.model == model)
     content: list[ContentBlock] = []
     changed = False
     for block in message.content:
-        kept = _clean_block(block, own, receiver)
+        kept = _prepare_block(block, own, receiver)
         changed = changed or kept is not block
         if kept is not None:
             content.append(kept)
@@ -175,7 +175,7 @@ def clean(
     return replace(message, content=tuple(content)) if changed else message
 
 
-class _Receiver:
+class _Target:
     """What a receiver can see and take."""
 
     __slots__ = ("longest_id", "made", "unreadable", "vision")
@@ -193,18 +193,18 @@ class _Receiver:
         if not block.data:
             return TextBlock(f"[{block.media_type} image left out: there is nothing in it]")
         if not self.vision:
-            return TextBlock(image_marker(block))
-        if self.unreadable and image_key(block) in self.unreadable:
+            return TextBlock(image_placeholder(block))
+        if self.unreadable and image_hash(block) in self.unreadable:
             return TextBlock(f"[{block.media_type} image left out: the provider could not read it]")
         return block
 
 
-def image_key(block: ImageBlock) -> int:
+def image_hash(block: ImageBlock) -> int:
     """A number by which an image is known again."""
     return crc32(block.data.encode("ascii", "replace"))
 
 
-def _clean_block(block: ContentBlock, own: bool, receiver: _Receiver) -> ContentBlock | None:
+def _prepare_block(block: ContentBlock, own: bool, receiver: _Target) -> ContentBlock | None:
     match block:
         case TextBlock():
             if not block.text or block.text.isspace():
@@ -215,37 +215,37 @@ def _clean_block(block: ContentBlock, own: bool, receiver: _Receiver) -> Content
         case ImageBlock():
             return receiver.seen(block)
         case ToolUseBlock():
-            id, name = safe_id(block.id, receiver.longest_id), safe_name(block.name)
+            id, name = sanitize_call_id(block.id, receiver.longest_id), sanitize_tool_name(block.name)
             if id == block.id and name == block.name and (own or block.signature is None):
                 return block
             return replace(block, id=id, name=name, signature=block.signature if own else None)
         case ToolResultBlock():
-            return _clean_result(block, receiver)
+            return _prepare_result(block, receiver)
 
 
-def _clean_result(block: ToolResultBlock, receiver: _Receiver) -> ToolResultBlock:
-    id, name = safe_id(block.tool_use_id, receiver.longest_id), safe_name(block.name)
+def _prepare_result(block: ToolResultBlock, receiver: _Target) -> ToolResultBlock:
+    id, name = sanitize_call_id(block.tool_use_id, receiver.longest_id), sanitize_tool_name(block.name)
     content = block.content
     if isinstance(content, str):
-        content = NO_OUTPUT if not content or content.isspace() else content
+        content = EMPTY_RESULT_TEXT if not content or content.isspace() else content
     else:
         shown = [b for b in content if isinstance(b, ImageBlock) or b.text.strip()]
         seen = tuple([receiver.seen(b) if isinstance(b, ImageBlock) else b for b in shown])
         same = len(seen) == len(content) and all(a is b for a, b in zip(seen, content, strict=True))
-        content = content if same else seen or NO_OUTPUT
+        content = content if same else seen or EMPTY_RESULT_TEXT
     if id == block.tool_use_id and name == block.name and content is block.content:
         return block
     return replace(block, tool_use_id=id, name=name, content=content)
 
 
-def safe_name(name: str) -> str:
+def sanitize_tool_name(name: str) -> str:
     """The name of a tool as every host takes it in a call: models make up others, and may be asked to read them again."""
     if len(name) <= _LONGEST_NAME and name and not _ILLEGAL.search(name):
         return name
     return _ILLEGAL.sub("_", name)[:_LONGEST_NAME] or "unnamed"
 
 
-def safe_id(id: str, longest: int = _LONGEST_ID) -> str:
+def sanitize_call_id(id: str, longest: int = _LONGEST_ID) -> str:
     """An id of letters, digits, ``_`` and ``-``, at most ``longest`` long: the same for the same id, and different for others."""
     if len(id) <= longest and not _ILLEGAL.search(id) and id and id[-1] not in "_-":
         return id
@@ -253,7 +253,7 @@ def safe_id(id: str, longest: int = _LONGEST_ID) -> str:
     return f"{_ILLEGAL.sub('_', id)[: longest - 9].strip('_-') or 'call'}_{mark}"
 
 
-def short_id(id: str) -> str:
+def nine_char_id(id: str) -> str:
     """An id of nine letters and digits: the same for the same id."""
     if len(id) == 9 and id.isascii() and id.isalnum():
         return id
@@ -261,7 +261,7 @@ def short_id(id: str) -> str:
     return f"{crc32(data):08x}{crc32(data[::-1]) % 16:x}"
 
 
-def text_apart(
+def split_text_and_images(
     block: ToolResultBlock, note: str = "[the image follows in the next user message]"
 ) -> tuple[str, list[TextBlock | ImageBlock]]:
     """A tool result for hosts that take only text in one.
@@ -274,14 +274,14 @@ def text_apart(
         Its text, and what is shown elsewhere if it has images: a line that names it, then the images.
     """
     if isinstance(block.content, str):
-        return block.content or NO_OUTPUT, []
+        return block.content or EMPTY_RESULT_TEXT, []
     lines = [part.text for part in block.content if isinstance(part, TextBlock)]
     images = [part for part in block.content if isinstance(part, ImageBlock)]
     shown: list[TextBlock | ImageBlock] = []
     if images:
         lines.append(note)
         shown = [TextBlock(f"Image from the result of {block.name or block.tool_use_id}:"), *images]
-    return "\n".join(lines) or NO_OUTPUT, shown
+    return "\n".join(lines) or EMPTY_RESULT_TEXT, shown
 
 
 def new_call_id(response_id: str, number: int) -> str:
@@ -295,17 +295,17 @@ def new_call_id(response_id: str, number: int) -> str:
     return f"call_{tail or secrets.token_hex(6)}_{number}"
 
 
-def sent_arguments(call: ToolUseBlock) -> dict[str, Any]:
+def arguments_object(call: ToolUseBlock) -> dict[str, Any]:
     """The arguments of a call as an object, also where the model's text was none: hosts take nothing else."""
     if call.raw_input is None:
         return call.input
     try:
-        value = as_object(json.loads(call.raw_input, strict=False))
+        value = as_dict(json.loads(call.raw_input, strict=False))
     except (ValueError, RecursionError):
         value = None
-    return {"unreadable_arguments": call.raw_input} if value is None or too_deep(value) else value
+    return {"unreadable_arguments": call.raw_input} if value is None or exceeds_max_depth(value) else value
 
 
-def sent_schema(tool: ToolSpec) -> dict[str, Any]:
+def portable_schema(tool: ToolDefinition) -> dict[str, Any]:
     """The schema of a tool's arguments, as every host takes it."""
-    return lowered(tool.input_schema)
+    return simplify_tool_schema(tool.input_schema)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from mainspring.events import StreamEvent
-from mainspring.models.message_builder import Draft
+from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 
 
 class WireDecoder(Protocol):
@@ -22,7 +22,7 @@ class WireDecoder(Protocol):
     server-sent events.
     """
 
-    draft: Draft
+    draft: MessageBuilder
     """What has arrived."""
 
     complete: bool
@@ -50,18 +50,18 @@ class WireProtocol(Protocol):
     name: str
     """As in ``chat_completions``."""
 
-    def url(self, profile: Profile) -> str:
+    def url(self, profile: ModelProfile) -> str:
         """Where a request goes."""
         ...
 
-    def encode(self, request: ModelRequest, profile: Profile) -> bytes:
+    def encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
         """The body of a streaming request."""
         ...
 
-    def decoder(self, profile: Profile) -> WireDecoder:
+    def decoder(self, profile: ModelProfile) -> WireDecoder:
         """A decoder for one answer."""
         ...
 
-    def without(self, profile: Profile, refusal: str) -> Iterator[Profile]:
+    def without(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
         """Profiles that leave out what the host refused in this error text, the most likely first."""
         ...

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from mainspring.errors import InvalidResponseError, ModelError
 from mainspring.events import StreamEvent
-from mainspring.models.codec.ndjson import LineParser
+from mainspring.models.codec.ndjson import NdjsonParser
 from mainspring.models.codec.protocol import WireDecoder
 from mainspring.models.codec.sse import SseParser
 
 _BOM = b"\xef\xbb\xbf"
-_FIELDS = (b":", b"data:", b"event:", b"id:", b"retry:")
+_SSE_FIELDS = (b":", b"data:", b"event:", b"id:", b"retry:")
 """How a stream of events begins; anything else is one body."""
-MOST = 1 << 28
+MAX_RESPONSE_BYTES = 1 << 28
 """Bytes of an answer. A host that goes on and on would take all memory, and no limit of a run looks at what is not an event yet."""
 
 
-class AnswerReader:
+class ResponseReader:
     """Feeds bytes to a decoder as events of a stream, or as one body if the host did not stream after all.
 
     A decoder with a true attribute ``lines`` gets each line of the body as an event instead.
@@ -36,20 +36,22 @@ class AnswerReader:
     def __init__(self, decoder: WireDecoder) -> None:
         self.decoder = decoder
         self.error: ModelError | None = None
-        self._frames: SseParser | LineParser | None = LineParser() if getattr(decoder, "lines", False) else None
+        self._frames: SseParser | NdjsonParser | None = NdjsonParser() if getattr(decoder, "lines", False) else None
         self._whole = False
         self._body: list[bytes] = []
-        self._left = MOST
+        self._left = MAX_RESPONSE_BYTES
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         """Take more bytes; returns the events they complete."""
         out: list[StreamEvent] = []
         self._left -= len(data)
         if self._left < 0:
-            self.error = self.error or self._unreadable(f"The answer is longer than {MOST >> 20} MB", "too_long")
+            self.error = self.error or self._unreadable(
+                f"The answer is longer than {MAX_RESPONSE_BYTES >> 20} MB", "too_long"
+            )
             return out
         if self._frames is None:
-            if not self._is_stream(data):
+            if not self._looks_like_sse(data):
                 return out
             data = b"".join(self._body)
             self._body.clear()
@@ -96,14 +98,14 @@ class AnswerReader:
                         raise  # A torn last event says no more than that the stream was cut.
         decoder.finish(out)
 
-    def _is_stream(self, data: bytes) -> bool:
+    def _looks_like_sse(self, data: bytes) -> bool:
         """Whether the body is a stream of events, as far as its first bytes tell; blanks in front, a sign of life, are dropped."""
         if self._whole:
             self._body.append(data)
             return False
         start = (b"".join(self._body) + data).lstrip().removeprefix(_BOM).lstrip()
         self._body = [start]
-        if start.startswith(_FIELDS):
+        if start.startswith(_SSE_FIELDS):
             return True
-        self._whole = not any(field.startswith(start) for field in (*_FIELDS, _BOM))
+        self._whole = not any(field.startswith(start) for field in (*_SSE_FIELDS, _BOM))
         return False

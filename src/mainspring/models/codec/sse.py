@@ -83,13 +83,13 @@ def _frames(blocks: list[bytes]) -> list[Frame]:
         if block[:6] == b"data: " and b"\n" not in block:
             frames.append(("", block[6:]))
         elif block:
-            frame = _named(block) or _parse(block)
+            frame = _parse_simple(block) or _parse(block)
             if frame is not None:
                 frames.append(frame)
     return frames
 
 
-def _named(block: bytes) -> Frame | None:
+def _parse_simple(block: bytes) -> Frame | None:
     """A block of a name and one line of data, as hosts of Anthropic Messages and OpenAI Responses send them all."""
     at = block.find(b"\n")
     if block[:7] != b"event: " or block[at + 1 : at + 7] != b"data: " or block.find(b"\n", at + 1) >= 0:

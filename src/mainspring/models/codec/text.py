@@ -11,11 +11,11 @@ from typing import Any, cast
 
 from mainspring.events import StreamEvent
 from mainspring.messages import Message, TextBlock, strip_surrogates
-from mainspring.models.json_values import as_object
-from mainspring.models.message_builder import Draft
+from mainspring.models.json_values import as_dict
+from mainspring.models.message_builder import MessageBuilder
 
 
-class Prose:
+class TextAndThinking:
     """The block that is being written: text, thinking, or none.
 
     Args:
@@ -27,7 +27,7 @@ class Prose:
 
     __slots__ = ("_draft", "_thinking", "text")
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: MessageBuilder) -> None:
         self._draft = draft
         self._thinking = -1
         self.text = -1
@@ -73,7 +73,7 @@ def extract_text(content: object) -> str:
         return content.text
     if isinstance(content, list | tuple):
         return "".join([extract_text(part) for part in cast("list[Any]", content)])
-    block = as_object(content)
+    block = as_dict(content)
     if block is None:
         return ""
     if block.get("type", "text") in ("text", "output_text", "input_text"):
@@ -82,7 +82,7 @@ def extract_text(content: object) -> str:
     return ""
 
 
-class Halves:
+class SurrogateJoiner:
     """Puts halves together again; a half that stays alone becomes U+FFFD."""
 
     __slots__ = ("_halves",)

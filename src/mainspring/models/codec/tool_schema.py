@@ -11,12 +11,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mainspring.models.json_values import as_list, as_number, as_object, as_objects
+from mainspring.models.json_values import as_dict, as_dicts, as_list, as_number
 
 _DEEPEST = 40
-_MOST = 3000
+_MAX_NODES = 3000
 """Schemas within a schema; beyond that nothing is put in place of a reference any more."""
-_ROOM = 4000
+_MAX_GROWTH = 4000
 """Characters by which a schema may grow when what it refers to is put in place; where it would grow more, references stay."""
 
 _TYPES = {
@@ -74,7 +74,7 @@ def _is_any(value: Any) -> bool:
     return True
 
 
-_FITS: dict[str, Callable[[Any], bool]] = {
+_KEYWORD_CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("title", "description", "format", "pattern", "contentEncoding", "contentMediaType"), _is_text),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _is_number),
@@ -87,20 +87,20 @@ another draft, unknown, or refused somewhere.
 """
 
 
-def lowered(schema: Mapping[str, Any]) -> dict[str, Any]:
+def simplify_tool_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of a tool's arguments, as all hosts take it. One that is fine already stays as it is.
 
     Args:
         schema: A JSON Schema of any draft, or what somebody took for one.
     """
-    lowering = _Lowering(schema, inline=True)
+    lowering = _SchemaSimplifier(schema, inline=True)
     made = lowering.whole()
-    if lowering.referred and len(_text(made)) > len(_text(schema)) + _ROOM:
-        made = _Lowering(schema, inline=False).whole()
+    if lowering.referred and len(_text(made)) > len(_text(schema)) + _MAX_GROWTH:
+        made = _SchemaSimplifier(schema, inline=False).whole()
     return made
 
 
-def parted(description: str, most: int) -> tuple[str, str]:
+def split_description(description: str, most: int) -> tuple[str, str]:
     """A description in two parts, the first not longer than a host takes: cut where a paragraph, a sentence or a word ends.
 
     Args:
@@ -117,7 +117,7 @@ def parted(description: str, most: int) -> tuple[str, str]:
     return description[:most], description[most:]
 
 
-class _Lowering:
+class _SchemaSimplifier:
     """One schema on its way.
 
     Attributes:
@@ -125,15 +125,15 @@ class _Lowering:
     """
 
     def __init__(self, schema: Mapping[str, Any], *, inline: bool) -> None:
-        self._root = as_object(schema) or {}
+        self._root = as_dict(schema) or {}
         self._inline = inline
-        self._left = _MOST
+        self._left = _MAX_NODES
         self._names: dict[str, str] = {}
         self.referred = False
 
     def whole(self) -> dict[str, Any]:
         """The schema of an object, with the definitions that it still needs."""
-        root = {k: v for k, v in _flat(self._root, self._target).items() if k not in _NOT_AT_THE_TOP}
+        root = {k: v for k, v in _flatten_root(self._root, self._target).items() if k not in _NOT_AT_THE_TOP}
         made = self.schema({**root, "type": "object", "nullable": False}, ())
         made.setdefault("properties", {})
         definitions: dict[str, Any] = {}
@@ -145,37 +145,39 @@ class _Lowering:
     def schema(self, node: Any, inside: tuple[str, ...], depth: int = 0) -> dict[str, Any]:
         """One schema; ``inside`` are the references that lead here."""
         self._left -= 1
-        fields = as_object(node)
+        fields = as_dict(node)
         if fields is None or depth > _DEEPEST:
             return {}
         reference = fields.get("$ref")
         if isinstance(reference, str):
-            return self._referred(reference, fields, inside, depth)
+            return self._inline_reference(reference, fields, inside, depth)
         kept: dict[str, Any] = {}
         for name, value in fields.items():
             if name == "type":
                 kept["type"] = value  # seen to below; it keeps its place
             elif name in ("properties", "patternProperties"):
-                table = as_object(value) or {}
+                table = as_dict(value) or {}
                 kept[name] = {key: self.schema(each, inside, depth + 1) for key, each in table.items()}
             elif name in _UNIONS:
-                self._union(kept, name, [self.schema(each, inside, depth + 1) for each in as_list(value)])
+                self._stream_with_tools(kept, name, [self.schema(each, inside, depth + 1) for each in as_list(value)])
             elif name in ("items", "prefixItems") and isinstance(value, list):
                 kept["prefixItems"] = [self.schema(each, inside, depth + 1) for each in as_list(fields[name])]
             elif name in _SINGLE and not (name == "additionalProperties" and isinstance(value, bool)):
                 kept[name] = self.schema(value, inside, depth + 1)
-            elif (plain := _plain(name, value, fields)) is not None:
+            elif (plain := _plain_keyword(name, value, fields)) is not None:
                 kept[plain[0]] = plain[1]
-        return _settled(kept, fields)
+        return _normalize_types(kept, fields)
 
-    def _union(self, kept: dict[str, Any], name: str, options: list[dict[str, Any]]) -> None:
+    def _stream_with_tools(self, kept: dict[str, Any], name: str, options: list[dict[str, Any]]) -> None:
         """Alternatives, unless one of them is anything: then they say nothing."""
         if name == "allOf":
             options = [option for option in options if option]
         if options and all(options):
             kept[name] = options
 
-    def _referred(self, reference: str, fields: dict[str, Any], inside: tuple[str, ...], depth: int) -> dict[str, Any]:
+    def _inline_reference(
+        self, reference: str, fields: dict[str, Any], inside: tuple[str, ...], depth: int
+    ) -> dict[str, Any]:
         self.referred = True
         beside = {k: fields[k] for k in ("title", "description", "default") if k in fields}
         target = self._target(reference)
@@ -188,7 +190,8 @@ class _Lowering:
         name = self._names.get(reference)
         if name is None:
             plain = (
-                "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in _last(reference)) or "root"
+                "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in _reference_name(reference))
+                or "root"
             )
             taken = set(self._names.values())
             name = plain if plain not in taken else f"{plain}_{len(taken)}"
@@ -201,7 +204,7 @@ class _Lowering:
             return None
         path = reference[1:].strip("/")
         if path and not reference.startswith("#/"):
-            return self._anchored(path)
+            return self._find_anchor(path)
         node: Any = self._root
         for part in path.split("/") if path else ():
             key = part.replace("%25", "%").replace("%22", '"').replace("~1", "/").replace("~0", "~")
@@ -209,47 +212,47 @@ class _Lowering:
             if items:
                 node = items[int(key)] if key.isdigit() and int(key) < len(items) else None
             else:
-                node = (as_object(node) or {}).get(key)
-        return node if isinstance(node, bool) else as_object(node)
+                node = (as_dict(node) or {}).get(key)
+        return node if isinstance(node, bool) else as_dict(node)
 
-    def _anchored(self, name: str) -> Any:
+    def _find_anchor(self, name: str) -> Any:
         for table in ("$defs", "definitions"):
-            for each in (as_object(self._root.get(table)) or {}).values():
-                fields = as_object(each) or {}
+            for each in (as_dict(self._root.get(table)) or {}).values():
+                fields = as_dict(each) or {}
                 if fields.get("$anchor") == name or fields.get("$id") in (f"#{name}", name):
                     return fields
         return None
 
 
-def _flat(root: dict[str, Any], target: Callable[[str], Any], depth: int = 0) -> dict[str, Any]:
+def _flatten_root(root: dict[str, Any], target: Callable[[str], Any], depth: int = 0) -> dict[str, Any]:
     """The outermost schema without reference or unions: with the properties of all branches, and required what all of them require."""
     reference = root.get("$ref")
     if depth > _DEEPEST:
         return {}
     if isinstance(reference, str):
         beside = {k: v for k, v in root.items() if k != "$ref"}
-        return _flat({**(as_object(target(reference)) or {}), **beside}, target, depth + 1)
+        return _flatten_root({**(as_dict(target(reference)) or {}), **beside}, target, depth + 1)
     if not any(name in root for name in _UNIONS):
         return root
     properties: dict[str, Any] = {}
     required = _required(root)
     for union in _UNIONS:
-        branches = [_flat(each, target, depth + 1) for each in as_objects(root.get(union))]
+        branches = [_flatten_root(each, target, depth + 1) for each in as_dicts(root.get(union))]
         for branch in branches:
-            properties = {**(as_object(branch.get("properties")) or {}), **properties}
+            properties = {**(as_dict(branch.get("properties")) or {}), **properties}
         wanted = [set(_required(b)) for b in branches]
         if wanted:
             common = set[str].union(*wanted) if union == "allOf" else set[str].intersection(*wanted)
             required += sorted(common.difference(required))
     made = {name: value for name, value in root.items() if name not in _UNIONS}
-    return {**made, "properties": {**properties, **(as_object(root.get("properties")) or {})}, "required": required}
+    return {**made, "properties": {**properties, **(as_dict(root.get("properties")) or {})}, "required": required}
 
 
 def _required(schema: dict[str, Any]) -> list[str]:
     return [name for name in as_list(schema.get("required")) if isinstance(name, str)]
 
 
-def _plain(name: str, value: Any, fields: dict[str, Any]) -> tuple[str, Any] | None:
+def _plain_keyword(name: str, value: Any, fields: dict[str, Any]) -> tuple[str, Any] | None:
     """A keyword whose value is no schema, as it is kept; ``None`` if it is not."""
     if name in _EXCLUSIVE and value is True:  # draft 4: it says how another number is meant
         value = fields.get(_EXCLUSIVE[name])
@@ -263,7 +266,7 @@ def _plain(name: str, value: Any, fields: dict[str, Any]) -> tuple[str, Any] | N
             choices = as_list(value)
             return (name, [c for i, c in enumerate(choices) if c not in choices[:i]]) if choices else None
         case _:
-            fits = _FITS.get(name)
+            fits = _KEYWORD_CHECKS.get(name)
             return (name, value) if fits is not None and fits(value) else None
 
 
@@ -271,13 +274,13 @@ def _exclusive(limit: str) -> str:
     return f"exclusive{limit.capitalize()}"
 
 
-def _settled(kept: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+def _normalize_types(kept: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     """The schema with types that exist, arrays that say what they hold, and only properties required that there are."""
     given = fields.get("type")
     names = [n for n in (as_list(given) or [given]) if isinstance(n, str)]
     known = list(dict.fromkeys(_TYPES.get(n.casefold(), "") for n in names))
     if not known or "" in known:  # one of them is any, or unknown
-        known = _meant(kept)
+        known = _infer_types(kept)
     if fields.get("nullable") is True and known and "null" not in known:
         known = [*known, "null"]
         if None not in kept.get("enum", [None]):
@@ -295,7 +298,7 @@ def _settled(kept: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _meant(kept: dict[str, Any]) -> list[str]:
+def _infer_types(kept: dict[str, Any]) -> list[str]:
     """The types of choices, which some hosts want to be told; and of what can only be one."""
     choices = kept["enum"] if "enum" in kept else [kept["const"]] if "const" in kept else []
     if choices:
@@ -323,7 +326,7 @@ def _kind(value: Any) -> str:
             return "object"
 
 
-def _last(reference: str) -> str:
+def _reference_name(reference: str) -> str:
     return reference.strip("#/").rpartition("/")[2]
 
 

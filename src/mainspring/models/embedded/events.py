@@ -14,17 +14,17 @@ from mainspring.errors import InvalidResponseError
 from mainspring.events import Done, StreamEvent, StreamStart, TextDelta
 from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Message, StopReason, Usage
-from mainspring.models.embedded.grammar import AnswerText, CallStart, CallText, Piece, UnionReader
-from mainspring.models.embedded.next_turn import Step
-from mainspring.models.message_builder import Draft
+from mainspring.models.embedded.grammar import AnswerText, ArgumentsDelta, CallStart, Piece, TurnParser
+from mainspring.models.embedded.next_turn import TurnRules
+from mainspring.models.message_builder import MessageBuilder
 
 _TAIL = 480
-_EVERY = 48
-_LONG_CIRCLE = 200
-_CIRCLE = lazy_re(r"(.{1,80}?)\1{4,}\Z", re.DOTALL)
+_CHECK_INTERVAL = 48
+_LONG_REPETITION = 200
+_REPETITION = lazy_re(r"(.{1,80}?)\1{4,}\Z", re.DOTALL)
 
 
-class Emitter:
+class TurnEventStream:
     """Makes the events of one answer, over one turn of the model or, where it repeats itself, two.
 
     A call of a tool that was called before is held back until it is complete: only then can it be told whether the model
@@ -36,16 +36,16 @@ class Emitter:
     """
 
     def __init__(self, provider: str, model: str) -> None:
-        self._draft = Draft(provider, model)
-        self._step = Step({}, None)
+        self._draft = MessageBuilder(provider, model)
+        self._step = TurnRules({}, None)
         self._added: Mapping[str, Mapping[str, Any]] = {}
-        self._reader = UnionReader()
+        self._reader = TurnParser()
         self._index: int | None = None  # the open block
         self._call = ""  # the tool being called
         self._text: list[str] = []  # its arguments so far
         self._held = False
         self._reason: StopReason = "end_turn"
-        self._used = Usage()
+        self._context_tokens = Usage()
         self._tail = ""
         self._unwatched = 0
         self._deltas = 0  # tokens of this turn, by and large
@@ -55,10 +55,10 @@ class Emitter:
         """The answer begins."""
         return self._draft.start()
 
-    def begin(self, step: Step, added: Mapping[str, Mapping[str, Any]]) -> None:
+    def begin(self, step: TurnRules, added: Mapping[str, Mapping[str, Any]]) -> None:
         """A turn of the model begins; ``added`` are the arguments that each tool's calls get besides."""
         self._step, self._added = step, added
-        self._reader = UnionReader()
+        self._reader = TurnParser()
         self._call, self._text, self._held = "", [], False
 
     def read(self, event: StreamEvent) -> list[StreamEvent]:
@@ -70,7 +70,7 @@ class Emitter:
                 return [found for piece in self._reader.feed(text) for found in self._events(piece)]
             case Done(reason=reason, message=message):
                 self._reason = reason
-                self._used += message.usage or Usage(output_tokens=self._deltas)
+                self._context_tokens += message.usage or Usage(output_tokens=self._deltas)
                 self._deltas = 0
             case _:
                 pass
@@ -79,17 +79,17 @@ class Emitter:
     def _watch(self, text: str) -> None:
         self._tail = (self._tail + text)[-_TAIL:]
         self._unwatched += len(text)
-        if self._unwatched >= _EVERY:
+        if self._unwatched >= _CHECK_INTERVAL:
             self._unwatched = 0
-            match = _CIRCLE.search(self._tail)
-            if match and len(match[0]) >= _LONG_CIRCLE:
+            match = _REPETITION.search(self._tail)
+            if match and len(match[0]) >= _LONG_REPETITION:
                 self.circling, self._reason = True, "max_tokens"
-                self._used += Usage(output_tokens=self._deltas)  # broken off, the engine tells no more
+                self._context_tokens += Usage(output_tokens=self._deltas)  # broken off, the engine tells no more
 
     @property
     def repeated(self) -> bool:
         """Whether the turn, now over, was a call that had been made already."""
-        return self._held and self._step.repeats(self._call, self._input() or {})
+        return self._held and self._step.is_repeated(self._call, self._input() or {})
 
     @property
     def partial(self) -> Message | None:
@@ -112,7 +112,7 @@ class Emitter:
         else:
             events.append(draft.close_text(self._index))
             reason = self._reason
-        draft.usage = structs.replace(self._used, cost=Cost())
+        draft.usage = structs.replace(self._context_tokens, cost=Cost())
         return [*events, draft.done(reason)]
 
     def _events(self, piece: Piece) -> list[StreamEvent]:
@@ -124,7 +124,7 @@ class Emitter:
                 self._call = name
                 self._held = any(name == done for done, _ in self._step.done)
                 return [] if self._held else self._open()
-            case CallText(text) if self._call:
+            case ArgumentsDelta(text) if self._call:
                 self._text.append(text)
                 return [] if self._held or self._index is None else [draft.arguments(self._index, text)]
             case AnswerText(text) if not self._call:

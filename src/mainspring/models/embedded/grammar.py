@@ -18,8 +18,8 @@ from mainspring.messages import strip_surrogates
 
 Schema = dict[str, Any]
 
-_KEPT_AS_IS = ("type", "enum", "const", "required")
-_DEEPEST = 6  # a schema that nests deeper is open below: a small model does not follow it there anyway
+_COPIED_KEYWORDS = ("type", "enum", "const", "required")
+_MAX_DEPTH = 6  # a schema that nests deeper is open below: a small model does not follow it there anyway
 
 
 class CallStart(Struct, frozen=True):
@@ -28,7 +28,7 @@ class CallStart(Struct, frozen=True):
     name: str
 
 
-class CallText(Struct, frozen=True):
+class ArgumentsDelta(Struct, frozen=True):
     """More of the JSON text of a call's arguments."""
 
     text: str
@@ -40,11 +40,11 @@ class AnswerText(Struct, frozen=True):
     text: str
 
 
-Piece = CallStart | CallText | AnswerText
+Piece = CallStart | ArgumentsDelta | AnswerText
 """What a reader finds."""
 
 
-def union_schema(calls: Mapping[str, Schema], answer: Schema | None) -> Schema:
+def turn_schema(calls: Mapping[str, Schema], answer: Schema | None) -> Schema:
     """The schema of one turn.
 
     Args:
@@ -52,7 +52,8 @@ def union_schema(calls: Mapping[str, Schema], answer: Schema | None) -> Schema:
         answer: Schema of the answer; ``None`` leaves only calls.
     """
     options: list[Schema] = [
-        _object({"tool": {"const": name}, "args": lower(schema)}, ("tool", "args")) for name, schema in calls.items()
+        _object({"tool": {"const": name}, "args": simplify_schema(schema)}, ("tool", "args"))
+        for name, schema in calls.items()
     ]
     if answer is not None:
         options.append(_object({"answer": answer}, ("answer",)))
@@ -69,9 +70,9 @@ def encode_answer(text: str) -> str:
     return json.dumps({"answer": text}, ensure_ascii=False)
 
 
-def lower(schema: Schema) -> Schema:
+def simplify_schema(schema: Schema) -> Schema:
     """The part of a JSON Schema that grammar-bound decoding knows, with local references written out."""
-    return _lower(schema, _definitions(schema), 0)
+    return _simplify(schema, _definitions(schema), 0)
 
 
 def _definitions(schema: Schema) -> dict[str, Schema]:
@@ -82,24 +83,24 @@ def _definitions(schema: Schema) -> dict[str, Schema]:
     }
 
 
-def _lower(schema: Any, definitions: dict[str, Schema], depth: int) -> Schema:
-    if not isinstance(schema, dict) or depth > _DEEPEST:
+def _simplify(schema: Any, definitions: dict[str, Schema], depth: int) -> Schema:
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return {}
     schema = cast("Schema", schema)
     if "$ref" in schema:
-        return _lower(definitions.get(schema["$ref"], {}), definitions, depth + 1)
-    lowered: Schema = {key: schema[key] for key in _KEPT_AS_IS if key in schema}
+        return _simplify(definitions.get(schema["$ref"], {}), definitions, depth + 1)
+    lowered: Schema = {key: schema[key] for key in _COPIED_KEYWORDS if key in schema}
     for key in ("anyOf", "oneOf"):
         if key in schema:
-            return {"anyOf": [_lower(option, definitions, depth + 1) for option in schema[key]]}
+            return {"anyOf": [_simplify(option, definitions, depth + 1) for option in schema[key]]}
     if "items" in schema:
-        lowered["items"] = _lower(schema["items"], definitions, depth + 1)
+        lowered["items"] = _simplify(schema["items"], definitions, depth + 1)
     if "properties" in schema:
         properties = cast("dict[str, Any]", schema["properties"])
-        lowered["properties"] = {name: _lower(part, definitions, depth + 1) for name, part in properties.items()}
+        lowered["properties"] = {name: _simplify(part, definitions, depth + 1) for name, part in properties.items()}
         lowered["additionalProperties"] = False
     elif isinstance(schema.get("additionalProperties"), dict):
-        lowered["additionalProperties"] = _lower(schema["additionalProperties"], definitions, depth + 1)
+        lowered["additionalProperties"] = _simplify(schema["additionalProperties"], definitions, depth + 1)
     return lowered
 
 
@@ -113,7 +114,7 @@ _ESCAPE = lazy_re(r'\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2
 _OPEN_ESCAPE = lazy_re(r"\\(?:u[0-9a-fA-F]{0,3})?\Z|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 
 
-class UnionReader:
+class TurnParser:
     """Reads one turn while it is written: each `feed` gives what has become certain.
 
     Text that is no JSON object is taken as the answer itself, and keys it does not know are skipped. Where the text is
@@ -121,7 +122,7 @@ class UnionReader:
     """
 
     def __init__(self) -> None:
-        self._rest = ""
+        self._on_agent_done = ""
         self._state: Callable[[], bool] = self._opening
         self._found: list[Piece] = []
         self._make: Callable[[str], Piece] | None = None  # what the value being read becomes; None: it is skipped
@@ -131,31 +132,31 @@ class UnionReader:
 
     def feed(self, text: str) -> list[Piece]:
         """Take more of the turn."""
-        self._rest += text
+        self._on_agent_done += text
         self._found = []
-        while self._rest and self._state():
+        while self._on_agent_done and self._state():
             pass
-        return _joined(self._found)
+        return _merge_deltas(self._found)
 
     def _opening(self) -> bool:
-        rest = self._rest.lstrip()
+        rest = self._on_agent_done.lstrip()
         if not rest:
             return False
         if rest[0] == "{":
-            self._rest, self._state = rest[1:], self._key
+            self._on_agent_done, self._state = rest[1:], self._key
         else:
-            self._rest, self._state = rest, self._prose
+            self._on_agent_done, self._state = rest, self._prose
         return True
 
     def _prose(self) -> bool:
-        self._found.append(AnswerText(self._rest))
-        self._rest = ""
+        self._found.append(AnswerText(self._on_agent_done))
+        self._on_agent_done = ""
         return False
 
     def _key(self) -> bool:
-        rest = self._rest.lstrip(" \t\r\n,")
+        rest = self._on_agent_done.lstrip(" \t\r\n,")
         if rest[:1] == "}":
-            self._rest, self._state = "", self._done
+            self._on_agent_done, self._state = "", self._done
             return False
         match = _STRING.match(rest)
         if not match:
@@ -171,20 +172,20 @@ class UnionReader:
             if not match:
                 return False
             self._found.append(CallStart(_decoded(match[0])))
-            self._rest = rest[match.end() :]
+            self._on_agent_done = rest[match.end() :]
             return True
-        self._make = {"args": CallText, "answer": AnswerText}.get(key)
+        self._make = {"args": ArgumentsDelta, "answer": AnswerText}.get(key)
         if key == "answer" and rest[0] == '"':
-            self._rest, self._state = rest[1:], self._text
+            self._on_agent_done, self._state = rest[1:], self._text
         else:
-            self._rest, self._state, self._depth, self._quoted = rest, self._raw, 0, False
+            self._on_agent_done, self._state, self._depth, self._quoted = rest, self._parse_json_value, 0, False
         return True
 
     def _text(self) -> bool:
         """Inside the answer's string: decode it."""
-        rest = self._rest
+        rest = self._on_agent_done
         if rest[0] == '"':
-            self._rest, self._state = rest[1:], self._key
+            self._on_agent_done, self._state = rest[1:], self._key
             return True
         if match := _PLAIN.match(rest):
             self._emit(match[0])
@@ -194,14 +195,14 @@ class UnionReader:
             self._emit(_decoded(f'"{match[0]}"'))
         else:  # a backslash that escapes nothing
             self._emit("\\")
-            self._rest = rest[1:]
+            self._on_agent_done = rest[1:]
             return True
-        self._rest = rest[match.end() :]
+        self._on_agent_done = rest[match.end() :]
         return True
 
-    def _raw(self) -> bool:
+    def _parse_json_value(self) -> bool:
         """Inside any other value: pass its JSON text on, up to where it ends."""
-        rest = self._rest
+        rest = self._on_agent_done
         for at, char in enumerate(rest):
             if self._quoted:
                 self._quoted = char != '"' or self._escaped
@@ -216,16 +217,16 @@ class UnionReader:
             if ends:
                 return self._leave(at + 1)
         self._emit(rest)
-        self._rest = ""
+        self._on_agent_done = ""
         return False
 
     def _leave(self, at: int) -> bool:
-        self._emit(self._rest[:at])
-        self._rest, self._state = self._rest[at:], self._key
+        self._emit(self._on_agent_done[:at])
+        self._on_agent_done, self._state = self._on_agent_done[at:], self._key
         return True
 
     def _done(self) -> bool:
-        self._rest = ""
+        self._on_agent_done = ""
         return False
 
     def _emit(self, text: str) -> None:
@@ -240,14 +241,14 @@ def _decoded(literal: str) -> str:
         return literal[1:-1]
 
 
-def _joined(pieces: list[Piece]) -> list[Piece]:
+def _merge_deltas(pieces: list[Piece]) -> list[Piece]:
     joined: list[Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None
         if isinstance(piece, AnswerText) and isinstance(last, AnswerText):
             joined[-1] = AnswerText(last.text + piece.text)
-        elif isinstance(piece, CallText) and isinstance(last, CallText):
-            joined[-1] = CallText(last.text + piece.text)
+        elif isinstance(piece, ArgumentsDelta) and isinstance(last, ArgumentsDelta):
+            joined[-1] = ArgumentsDelta(last.text + piece.text)
         else:
             joined.append(piece)
     return joined

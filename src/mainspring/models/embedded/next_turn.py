@@ -12,10 +12,10 @@ from typing import Any
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.messages import Message, ToolResultBlock, ToolSpec, ToolUseBlock
-from mainspring.models.embedded.grammar import Schema, union_schema
-from mainspring.models.embedded.prompt import CHANGING, arguments
-from mainspring.prompt_tags import has_attachments, own_words
+from mainspring.messages import Message, ToolDefinition, ToolResultBlock, ToolUseBlock
+from mainspring.models.embedded.grammar import Schema, turn_schema
+from mainspring.models.embedded.prompt import MUTATING_TOOLS, argument_schema
+from mainspring.prompt_tags import has_attachments, strip_attachments
 
 _SHORTEST_NAME = 4
 _FILE = lazy_re(r"(?<![\w/:.@~-])(?:[\w.-]+/)*[\w-]+(?:\.[\w-]+)*\.[^\W\d_]\w{0,4}(?![\w/@(])")
@@ -23,29 +23,29 @@ _HIT = lazy_re(r"\d+[:-]")
 _ENTRY = lazy_re(r"( *)(.+?)(/?)(?: \(\d+ inside\))?")
 
 
-def named_files(text: str) -> list[str]:
+def extract_file_names(text: str) -> list[str]:
     """The files that a text names: ``data/a.csv``, ``notes.txt``."""
     return [name for name in dict.fromkeys(_FILE.findall(text)) if len(name) >= _SHORTEST_NAME]
 
 
-def known_files(messages: Sequence[Message]) -> list[str]:
+def collect_file_names(messages: Sequence[Message]) -> list[str]:
     """The files that people named and tools showed, in the order in which they came up."""
     calls = {call.id: call for message in messages for call in message.tool_uses}
     found: dict[str, None] = {}
     for message in messages:
         if message.role == "user":
-            found.update(dict.fromkeys(named_files(own_words(message.text))))
+            found.update(dict.fromkeys(extract_file_names(strip_attachments(message.text))))
             for result in message.tool_results:
                 call = calls.get(result.tool_use_id)
                 if call is not None and not result.is_error:
-                    found.update(dict.fromkeys(_shown(call, result)))
+                    found.update(dict.fromkeys(_files_in_result(call, result)))
     return list(found)
 
 
-def _shown(call: ToolUseBlock, result: ToolResultBlock) -> Iterator[str]:
+def _files_in_result(call: ToolUseBlock, result: ToolResultBlock) -> Iterator[str]:
     match call.name:
         case "list_files":
-            yield from _tree(result.text, str(call.input.get("path") or "."))
+            yield from _files_in_listing(result.text, str(call.input.get("path") or "."))
         case "grep" | "glob":
             yield from (
                 line for line in result.text.splitlines() if line and not _HIT.match(line) and line[0] not in "([-"
@@ -56,7 +56,7 @@ def _shown(call: ToolUseBlock, result: ToolResultBlock) -> Iterator[str]:
             pass
 
 
-def _tree(text: str, base: str) -> Iterator[str]:
+def _files_in_listing(text: str, base: str) -> Iterator[str]:
     """The files of an indented listing, below the folder that was listed."""
     folders = [] if base in {".", "./"} else [base.rstrip("/")]
     start = len(folders)
@@ -72,7 +72,7 @@ def _tree(text: str, base: str) -> Iterator[str]:
             yield path
 
 
-MOST_CALLS = 8
+MAX_CALLS = 8
 """Calls for one question, after which it has to answer."""
 
 
@@ -83,7 +83,7 @@ _FOLDERS = frozenset({"list_files", "glob", "grep"})
 _ONLY_KNOWN = frozenset({"read_file", "edit", "multi_edit"})
 
 
-class Step(Struct, frozen=True):
+class TurnRules(Struct, frozen=True):
     """What the next turn may be.
 
     Attributes:
@@ -99,16 +99,16 @@ class Step(Struct, frozen=True):
     @property
     def schema(self) -> Schema:
         """The schema that binds the turn."""
-        return union_schema(self.calls, self.answer)
+        return turn_schema(self.calls, self.answer)
 
-    def repeats(self, name: str, given: Mapping[str, Any]) -> bool:
+    def is_repeated(self, name: str, given: Mapping[str, Any]) -> bool:
         """Whether this call has been made already for the same question."""
-        return (name, canonical(given)) in self.done
+        return (name, canonical_arguments(given)) in self.done
 
 
-def next_step(
-    messages: Sequence[Message], tools: Sequence[ToolSpec], choice: str = "auto", answer: Schema | None = None
-) -> Step:
+def rules_for_next_turn(
+    messages: Sequence[Message], tools: Sequence[ToolDefinition], choice: str = "auto", answer: Schema | None = None
+) -> TurnRules:
     """The rules for the next turn.
 
     A file that the question names is looked at before anything is said about it; any other is read only under a name that
@@ -122,37 +122,39 @@ def next_step(
         answer: The schema that an answer must follow.
     """
     answer = answer or {"type": "string", "minLength": 1}
-    calls = {spec.name: arguments(spec) for spec in tools}
+    calls = {spec.name: argument_schema(spec) for spec in tools}
     if choice == "required":
-        return Step(calls, None)
+        return TurnRules(calls, None)
     if choice in calls:
-        return Step({choice: calls[choice]}, None)
+        return TurnRules({choice: calls[choice]}, None)
     since = _since_question(messages)
     made = [call for message in since for call in message.tool_uses]
-    if choice == "none" or len(made) >= MOST_CALLS:
-        return Step({}, answer)
+    if choice == "none" or len(made) >= MAX_CALLS:
+        return TurnRules({}, answer)
     done: set[tuple[str, str]] = set()
     for call in made:
-        if call.name in CHANGING:
+        if call.name in MUTATING_TOOLS:
             done.clear()
-        done.add((call.name, canonical(call.input)))
-    known = known_files(messages)
+        done.add((call.name, canonical_arguments(call.input)))
+    known = collect_file_names(messages)
     if (
         since and not made and has_attachments(since[0].text)
     ):  # it is there to be read; only doing something needs a tool
-        asks = _asks(since)
-        return Step({n: c for n, c in calls.items() if n in CHANGING and not asks}, answer, frozenset(done))
-    if about := _about(calls, _unseen(since, made, known), reading_only=bool(made) or _asks(since)):
-        return Step(about, None, frozenset(done))
-    return Step(_from_known(calls, known), answer, frozenset(done))
+        asks = _is_question(since)
+        return TurnRules({n: c for n, c in calls.items() if n in MUTATING_TOOLS and not asks}, answer, frozenset(done))
+    if about := _calls_for_files(
+        calls, _unread_files(since, made, known), reading_only=bool(made) or _is_question(since)
+    ):
+        return TurnRules(about, None, frozenset(done))
+    return TurnRules(_restrict_to_files(calls, known), answer, frozenset(done))
 
 
-def answer_only(step: Step) -> Step:
+def without_calls(step: TurnRules) -> TurnRules:
     """The same step without calls, for a model that repeats itself."""
-    return Step({}, step.answer or {"type": "string", "minLength": 1})
+    return TurnRules({}, step.answer or {"type": "string", "minLength": 1})
 
 
-def canonical(given: Mapping[str, Any]) -> str:
+def canonical_arguments(given: Mapping[str, Any]) -> str:
     """Arguments in a form that compares."""
     return json.dumps(given, sort_keys=True, ensure_ascii=False)
 
@@ -165,17 +167,17 @@ def _since_question(messages: Sequence[Message]) -> Sequence[Message]:
     return messages
 
 
-def _asks(since: Sequence[Message]) -> bool:
+def _is_question(since: Sequence[Message]) -> bool:
     """Whether the question is one, so that nothing has to be written for it."""
-    return bool(since) and own_words(since[0].text).rstrip().endswith("?")
+    return bool(since) and strip_attachments(since[0].text).rstrip().endswith("?")
 
 
-def _unseen(since: Sequence[Message], made: Sequence[ToolUseBlock], known: Sequence[str]) -> list[str]:
+def _unread_files(since: Sequence[Message], made: Sequence[ToolUseBlock], known: Sequence[str]) -> list[str]:
     """The files that the question names and no call has looked at, by the path under which they are known."""
-    named = named_files(own_words(since[0].text)) if since else []
+    named = extract_file_names(strip_attachments(since[0].text)) if since else []
     if len(named) > _MOST_NAMED:
         return []
-    seen = " ".join([canonical(call.input) for call in made])
+    seen = " ".join([canonical_arguments(call.input) for call in made])
     unseen: list[str] = []
     for name in named:
         if name not in seen:
@@ -183,15 +185,15 @@ def _unseen(since: Sequence[Message], made: Sequence[ToolUseBlock], known: Seque
     return unseen
 
 
-def _about(calls: Mapping[str, Schema], names: Sequence[str], *, reading_only: bool) -> dict[str, Schema]:
+def _calls_for_files(calls: Mapping[str, Schema], names: Sequence[str], *, reading_only: bool) -> dict[str, Schema]:
     """The calls that can look at one of these files, and only at them."""
     if not names:
         return {}
-    fitting = {name: schema for name, schema in calls.items() if not (reading_only and name in CHANGING)}
+    fitting = {name: schema for name, schema in calls.items() if not (reading_only and name in MUTATING_TOOLS)}
     return {name: _at(schema, names) for name, schema in fitting.items() if _path_of(schema) and name not in _FOLDERS}
 
 
-def _from_known(calls: Mapping[str, Schema], known: Sequence[str]) -> dict[str, Schema]:
+def _restrict_to_files(calls: Mapping[str, Schema], known: Sequence[str]) -> dict[str, Schema]:
     """The calls as they are, but that a file is read only under a name that has come up."""
     if len(known) > _MOST_KNOWN or not _FOLDERS & calls.keys():
         return dict(calls)

@@ -13,11 +13,11 @@ from typing import Any, cast
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.messages import Message, TextBlock, ToolResultBlock, ToolSpec
-from mainspring.models.codec.normalize import pair
+from mainspring.messages import Message, TextBlock, ToolDefinition, ToolResultBlock
+from mainspring.models.codec.normalize import iter_complete_turns
 from mainspring.models.embedded.grammar import Schema, encode_answer, encode_call
 
-MOST_TOOLS = 5
+MAX_TOOLS = 5
 """More than these only confuse a small model."""
 
 RESULT_CHARACTERS = 2400
@@ -29,10 +29,10 @@ SYSTEM_CHARACTERS = 800
 _MOST_OPTIONAL = 2
 
 
-_NUMBERS = {"read_file": lazy_re(r"^\d+\t", re.MULTILINE), "grep": lazy_re(r"^\d+[:-]", re.MULTILINE)}
+_LINE_NUMBERS = {"read_file": lazy_re(r"^\d+\t", re.MULTILINE), "grep": lazy_re(r"^\d+[:-]", re.MULTILINE)}
 
 
-class _Known(Struct, frozen=True):
+class _ToolHint(Struct, frozen=True):
     """What a small model has to know of a built-in tool."""
 
     about: str
@@ -40,22 +40,22 @@ class _Known(Struct, frozen=True):
     always: dict[str, Any] = {}
 
 
-_KNOWN = {
-    "read_file": _Known("show the text of one file"),
-    "list_files": _Known('show the names of the files in a folder; this folder is "."', needed=("path",)),
-    "grep": _Known("show which files contain a word", always={"ignore_case": True}),
-    "write_file": _Known("create a file"),
-    "edit": _Known("replace a text in a file by another"),
-    "shell": _Known("run a shell command"),
-    "glob": _Known("find files by name, as in **/*.py"),
-    "multi_edit": _Known("make several replacements in a file"),
+_TOOL_HINTS = {
+    "read_file": _ToolHint("show the text of one file"),
+    "list_files": _ToolHint('show the names of the files in a folder; this folder is "."', needed=("path",)),
+    "grep": _ToolHint("show which files contain a word", always={"ignore_case": True}),
+    "write_file": _ToolHint("create a file"),
+    "edit": _ToolHint("replace a text in a file by another"),
+    "shell": _ToolHint("run a shell command"),
+    "glob": _ToolHint("find files by name, as in **/*.py"),
+    "multi_edit": _ToolHint("make several replacements in a file"),
 }
-_FIRST = ("read_file", "list_files", "grep")
-_LAST = (
+_PREFERRED_TOOLS = ("read_file", "list_files", "grep")
+_OTHER_TOOLS = (
     *("write_file", "edit", "shell", "glob", "multi_edit", "apply_patch", "fetch", "jobs"),
     *("todo_write", "todo_read", "ask_user", "present_plan"),
 )
-CHANGING = frozenset({"write_file", "edit", "multi_edit", "apply_patch", "shell"})
+MUTATING_TOOLS = frozenset({"write_file", "edit", "multi_edit", "apply_patch", "shell"})
 """Tools after which the same call may give another result."""
 
 _Example = tuple[str, list[tuple[str, dict[str, Any], str]], str]
@@ -85,28 +85,28 @@ _FIND: _Example = (
 _MOST_EXAMPLES = 3
 
 
-def choose(tools: Sequence[ToolSpec], wanted: str = "") -> list[ToolSpec]:
+def select_tools(tools: Sequence[ToolDefinition], wanted: str = "") -> list[ToolDefinition]:
     """The tools that the model is told of, at most `MOST_TOOLS`; ``wanted`` is always among them.
 
     Reading comes first, then tools that are not built in (somebody put them there for a reason), then the rest.
     """
 
-    def rank(spec: ToolSpec) -> int:
+    def rank(spec: ToolDefinition) -> int:
         if spec.name == wanted:
             return -1
-        if spec.name in _FIRST:
-            return _FIRST.index(spec.name)
-        return len(_FIRST) + (1 + _LAST.index(spec.name) if spec.name in _LAST else 0)
+        if spec.name in _PREFERRED_TOOLS:
+            return _PREFERRED_TOOLS.index(spec.name)
+        return len(_PREFERRED_TOOLS) + (1 + _OTHER_TOOLS.index(spec.name) if spec.name in _OTHER_TOOLS else 0)
 
-    return sorted(tools, key=rank)[:MOST_TOOLS]
+    return sorted(tools, key=rank)[:MAX_TOOLS]
 
 
-def arguments(spec: ToolSpec) -> Schema:
+def argument_schema(spec: ToolDefinition) -> Schema:
     """The schema of a tool's arguments: what is required and little else."""
     schema = spec.input_schema
     properties = cast("dict[str, Schema]", schema.get("properties", {}))
     required = cast("list[str]", schema.get("required", []))
-    known = _KNOWN.get(spec.name)
+    known = _TOOL_HINTS.get(spec.name)
     optional = () if known else tuple(name for name in properties if name not in required)[:_MOST_OPTIONAL]
     needed = (*required, *(name for name in (known.needed if known else ()) if name in properties))
     kept = {name: part for name, part in properties.items() if name in needed or name in optional}
@@ -114,20 +114,20 @@ def arguments(spec: ToolSpec) -> Schema:
     return {"type": "object", "properties": kept, "required": list(needed), **definitions}
 
 
-def added(spec: ToolSpec) -> dict[str, Any]:
+def default_arguments(spec: ToolDefinition) -> dict[str, Any]:
     """Arguments that are put into every call of a tool, because a small model would not think of them."""
-    known = _KNOWN.get(spec.name)
+    known = _TOOL_HINTS.get(spec.name)
     properties = spec.input_schema.get("properties", {})
     return {name: value for name, value in (known.always if known else {}).items() if name in properties}
 
 
-def signature(spec: ToolSpec) -> str:
+def tool_signature(spec: ToolDefinition) -> str:
     """A tool in one line."""
-    schema = arguments(spec)
+    schema = argument_schema(spec)
     parts = [
         f"{name}{'' if name in schema['required'] else '?'}{_kind(part)}" for name, part in schema["properties"].items()
     ]
-    known = _KNOWN.get(spec.name)
+    known = _TOOL_HINTS.get(spec.name)
     return f"{spec.name}({', '.join(parts)}): {known.about if known else _sentence(spec.description)}"
 
 
@@ -143,9 +143,9 @@ def _sentence(description: str) -> str:
     return line.partition(". ")[0].removesuffix(".")[:100]
 
 
-def system_prompt(tools: Sequence[ToolSpec], system: str) -> str:
+def system_prompt(tools: Sequence[ToolDefinition], system: str) -> str:
     """What stands before the conversation."""
-    with_files = any(spec.name in _FIRST for spec in tools)
+    with_files = any(spec.name in _PREFERRED_TOOLS for spec in tools)
     lines = [
         "You help with files in the current folder. You cannot see files; tools show them."
         if with_files
@@ -156,16 +156,16 @@ def system_prompt(tools: Sequence[ToolSpec], system: str) -> str:
         else "When the results show what was asked, answer.",
         "",
         "Tools:",
-        *(signature(spec) for spec in tools),
+        *(tool_signature(spec) for spec in tools),
         "",
-        *(_examples(tools) or _forms(tools)),
+        *(_examples(tools) or _reply_formats(tools)),
     ]
     if system:
-        lines += ["", shortened(system, SYSTEM_CHARACTERS)]
+        lines += ["", truncate_middle(system, SYSTEM_CHARACTERS)]
     return "\n".join(lines)
 
 
-def _examples(tools: Sequence[ToolSpec]) -> list[str]:
+def _examples(tools: Sequence[ToolDefinition]) -> list[str]:
     names = {spec.name for spec in tools}
     fitting = [e for e in (_COUNT, _COMPARE, _CREATE, _FIND) if all(name in names for name, _, _ in e[1])]
     lines: list[str] = []
@@ -177,44 +177,44 @@ def _examples(tools: Sequence[ToolSpec]) -> list[str]:
     return ["Examples:", *lines] if lines else []
 
 
-def _forms(tools: Sequence[ToolSpec]) -> list[str]:
-    given = dict.fromkeys(arguments(tools[0])["properties"], "...")
+def _reply_formats(tools: Sequence[ToolDefinition]) -> list[str]:
+    given = dict.fromkeys(argument_schema(tools[0])["properties"], "...")
     return [f"A call: {encode_call(tools[0].name, given)}", f"An answer: {encode_answer('...')}"]
 
 
-def turns(messages: Sequence[Message], *, bare: bool = False) -> list[Message]:
+def render_turns(messages: Sequence[Message], *, bare: bool = False) -> list[Message]:
     """The conversation as plain text turns; calls without a result get one.
 
     Args:
         messages: The conversation.
         bare: Whether answers stand as they are, for a conversation without tools.
     """
-    repaired = [message for unit, _ in pair(messages) for message in unit]
-    return [turn for message in repaired if (turn := _turn(message, bare))]
+    repaired = [message for unit, _ in iter_complete_turns(messages) for message in unit]
+    return [turn for message in repaired if (turn := _render_turn(message, bare))]
 
 
-def _turn(message: Message, bare: bool) -> Message | None:
+def _render_turn(message: Message, bare: bool) -> Message | None:
     if message.role == "assistant":
-        calls = [encode_call(call.name, _as_written(call.name, call.input)) for call in message.tool_uses]
+        calls = [encode_call(call.name, _model_arguments(call.name, call.input)) for call in message.tool_uses]
         text = "\n".join(calls) or (message.text if bare or not message.text else encode_answer(message.text))
         return Message.assistant(text) if text else None
-    parts = [_told(block) for block in message.content if isinstance(block, ToolResultBlock)]
+    parts = [_format_result(block) for block in message.content if isinstance(block, ToolResultBlock)]
     parts += [block.text for block in message.content if isinstance(block, TextBlock) and block.text]
     return Message.user("\n\n".join(parts)) if parts else None
 
 
-def _as_written(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    known = _KNOWN.get(name)
+def _model_arguments(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    known = _TOOL_HINTS.get(name)
     return {k: v for k, v in given.items() if not known or known.always.get(k) != v}
 
 
-def _told(result: ToolResultBlock) -> str:
+def _format_result(result: ToolResultBlock) -> str:
     label = "Error of" if result.is_error else "Result of"
-    text = _NUMBERS[result.name].sub("", result.text) if result.name in _NUMBERS else result.text
-    return f"{label} {result.name or 'the tool'}:\n{shortened(text, RESULT_CHARACTERS) or '(nothing)'}"
+    text = _LINE_NUMBERS[result.name].sub("", result.text) if result.name in _LINE_NUMBERS else result.text
+    return f"{label} {result.name or 'the tool'}:\n{truncate_middle(text, RESULT_CHARACTERS) or '(nothing)'}"
 
 
-def shortened(text: str, most: int) -> str:
+def truncate_middle(text: str, most: int) -> str:
     """The text, or as many of its first lines as fit, a note of what was left out, and its last line."""
     if len(text) <= most:
         return text

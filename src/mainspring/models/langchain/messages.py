@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from mainspring.errors import ProviderConfigError
-from mainspring.extras import how_to_install
+from mainspring.extras import install_command
 from mainspring.messages import (
     ContentBlock,
     ImageBlock,
@@ -19,10 +19,16 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from mainspring.models.codec.normalize import clean, new_call_id, pair, sent_arguments, text_apart
+from mainspring.models.codec.normalize import (
+    arguments_object,
+    iter_complete_turns,
+    new_call_id,
+    prepare_message,
+    split_text_and_images,
+)
 from mainspring.models.codec.text import extract_text
-from mainspring.models.json_values import as_list, as_object
-from mainspring.models.profile import Profile
+from mainspring.models.json_values import as_dict, as_list
+from mainspring.models.profile import ModelProfile
 
 
 def langchain(module: str) -> Any:
@@ -35,13 +41,13 @@ def langchain(module: str) -> Any:
         return import_module(f"langchain_core.{module}")
     except ModuleNotFoundError as error:
         raise ProviderConfigError(
-            f"LangChain is not installed: {how_to_install('langchain')}",
+            f"LangChain is not installed: {install_command('langchain')}",
             reason="missing_package",
             provider="langchain",
         ) from error
 
 
-def to_langchain(messages: Sequence[Message], profile: Profile, system: str = "") -> list[Any]:
+def to_langchain(messages: Sequence[Message], profile: ModelProfile, system: str = "") -> list[Any]:
     """Messages as LangChain's, repaired on the way as for any other host.
 
     Images of tool results follow in a message of the user, because not every integration takes them in a result.
@@ -53,29 +59,29 @@ def to_langchain(messages: Sequence[Message], profile: Profile, system: str = ""
     """
     kinds = langchain("messages")
     found: list[Any] = [kinds.SystemMessage(system)] if system.strip() else []
-    for unit, _ in pair(messages):
+    for unit, _ in iter_complete_turns(messages):
         for message in unit:
-            kept = clean(
+            kept = prepare_message(
                 message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable
             )
             if kept is not None:
-                found += _converted(kept, kinds)
+                found += _convert_message(kept, kinds)
     return found
 
 
-def _converted(message: Message, kinds: Any) -> list[Any]:
+def _convert_message(message: Message, kinds: Any) -> list[Any]:
     if message.role == "system":
         return [kinds.SystemMessage(message.text)]
     if message.role == "assistant":
         calls = [
-            {"id": c.id, "name": c.name, "args": sent_arguments(c), "type": "tool_call"} for c in message.tool_uses
+            {"id": c.id, "name": c.name, "args": arguments_object(c), "type": "tool_call"} for c in message.tool_uses
         ]
-        return [kinds.AIMessage(_spoken(message), tool_calls=calls)]
+        return [kinds.AIMessage(_assistant_content(message), tool_calls=calls)]
     results: list[Any] = []
     shown: list[ContentBlock] = []
     for block in message.content:
         if isinstance(block, ToolResultBlock):
-            text, behind = text_apart(block)
+            text, behind = split_text_and_images(block)
             status = "error" if block.is_error else "success"
             name = block.name or None
             results.append(kinds.ToolMessage(text, tool_call_id=block.tool_use_id, name=name, status=status))
@@ -85,7 +91,7 @@ def _converted(message: Message, kinds: Any) -> list[Any]:
     return [*results, kinds.HumanMessage(_content(shown))] if shown else results
 
 
-def _spoken(message: Message) -> str | list[dict[str, Any]]:
+def _assistant_content(message: Message) -> str | list[dict[str, Any]]:
     """What the model said: a text, or the blocks it came in where its reasoning must go back."""
     parts: list[dict[str, Any]] = []
     for block in message.content:
@@ -104,7 +110,7 @@ def _spoken(message: Message) -> str | list[dict[str, Any]]:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        return as_object(json.loads(text)) or {}
+        return as_dict(json.loads(text)) or {}
     except ValueError:
         return {}
 
@@ -133,16 +139,16 @@ def from_langchain(messages: Sequence[Any]) -> list[Message]:
         if kind == "system":
             found.append(Message.system(extract_text(given.content)))
         elif kind == "human":
-            found.append(Message.user(content_blocks(given.content)))
+            found.append(Message.user(parse_content_blocks(given.content)))
         elif kind == "ai":
             calls = [
                 ToolUseBlock(call["id"] or new_call_id(str(given.id or ""), i), call["name"], call["args"])
                 for i, call in enumerate(given.tool_calls)
             ]
-            found.append(Message.assistant([*content_blocks(given.content), *calls]))
+            found.append(Message.assistant([*parse_content_blocks(given.content), *calls]))
         elif kind == "tool":
             result = ToolResultBlock(
-                given.tool_call_id, given.name or "", _shown(given.content), is_error=given.status == "error"
+                given.tool_call_id, given.name or "", _result_output(given.content), is_error=given.status == "error"
             )
             last = found[-1] if found else None
             together = last is not None and last.role == "user" and bool(last.tool_results)
@@ -155,18 +161,18 @@ def from_langchain(messages: Sequence[Any]) -> list[Message]:
     return found
 
 
-def _shown(content: object) -> str | tuple[TextBlock | ImageBlock, ...]:
-    return content if isinstance(content, str) else content_blocks(content)
+def _result_output(content: object) -> str | tuple[TextBlock | ImageBlock, ...]:
+    return content if isinstance(content, str) else parse_content_blocks(content)
 
 
-def content_blocks(content: object) -> tuple[TextBlock | ImageBlock, ...]:
+def parse_content_blocks(content: object) -> tuple[TextBlock | ImageBlock, ...]:
     """Text and images out of content, in whichever of LangChain's forms it is."""
     if isinstance(content, str):
         return (TextBlock(content),) if content else ()
     found: list[TextBlock | ImageBlock] = []
     for part in as_list(content):
         text = extract_text(part)
-        image = image_in(as_object(part) or {})
+        image = parse_image(as_dict(part) or {})
         if image is not None:
             found.append(image)
         elif text:
@@ -174,14 +180,14 @@ def content_blocks(content: object) -> tuple[TextBlock | ImageBlock, ...]:
     return tuple(found)
 
 
-def image_in(block: dict[str, Any]) -> ImageBlock | None:
+def parse_image(block: dict[str, Any]) -> ImageBlock | None:
     """The image in a block: as a data URL, in LangChain's own form (old and new), or in Anthropic's."""
     url = block.get("image_url") or block.get("url")
-    url = (as_object(url) or {}).get("url", url)
+    url = (as_dict(url) or {}).get("url", url)
     if isinstance(url, str) and url.startswith("data:image/") and ";base64," in url:
         media_type, _, data = url.removeprefix("data:").partition(";base64,")
         return ImageBlock(media_type, data)
-    source = as_object(block.get("source")) or block
+    source = as_dict(block.get("source")) or block
     data = source.get("base64") or source.get("data")
     media_type = source.get("mime_type") or source.get("media_type")
     if block.get("type") == "image" and isinstance(data, str) and isinstance(media_type, str):

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from mainspring.errors import ModelError, ModelTimeoutError
 from mainspring.events import StreamEvent
-from mainspring.models.catalog import look_up
-from mainspring.models.codec.normalize import sent_schema
+from mainspring.models.catalog import find_model_info
+from mainspring.models.codec.normalize import portable_schema
 from mainspring.models.errors import classify_exception
-from mainspring.models.json_values import as_object
+from mainspring.models.json_values import as_dict
 from mainspring.models.langchain import detect as foreign
 from mainspring.models.langchain.decode import LangChainDecoder
 from mainspring.models.langchain.messages import to_langchain
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 
 NAME = "langchain"
 _VENDORS = {"google_genai": "gemini", "google_vertexai": "gemini", "mistralai": "mistral"}
@@ -39,9 +39,9 @@ class LangChainModel:
 
     def __init__(self, chat_model: Any, *, info: ModelInfo | None = None) -> None:
         self.chat_model = chat_model
-        self._bare = foreign.chat_model(chat_model) or chat_model
+        self._bare = foreign.unwrap_chat_model(chat_model) or chat_model
         self._info = info or _info(self._bare)
-        self._profile = Profile(self._info, type(self._bare).__name__)
+        self._profile = ModelProfile(self._info, type(self._bare).__name__)
 
     @property
     def provider(self) -> str:
@@ -85,7 +85,7 @@ class LangChainModel:
                     out.clear()
             decoder.finish(out)
         except Exception as error:  # classified, and raised behind the events before it
-            failure = self._failed(error, decoder, request)
+            failure = self._to_model_error(error, decoder, request)
         for event in out:
             yield event
         if failure is not None:
@@ -109,23 +109,23 @@ class LangChainModel:
             options["stop"] = list(request.stop)
         if request.temperature is not None and hasattr(self._bare, "temperature"):
             options["temperature"] = request.temperature
-        return cast("AsyncGenerator[Any, None]", self._with_tools(request).astream(messages, **options))
+        return cast("AsyncGenerator[Any, None]", self._bind_tools(request).astream(messages, **options))
 
-    def _with_tools(self, request: ModelRequest) -> Any:
+    def _bind_tools(self, request: ModelRequest) -> Any:
         choice = request.tool_choice
         if not request.tools or choice == "none":
             return self.chat_model
         tools = [
             {
                 "type": "function",
-                "function": {"name": t.name, "description": t.description, "parameters": sent_schema(t)},
+                "function": {"name": t.name, "description": t.description, "parameters": portable_schema(t)},
             }
             for t in request.tools
         ]
         chosen = {} if choice == "auto" else {"tool_choice": "any" if choice == "required" else choice}
         return self.chat_model.bind_tools(tools, **chosen)
 
-    def _failed(self, error: Exception, decoder: LangChainDecoder, request: ModelRequest) -> ModelError:
+    def _to_model_error(self, error: Exception, decoder: LangChainDecoder, request: ModelRequest) -> ModelError:
         if isinstance(error, TimeoutError) and request.timeout is not None:
             failure = ModelTimeoutError(f"{self.model} did not answer within {request.timeout:g} s", reason="total")
         elif isinstance(error, NotImplementedError) and request.tools:
@@ -146,8 +146,8 @@ def _info(chat_model: Any) -> ModelInfo:
     vendor = type(chat_model).__module__.partition(".")[0].removeprefix("langchain_")
     name = getattr(chat_model, "model_name", None) or getattr(chat_model, "model", None)
     name = name.removeprefix("models/") if isinstance(name, str) and name else type(chat_model).__name__
-    info = replace(look_up(_VENDORS.get(vendor, vendor), name), id=name, provider=NAME)
-    facts = as_object(getattr(chat_model, "profile", None)) or {}
+    info = replace(find_model_info(_VENDORS.get(vendor, vendor), name), id=name, provider=NAME)
+    facts = as_dict(getattr(chat_model, "profile", None)) or {}
     known = {
         "context_window": facts.get("max_input_tokens"),
         "max_output_tokens": facts.get("max_output_tokens"),

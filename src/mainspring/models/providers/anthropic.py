@@ -7,13 +7,19 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
-from mainspring.models.auth.credentials import require_key, setting
+from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
-from mainspring.models.profile import MessagesDialect, ThinkingOff
+from mainspring.models.profile import AnthropicCapabilities, ThinkingOff
 from mainspring.models.providers import http as api_versions
-from mainspring.models.providers.http import credential, given_key, http_profile, own_setting, timeouts
-from mainspring.models.wire.anthropic import AnthropicMessages
+from mainspring.models.providers.http import (
+    http_profile,
+    make_credential,
+    provider_setting,
+    static_api_key,
+    timeouts_from,
+)
+from mainspring.models.wire.anthropic import AnthropicProtocol
 
 NAME = "anthropic"
 BASE_URL = "https://api.anthropic.com"
@@ -29,13 +35,13 @@ CONTEXT_BETA = "context-management-2025-06-27"
 CLEAR_TOOL_USES: dict[str, Any] = {"edits": [{"type": "clear_tool_uses_20250919"}]}
 """What ``context_management: true`` stands for: old tool results are cleared when the conversation grows long."""
 
-_VERSION_OF = lazy_re(r"claude-(?:[a-z]+-)?(\d)(?:[-.](\d{1,2}))?(?!\d)")
+_VERSION = lazy_re(r"claude-(?:[a-z]+-)?(\d)(?:[-.](\d{1,2}))?(?!\d)")
 _FAMILY = lazy_re(r"claude-(?:\d[\d.-]*-)?([a-z]+)")
-_THINKERS = ("fable", "mythos")
+_ALWAYS_THINKING_FAMILIES = ("fable", "mythos")
 """Families that cannot but think."""
 
-_FOUR = ("low", "medium", "high", "max")
-_FIVE = ("low", "medium", "high", "xhigh", "max")
+_EFFORTS_4 = ("low", "medium", "high", "max")
+_EFFORTS_5 = ("low", "medium", "high", "xhigh", "max")
 
 
 def build(config: ProviderConfig) -> HttpModel:
@@ -47,9 +53,9 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If there is no key, or a setting is wrong.
     """
-    home = setting(None, URL_VARIABLE) or BASE_URL
-    base_url = setting(config.base_url) or home
-    key = require_key(NAME, given_key(config), base_url=base_url, home=home)
+    home = get_setting(None, URL_VARIABLE) or BASE_URL
+    base_url = get_setting(config.base_url) or home
+    key = require_key(NAME, static_api_key(config), base_url=base_url, home=home)
     model = config.model or MODEL
     profile = http_profile(
         config,
@@ -57,49 +63,49 @@ def build(config: ProviderConfig) -> HttpModel:
         model=model,
         base_url=base_url,
         path=PATH,
-        accepts=_configured(config, dialect_of(model)),
+        accepts=_apply_settings(config, capabilities_for(model)),
         key_header=KEY_HEADER,
-        headers={"anthropic-version": own_setting(config, "anthropic_version") or api_versions.ANTHROPIC},
+        headers={"anthropic-version": provider_setting(config, "anthropic_version") or api_versions.ANTHROPIC},
     )
     profile = replace(profile, headers=_with_betas(profile.headers, profile.messages))
-    return HttpModel(profile, AnthropicMessages(), credential(config, key), timeouts=timeouts(config))
+    return HttpModel(profile, AnthropicProtocol(), make_credential(config, key), timeouts=timeouts_from(config))
 
 
-def dialect_of(model: str) -> MessagesDialect:
+def capabilities_for(model: str) -> AnthropicCapabilities:
     """What a Claude model accepts, by its name; of other models nothing is assumed.
 
     Source: Anthropic's migration guides up to Claude 5.5 (November 2026) and recorded refusals.
     """
     name = model.lower()
-    found = _VERSION_OF.search(name)
+    found = _VERSION.search(name)
     if found is None:
-        return MessagesDialect()
+        return AnthropicCapabilities()
     version = (int(found[1]), int(found[2] or 0))
     words = _FAMILY.search(name)
     family = words[1] if words else ""
     if version < (3, 7):
-        return MessagesDialect(thinking="none", json_schema=False)
+        return AnthropicCapabilities(thinking="none", json_schema=False)
     if version < (4, 6):
-        return MessagesDialect(json_schema=version >= (4, 5) or (family == "opus" and version >= (4, 1)))
+        return AnthropicCapabilities(json_schema=version >= (4, 5) or (family == "opus" and version >= (4, 1)))
     if version < (4, 7):
-        return MessagesDialect(thinking="both", efforts=_FOUR, prefill=False)
-    off = _thinking_off(family, version)
-    strict = version >= ((5, 1) if family in _THINKERS else (5, 5))
-    return MessagesDialect(
+        return AnthropicCapabilities(thinking="both", efforts=_EFFORTS_4, prefill=False)
+    off = _thinking_off_mode(family, version)
+    strict = version >= ((5, 1) if family in _ALWAYS_THINKING_FAMILIES else (5, 5))
+    return AnthropicCapabilities(
         thinking="adaptive",
         thinking_off=off,
         display="summarized",
         drop_unbound=strict and family != "mythos",
-        efforts=_FIVE,
+        efforts=_EFFORTS_5,
         temperature=False,
         forced_tools=not strict or off == "disabled",
         prefill=False,
     )
 
 
-def _thinking_off(family: str, version: tuple[int, int]) -> ThinkingOff:
+def _thinking_off_mode(family: str, version: tuple[int, int]) -> ThinkingOff:
     """How the newer models, which think by themselves since 5.0, are told not to."""
-    if family in _THINKERS:
+    if family in _ALWAYS_THINKING_FAMILIES:
         return "never"
     if version < (5, 0):
         return "omit"
@@ -108,18 +114,18 @@ def _thinking_off(family: str, version: tuple[int, int]) -> ThinkingOff:
     return "between_tools" if family == "sonnet" else "never"
 
 
-def _configured(config: ProviderConfig, dialect: MessagesDialect) -> MessagesDialect:
+def _apply_settings(config: ProviderConfig, dialect: AnthropicCapabilities) -> AnthropicCapabilities:
     """The dialect with the settings that stand beside the others."""
-    managed = own_setting(config, "context_management", bool | dict[str, Any])
+    managed = provider_setting(config, "context_management", bool | dict[str, Any])
     return replace(
         dialect,
-        cache_ttl=own_setting(config, "cache_ttl", Literal["5m", "1h"]) or "5m",
-        extra_betas=tuple(own_setting(config, "extra_betas", list[str]) or ()),
+        cache_ttl=provider_setting(config, "cache_ttl", Literal["5m", "1h"]) or "5m",
+        extra_betas=tuple(provider_setting(config, "extra_betas", list[str]) or ()),
         context_management=CLEAR_TOOL_USES if managed is True else managed or None,
     )
 
 
-def _with_betas(headers: dict[str, str], dialect: MessagesDialect) -> dict[str, str]:
+def _with_betas(headers: dict[str, str], dialect: AnthropicCapabilities) -> dict[str, str]:
     """The headers with the betas that are asked for, behind those that stand there already."""
     betas = dialect.extra_betas if dialect.context_management is None else (*dialect.extra_betas, CONTEXT_BETA)
     if not betas:

@@ -18,33 +18,33 @@ from mainspring.errors import ProviderConfigError
 from mainspring.lazy import lazy_re
 from mainspring.models.auth import (
     ApiKey,
-    AzureCli,
+    AzureCliCredential,
+    CallableKey,
     CredentialResolver,
-    EntraId,
-    FirstOf,
-    FunctionKey,
-    KeyFunction,
+    EntraIdCredential,
+    FirstCredential,
+    KeyCallback,
     KeyVaultSecret,
 )
-from mainspring.models.auth.azure import has_cli, has_identity
-from mainspring.models.auth.credentials import KEY_VARIABLES, Given, require_key, setting
+from mainspring.models.auth.azure import is_cli_installed, is_identity_package_installed
+from mainspring.models.auth.credentials import KEY_VARIABLES, CredentialValue, get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
-from mainspring.models.profile import Dialect
+from mainspring.models.profile import ChatCapabilities
 from mainspring.models.providers import http as api_versions
 from mainspring.models.providers.http import (
-    OPENAI,
-    Api,
-    chosen_api,
-    given_key,
+    OPENAI_RESPONSES,
+    OpenAIApi,
+    build_responses_model,
     http_profile,
-    never_reasons,
-    only_responses,
-    own_setting,
-    responses_model,
-    timeouts,
+    is_non_reasoning,
+    provider_setting,
+    requires_responses_api,
+    select_api,
+    static_api_key,
+    timeouts_from,
 )
-from mainspring.models.wire.openai_chat import ChatCompletions
+from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
 NAME = "azure"
 URL_VARIABLES = ("AZURE_OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT")
@@ -54,15 +54,15 @@ VERSION_VARIABLE = "AZURE_OPENAI_API_VERSION"
 MAP_VARIABLE = "AZURE_OPENAI_DEPLOYMENT_NAME_MAP"
 KEY_HEADER = "api-key"
 
-CHAT = Dialect(max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none")
+CHAT = ChatCapabilities(max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none")
 """What Azure accepts over Chat Completions. Models that do not reason have the older name of the reply cap in this version."""
 
-_AUTH = ("auto", "key", "cli", "entra", "managed_identity", "key_vault")
-_LIKE_TOKEN = lazy_re(r"eyJ[\w-]+\.[\w-]+\.[\w-]*$")
+_AUTH_MODES = ("auto", "key", "cli", "entra", "managed_identity", "key_vault")
+_JWT = lazy_re(r"eyJ[\w-]+\.[\w-]+\.[\w-]*$")
 _PATHS = lazy_re(r"/openai(/v1|/deployments(/[^/]+)?)?(/(chat/completions|responses))?/*$")
 
 
-class Place(Struct, frozen=True):
+class DeploymentTarget(Struct, frozen=True):
     """Where a deployment is.
 
     Attributes:
@@ -88,20 +88,20 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If the resource, the deployment or every way to a credential is missing.
     """
-    place = find_place(config)
-    api = chosen_api(config, _usual_api(place))
+    place = resolve_deployment(config)
+    api = select_api(config, _default_api(place))
     resolver = credential_for(config, place.root)
-    version = own_setting(config, "api_version") or setting(None, VERSION_VARIABLE)
+    version = provider_setting(config, "api_version") or get_setting(None, VERSION_VARIABLE)
     config = replace(config, known_as=config.known_as or place.model)
     if api == "responses":
         url = _with_query(f"{place.root}/openai/v1", version or api_versions.AZURE_RESPONSES)
-        return responses_model(
+        return build_responses_model(
             config,
             provider=NAME,
             model=place.deployment,
             base_url=url,
             credential=resolver,
-            accepts=OPENAI,
+            accepts=OPENAI_RESPONSES,
             key_header=KEY_HEADER,
         )
     url = _with_query(f"{place.root}/openai/deployments/{quote(place.deployment)}", version or api_versions.AZURE_CHAT)
@@ -114,12 +114,12 @@ def build(config: ProviderConfig) -> HttpModel:
         accepts=CHAT,
         key_header=KEY_HEADER,
     )
-    if never_reasons(NAME, place.model):
+    if is_non_reasoning(NAME, place.model):
         profile = replace(profile, dialect=replace(profile.dialect, efforts=(), max_tokens_field="max_tokens"))
-    return HttpModel(profile, ChatCompletions(), resolver, timeouts=timeouts(config))
+    return HttpModel(profile, ChatCompletionsProtocol(), resolver, timeouts=timeouts_from(config))
 
 
-def find_place(config: ProviderConfig, environment: Mapping[str, str] | None = None) -> Place:
+def resolve_deployment(config: ProviderConfig, environment: Mapping[str, str] | None = None) -> DeploymentTarget:
     """Where the deployment of a configuration is.
 
     Args:
@@ -129,11 +129,11 @@ def find_place(config: ProviderConfig, environment: Mapping[str, str] | None = N
     Raises:
         ProviderConfigError: If the resource or the deployment is missing.
     """
-    url = setting(own_setting(config, "endpoint") or config.base_url)
-    resource = setting(own_setting(config, "resource_name"))
+    url = get_setting(provider_setting(config, "endpoint") or config.base_url)
+    resource = get_setting(provider_setting(config, "resource_name"))
     if url is None and resource is None:
-        url = setting(None, *URL_VARIABLES, environment=environment)
-        resource = setting(None, RESOURCE_VARIABLE, environment=environment)
+        url = get_setting(None, *URL_VARIABLES, environment=environment)
+        resource = get_setting(None, RESOURCE_VARIABLE, environment=environment)
     if url is None and resource is None:
         raise ProviderConfigError(
             f"Provider {NAME} needs a resource: set {URL_VARIABLES[0]} or {RESOURCE_VARIABLE}, or the setting "
@@ -148,7 +148,7 @@ def find_place(config: ProviderConfig, environment: Mapping[str, str] | None = N
         )
     path = url.partition("?")[0]
     model, deployment = _deployment(config, environment)
-    return Place(_PATHS.sub("", path).rstrip("/"), deployment, model, "/openai/v1" in path)
+    return DeploymentTarget(_PATHS.sub("", path).rstrip("/"), deployment, model, "/openai/v1" in path)
 
 
 def deployment_map(value: str | Mapping[str, str] | None) -> dict[str, str]:
@@ -180,17 +180,17 @@ def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
     Raises:
         ProviderConfigError: If there is none of them.
     """
-    auth = (own_setting(config, "auth") or "auto").lower().replace("-", "_")
-    client_id = own_setting(config, "client_id")
+    auth = (provider_setting(config, "auth") or "auto").lower().replace("-", "_")
+    client_id = provider_setting(config, "client_id")
     match auth:
         case "cli":
-            return AzureCli()
+            return AzureCliCredential()
         case "entra":
-            return EntraId(client_id=client_id)
+            return EntraIdCredential(client_id=client_id)
         case "managed_identity":
-            return EntraId(client_id=client_id or setting(None, "AZURE_CLIENT_ID"), managed=True)
+            return EntraIdCredential(client_id=client_id or get_setting(None, "AZURE_CLIENT_ID"), managed=True)
         case "key_vault":
-            vault, name = own_setting(config, "vault_url"), own_setting(config, "secret_name")
+            vault, name = provider_setting(config, "vault_url"), provider_setting(config, "secret_name")
             if not (vault and name):
                 raise ProviderConfigError("auth key_vault needs vaultUrl and secretName", provider=NAME)
             return KeyVaultSecret(vault, name, client_id=client_id)
@@ -198,7 +198,7 @@ def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
             return _key_or_login(config, root, auth)
         case _:
             raise ProviderConfigError(
-                f"Setting `auth` of {NAME} must be one of {', '.join(_AUTH)}, not {auth!r}", provider=NAME
+                f"Setting `auth` of {NAME} must be one of {', '.join(_AUTH_MODES)}, not {auth!r}", provider=NAME
             )
 
 
@@ -206,15 +206,18 @@ def _key_or_login(config: ProviderConfig, root: str, auth: str) -> CredentialRes
     if isinstance(config.api_key, CredentialResolver):
         return config.api_key
     if callable(config.api_key):
-        return FunctionKey(cast("KeyFunction", config.api_key), shaped)
+        return CallableKey(cast("KeyCallback", config.api_key), key_or_token)
     logins: list[CredentialResolver] = []
     if auth == "auto":
-        logins = [*([AzureCli()] if has_cli() else []), *([EntraId()] if has_identity() else [])]
-    key = given_key(config)
-    if setting(key, *KEY_VARIABLES[NAME]) is None and logins:
-        return logins[0] if len(logins) == 1 else FirstOf(logins)
+        logins = [
+            *([AzureCliCredential()] if is_cli_installed() else []),
+            *([EntraIdCredential()] if is_identity_package_installed() else []),
+        ]
+    key = static_api_key(config)
+    if get_setting(key, *KEY_VARIABLES[NAME]) is None and logins:
+        return logins[0] if len(logins) == 1 else FirstCredential(logins)
     try:
-        return ApiKey(require_key(NAME, key, base_url=root, home=key_home(root, *URL_VARIABLES)))
+        return ApiKey(require_key(NAME, key, base_url=root, home=key_base_url(root, *URL_VARIABLES)))
     except ProviderConfigError as error:
         raise ProviderConfigError(
             f"{error.message}; or log in with Azure's command line (`az login`), or install `mainspring[azure]` for Entra ID "
@@ -224,28 +227,28 @@ def _key_or_login(config: ProviderConfig, root: str, auth: str) -> CredentialRes
         ) from None
 
 
-def key_home(root: str, *variables: str) -> str:
+def key_base_url(root: str, *variables: str) -> str:
     """Where a key of the environment may go: to Azure, or to the address that one of the environment variables names."""
     host = urlsplit(root).hostname or ""
     if host.endswith((".azure.com", ".azure.us", ".azure.cn")):
         return root
-    return setting(None, *variables) or "https://openai.azure.com"
+    return get_setting(None, *variables) or "https://openai.azure.com"
 
 
-def shaped(key: str) -> Given:
+def key_or_token(key: str) -> CredentialValue:
     """A function may give a key or a token of Entra ID, which looks like one."""
-    return {"authorization": f"Bearer {key}"} if _LIKE_TOKEN.match(key) else key
+    return {"authorization": f"Bearer {key}"} if _JWT.match(key) else key
 
 
 def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -> tuple[str, str]:
     """The model that is wanted, and its deployment."""
-    named = setting(own_setting(config, "deployment"))
-    model = setting(config.model)
+    named = get_setting(provider_setting(config, "deployment"))
+    model = get_setting(config.model)
     if named is None and model is not None:
-        known = deployment_map(own_setting(config, "deployment_name_map", str | dict[str, str]))
-        known = known or deployment_map(setting(None, MAP_VARIABLE, environment=environment))
+        known = deployment_map(provider_setting(config, "deployment_name_map", str | dict[str, str]))
+        known = known or deployment_map(get_setting(None, MAP_VARIABLE, environment=environment))
         named = known.get(model, model)
-    named = named or setting(None, *DEPLOYMENT_VARIABLES, environment=environment)
+    named = named or get_setting(None, *DEPLOYMENT_VARIABLES, environment=environment)
     if named is None:
         raise ProviderConfigError(
             f"Provider {NAME} needs a deployment: write {NAME}:DEPLOYMENT, or the setting providers.{NAME}.deployment, or set "
@@ -256,9 +259,13 @@ def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -
     return model or named, named
 
 
-def _usual_api(place: Place) -> Api:
+def _default_api(place: DeploymentTarget) -> OpenAIApi:
     """Responses where the model takes nothing else, and where the ``v1`` interface was named; Chat Completions otherwise."""
-    return "responses" if only_responses(place.deployment) or only_responses(place.model) or place.v1 else "chat"
+    return (
+        "responses"
+        if requires_responses_api(place.deployment) or requires_responses_api(place.model) or place.v1
+        else "chat"
+    )
 
 
 def _with_query(url: str, version: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
-from mainspring.models.profile import Dialect
-from mainspring.models.providers.http import hosted_model
+from mainspring.models.profile import ChatCapabilities
+from mainspring.models.providers.http import build_hosted_model
 
 NAME = "cerebras"
 BASE_URL = "https://api.cerebras.ai/v1"
 MODEL = "gpt-oss-120b"
 
-DIALECT = Dialect(
+DIALECT = ChatCapabilities(
     max_tokens_field="max_completion_tokens",
     efforts=("low", "medium", "high"),
     cache_breakpoints=False,  # It caches prefixes by itself and refuses fields that it does not know.
@@ -26,4 +26,4 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If there is no key.
     """
-    return hosted_model(config, provider=NAME, model=MODEL, home=BASE_URL, accepts=DIALECT)
+    return build_hosted_model(config, provider=NAME, model=MODEL, home=BASE_URL, accepts=DIALECT)

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from mainspring.errors import ProviderConfigError
 from mainspring.models.auth import OAuthClient, OAuthCredential, OAuthTokens, TokenFile
-from mainspring.models.auth.credentials import setting
-from mainspring.models.auth.token_file import claims
+from mainspring.models.auth.credentials import get_setting
+from mainspring.models.auth.token_file import decode_claims
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
-from mainspring.models.json_values import as_object
-from mainspring.models.profile import ResponsesDialect
-from mainspring.models.providers.http import own_setting, responses_model
+from mainspring.models.json_values import as_dict
+from mainspring.models.profile import ResponsesCapabilities
+from mainspring.models.providers.http import build_responses_model, provider_setting
 
 NAME = "codex"
 BASE_URL = "https://chatgpt.com/backend-api/codex"
@@ -38,7 +38,7 @@ HEADERS = {"originator": ORIGINATOR, "openai-beta": "responses=experimental"}
 INSTRUCTIONS = "You are a helpful assistant."
 """What is said where there is no system text: the host insists on some."""
 
-ACCEPTS = ResponsesDialect(
+CAPABILITIES = ResponsesCapabilities(
     store=False,
     instructions=INSTRUCTIONS,
     max_output_tokens=False,
@@ -49,7 +49,7 @@ ACCEPTS = ResponsesDialect(
 )
 """What the host accepts: it keeps its cache by itself, and refuses caps and temperatures."""
 
-_CLAIM = "https://api.openai.com/auth"
+_ACCOUNT_CLAIM = "https://api.openai.com/auth"
 
 
 def build(config: ProviderConfig) -> HttpModel:
@@ -61,13 +61,13 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If a setting is wrong, or there is no place to keep tokens.
     """
-    return responses_model(
+    return build_responses_model(
         config,
         provider=NAME,
         model=config.model or MODEL,
-        base_url=setting(config.base_url) or BASE_URL,
+        base_url=get_setting(config.base_url) or BASE_URL,
         credential=OAuthCredential(oauth_client(config), token_file(config), headers=account_headers),
-        accepts=ACCEPTS,
+        accepts=CAPABILITIES,
         headers=HEADERS,
     )
 
@@ -79,10 +79,10 @@ def oauth_client(config: ProviderConfig | None = None) -> OAuthClient:
         config: Settings that may name another issuer or another application.
     """
     config = config or ProviderConfig(provider=NAME)
-    issuer = (own_setting(config, "issuer") or ISSUER).rstrip("/")
+    issuer = (provider_setting(config, "issuer") or ISSUER).rstrip("/")
     return OAuthClient(
         provider=NAME,
-        client_id=own_setting(config, "client_id") or CLIENT_ID,
+        client_id=provider_setting(config, "client_id") or CLIENT_ID,
         token_url=f"{issuer}/oauth/token",
         authorize_url=f"{issuer}/oauth/authorize",
         scope="openid profile email offline_access",
@@ -91,9 +91,9 @@ def oauth_client(config: ProviderConfig | None = None) -> OAuthClient:
             "codex_cli_simplified_flow": "true",
             "originator": ORIGINATOR,
         },
-        port=own_setting(config, "login_port", int) or 1455,
+        port=provider_setting(config, "login_port", int) or 1455,
         path="/auth/callback",
-        account=account_of,
+        account=account_id,
     )
 
 
@@ -103,7 +103,7 @@ def token_file(config: ProviderConfig | None = None) -> TokenFile:
     Raises:
         ProviderConfigError: If there is no such folder.
     """
-    named = setting(own_setting(config, "token_file") if config else None, FILE_VARIABLE)
+    named = get_setting(provider_setting(config, "token_file") if config else None, FILE_VARIABLE)
     if named:
         return TokenFile(named)
     home = os.environ.get("MAINSPRING_HOME", "").strip()
@@ -116,10 +116,10 @@ def token_file(config: ProviderConfig | None = None) -> TokenFile:
         ) from error
 
 
-def account_of(tokens: OAuthTokens) -> str:
+def account_id(tokens: OAuthTokens) -> str:
     """The account's id, as it stands in the tokens; empty if it does not."""
     for token in (tokens.id_token, tokens.access):
-        account = (as_object(claims(token).get(_CLAIM)) or {}).get("chatgpt_account_id")
+        account = (as_dict(decode_claims(token).get(_ACCOUNT_CLAIM)) or {}).get("chatgpt_account_id")
         if isinstance(account, str) and account:
             return account
     return ""
@@ -127,5 +127,5 @@ def account_of(tokens: OAuthTokens) -> str:
 
 def account_headers(tokens: OAuthTokens) -> Mapping[str, str]:
     """The header that names the account."""
-    account = tokens.account or account_of(tokens)
+    account = tokens.account or account_id(tokens)
     return {"chatgpt-account-id": account} if account else {}

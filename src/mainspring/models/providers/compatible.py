@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from mainspring.errors import ProviderConfigError
-from mainspring.models.auth.credentials import require_key, setting
+from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
-from mainspring.models.profile import Dialect
-from mainspring.models.providers.http import chat_model, given_key
-from mainspring.models.registry import ModelBuilder
+from mainspring.models.profile import ChatCapabilities
+from mainspring.models.providers.http import build_chat_model, static_api_key
+from mainspring.models.registry import ModelFactory
 
 NAME = "compatible"
 URL_VARIABLE = "OPENAI_COMPATIBLE_BASE_URL"
@@ -20,16 +20,18 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If base URL, model or key is missing.
     """
-    home = setting(None, URL_VARIABLE) or ""
-    base_url = setting(config.base_url) or home
+    home = get_setting(None, URL_VARIABLE) or ""
+    base_url = get_setting(config.base_url) or home
     if not base_url:
         raise ProviderConfigError(
             f"Provider {NAME} needs a base URL: set {URL_VARIABLE}, or the setting providers.{NAME}.baseUrl",
             reason="missing_base_url",
             provider=NAME,
         )
-    key = require_key(NAME, given_key(config), base_url=base_url, home=home)
-    return chat_model(config, provider=NAME, model=_model(config, NAME), base_url=base_url, key=key, accepts=Dialect())
+    key = require_key(NAME, static_api_key(config), base_url=base_url, home=home)
+    return build_chat_model(
+        config, provider=NAME, model=_model(config, NAME), base_url=base_url, key=key, accepts=ChatCapabilities()
+    )
 
 
 def openai_compatible(
@@ -38,8 +40,8 @@ def openai_compatible(
     *,
     key_variables: tuple[str, ...] = (),
     model: str = "",
-    accepts: Dialect = Dialect(),
-) -> ModelBuilder:
+    accepts: ChatCapabilities = ChatCapabilities(),
+) -> ModelFactory:
     """A provider for a host that speaks Chat Completions, to be registered: ``registry.register(name, build=...)``.
 
     Args:
@@ -54,11 +56,11 @@ def openai_compatible(
     """
 
     def made(config: ProviderConfig) -> HttpModel:
-        at = setting(config.base_url) or base_url
+        at = get_setting(config.base_url) or base_url
         key = "not-needed"
         if key_variables or config.api_key:
-            key = require_key(name, given_key(config), base_url=at, home=base_url, variables=key_variables)
-        return chat_model(
+            key = require_key(name, static_api_key(config), base_url=at, home=base_url, variables=key_variables)
+        return build_chat_model(
             config,
             provider=name,
             model=_model(config, name, model),

@@ -13,30 +13,30 @@ from msgspec.structs import replace
 
 from mainspring.errors import ModelNotFoundError, ProviderConfigError
 from mainspring.events import StreamEvent
-from mainspring.extras import how_to_install
-from mainspring.models.auth import ApiKey, CredentialResolver, FunctionKey, KeyFunction
-from mainspring.models.auth.credentials import require_key, setting
+from mainspring.extras import install_command
+from mainspring.models.auth import ApiKey, CallableKey, CredentialResolver, KeyCallback
+from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
-from mainspring.models.port import FREE, ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
-from mainspring.models.profile import Dialect, ResponsesDialect
-from mainspring.models.providers.azure import KEY_HEADER, key_home, shaped
+from mainspring.models.port import ZERO_PRICES, ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
+from mainspring.models.profile import ChatCapabilities, ResponsesCapabilities
+from mainspring.models.providers.azure import KEY_HEADER, key_base_url, key_or_token
 from mainspring.models.providers.http import (
-    chosen_api,
-    given_key,
+    build_responses_model,
     http_profile,
-    only_responses,
-    own_setting,
-    responses_model,
-    timeouts,
+    provider_setting,
+    requires_responses_api,
+    select_api,
+    static_api_key,
+    timeouts_from,
 )
-from mainspring.models.providers.local_servers import KEY, LIMITS
+from mainspring.models.providers.local_servers import PLACEHOLDER_API_KEY, TIMEOUTS
 from mainspring.models.transport.port import Timeouts
-from mainspring.models.wire.openai_chat import ChatCompletions
+from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
 NAME = "foundry"
-ALIAS = "phi-4"
-DEPLOYMENT = "gpt-4o"
+DEFAULT_LOCAL_MODEL = "phi-4"
+DEFAULT_DEPLOYMENT = "gpt-4o"
 ENDPOINT_VARIABLE = "AZURE_FOUNDRY_PROJECT_ENDPOINT"
 APP_NAME = "mainspring"
 
@@ -52,13 +52,13 @@ def build(config: ProviderConfig) -> ModelProvider:
     Raises:
         ProviderConfigError: If a setting is missing or wrong.
     """
-    temperature = own_setting(config, "temperature", float)
-    match (own_setting(config, "mode") or "local").lower():
+    temperature = provider_setting(config, "temperature", float)
+    match (provider_setting(config, "mode") or "local").lower():
         case "local":
             return _local(config, temperature)
         case "cloud":
             model = _cloud(config)
-            return model if temperature is None else FoundryModel(model.info, _ready(model), temperature)
+            return model if temperature is None else FoundryModel(model.info, _already_connected(model), temperature)
         case mode:
             raise ProviderConfigError(
                 f"Setting `mode` of {NAME} must be local or cloud, not {mode!r}", reason="mode", provider=NAME
@@ -125,7 +125,7 @@ class FoundryModel:
             await self._inner.aclose()
 
 
-def _ready(model: HttpModel) -> Callable[[], Awaitable[HttpModel]]:
+def _already_connected(model: HttpModel) -> Callable[[], Awaitable[HttpModel]]:
     async def reach() -> HttpModel:
         return model
 
@@ -136,7 +136,7 @@ def _ready(model: HttpModel) -> Callable[[], Awaitable[HttpModel]]:
 
 
 def _cloud(config: ProviderConfig) -> HttpModel:
-    endpoint = setting(own_setting(config, "project_endpoint") or config.base_url, ENDPOINT_VARIABLE)
+    endpoint = get_setting(provider_setting(config, "project_endpoint") or config.base_url, ENDPOINT_VARIABLE)
     if endpoint is None:
         raise ProviderConfigError(
             f"Provider {NAME} in mode cloud needs the project's endpoint: the setting providers.{NAME}.projectEndpoint, or "
@@ -145,23 +145,23 @@ def _cloud(config: ProviderConfig) -> HttpModel:
             provider=NAME,
         )
     base_url = f"{endpoint.rstrip('/').removesuffix('/openai/v1')}/openai/v1"
-    model = setting(own_setting(config, "model_deployment") or config.model) or DEPLOYMENT
+    model = get_setting(provider_setting(config, "model_deployment") or config.model) or DEFAULT_DEPLOYMENT
     credential: CredentialResolver
     if isinstance(config.api_key, CredentialResolver):
         credential = config.api_key
     elif callable(config.api_key):
-        credential = FunctionKey(cast("KeyFunction", config.api_key), shaped)
+        credential = CallableKey(cast("KeyCallback", config.api_key), key_or_token)
     else:
-        home = key_home(base_url, ENDPOINT_VARIABLE)
-        credential = ApiKey(require_key(NAME, given_key(config), base_url=base_url, home=home))
-    if chosen_api(config, "responses" if only_responses(model) else "chat") == "responses":
-        return responses_model(
+        home = key_base_url(base_url, ENDPOINT_VARIABLE)
+        credential = ApiKey(require_key(NAME, static_api_key(config), base_url=base_url, home=home))
+    if select_api(config, "responses" if requires_responses_api(model) else "chat") == "responses":
+        return build_responses_model(
             config,
             provider=NAME,
             model=model,
             base_url=base_url,
             credential=credential,
-            accepts=ResponsesDialect(strict_tools=False),
+            accepts=ResponsesCapabilities(strict_tools=False),
             key_header=KEY_HEADER,
         )
     profile = http_profile(
@@ -170,21 +170,21 @@ def _cloud(config: ProviderConfig) -> HttpModel:
         model=model,
         base_url=base_url,
         path="/chat/completions",
-        accepts=Dialect(),
+        accepts=ChatCapabilities(),
         key_header=KEY_HEADER,
     )
-    return HttpModel(profile, ChatCompletions(), credential, timeouts=timeouts(config))
+    return HttpModel(profile, ChatCompletionsProtocol(), credential, timeouts=timeouts_from(config))
 
 
 # --- on this machine ---------------------------------------------------------------------------------------------------
 
 
 def _local(config: ProviderConfig, temperature: float | None) -> FoundryModel:
-    alias = setting(own_setting(config, "model_alias") or config.model) or ALIAS
-    limits = timeouts(config, LIMITS)
+    alias = get_setting(provider_setting(config, "model_alias") or config.model) or DEFAULT_LOCAL_MODEL
+    limits = timeouts_from(config, TIMEOUTS)
 
     async def reach() -> HttpModel:
-        url, model = await asyncio.to_thread(start_local, alias)
+        url, model = await asyncio.to_thread(start_foundry_local, alias)
         return _at(config, url, model, limits)
 
     return FoundryModel(_at(config, "http://localhost", alias, limits).info, reach, temperature)
@@ -192,13 +192,13 @@ def _local(config: ProviderConfig, temperature: float | None) -> FoundryModel:
 
 def _at(config: ProviderConfig, url: str, model: str, limits: Timeouts) -> HttpModel:
     profile = http_profile(
-        config, provider=NAME, model=model, base_url=f"{url}/v1", path="/chat/completions", accepts=Dialect()
+        config, provider=NAME, model=model, base_url=f"{url}/v1", path="/chat/completions", accepts=ChatCapabilities()
     )
-    profile = replace(profile, info=replace(profile.info, prices=FREE))
-    return HttpModel(profile, ChatCompletions(), lambda: KEY, timeouts=limits)
+    profile = replace(profile, info=replace(profile.info, prices=ZERO_PRICES))
+    return HttpModel(profile, ChatCompletionsProtocol(), lambda: PLACEHOLDER_API_KEY, timeouts=limits)
 
 
-def start_local(alias: str) -> tuple[str, str]:
+def start_foundry_local(alias: str) -> tuple[str, str]:
     """Start Foundry Local in this process, fetch and load a model there. Blocks.
 
     Args:
@@ -227,12 +227,12 @@ def start_local(alias: str) -> tuple[str, str]:
                 manager.start_web_service()
             return str(manager.urls[0]).rstrip("/"), str(model.id)
     except ImportError as error:
-        raise _not_started(alias, f"foundry-local-sdk is not installed: {how_to_install('foundry')}") from error
+        raise _start_error(alias, f"foundry-local-sdk is not installed: {install_command('foundry')}") from error
     except Exception as error:
-        raise _not_started(alias, str(error) or type(error).__name__) from error
+        raise _start_error(alias, str(error) or type(error).__name__) from error
 
 
-def _not_started(alias: str, reason: str) -> ModelNotFoundError:
+def _start_error(alias: str, reason: str) -> ModelNotFoundError:
     return ModelNotFoundError(
         f"Foundry Local could not start the model {alias}: {reason}", reason="foundry_local", provider=NAME, model=alias
     )

@@ -6,20 +6,26 @@ from urllib.parse import urlsplit
 
 from mainspring.errors import ProviderConfigError
 from mainspring.lazy import lazy_re
-from mainspring.models.auth.credentials import require_key, setting
+from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import GeminiDialect
 from mainspring.models.providers import http as api_versions
-from mainspring.models.providers.http import credential, given_key, http_profile, own_setting, timeouts
-from mainspring.models.wire.gemini import Gemini
+from mainspring.models.providers.http import (
+    http_profile,
+    make_credential,
+    provider_setting,
+    static_api_key,
+    timeouts_from,
+)
+from mainspring.models.wire.gemini import GeminiProtocol
 
 NAME = "gemini"
 HOST = "https://generativelanguage.googleapis.com"
 MODEL = "gemini-2.0-flash-exp"
 URL_VARIABLE = "GOOGLE_GEMINI_BASE_URL"
 
-_VERTEX = (
+_VERTEX_UNSUPPORTED = (
     "Provider gemini asks Google's developer API with a key; Vertex AI (useVertexai) wants credentials of Google Cloud, which "
     "LangChain has: install the extra langchain and langchain-google-vertexai, then pass ChatVertexAI(...) as the model, or "
     "use the provider langchain with class langchain_google_vertexai:ChatVertexAI"
@@ -35,27 +41,27 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If there is no key, or Vertex AI is wanted.
     """
-    wanted = own_setting(config, "use_vertexai", bool | str)
+    wanted = provider_setting(config, "use_vertexai", bool | str)
     if wanted and str(wanted).lower() not in ("false", "0", "no"):
-        raise ProviderConfigError(_VERTEX, reason="vertex", provider=NAME)
+        raise ProviderConfigError(_VERTEX_UNSUPPORTED, reason="vertex", provider=NAME)
     model = (config.model or MODEL).removeprefix("models/")
-    version = own_setting(config, "api_version") or api_versions.GEMINI
-    home = _versioned(setting(None, URL_VARIABLE) or HOST, version)
-    base_url = _versioned(setting(config.base_url) or home, version)
-    key = require_key(NAME, given_key(config), base_url=base_url, home=home)
+    version = provider_setting(config, "api_version") or api_versions.GEMINI
+    home = _with_api_version(get_setting(None, URL_VARIABLE) or HOST, version)
+    base_url = _with_api_version(get_setting(config.base_url) or home, version)
+    key = require_key(NAME, static_api_key(config), base_url=base_url, home=home)
     profile = http_profile(
         config,
         provider=NAME,
         model=model,
         base_url=base_url,
         path=f"/models/{model}:streamGenerateContent",
-        accepts=dialect_of(model),
+        accepts=capabilities_for(model),
         key_header="x-goog-api-key",
     )
-    return HttpModel(profile, Gemini(), credential(config, key), timeouts=timeouts(config))
+    return HttpModel(profile, GeminiProtocol(), make_credential(config, key), timeouts=timeouts_from(config))
 
 
-def dialect_of(model: str) -> GeminiDialect:
+def capabilities_for(model: str) -> GeminiDialect:
     """What a model takes, by the generation in its name: documented by Google for each."""
     found = _GENERATION.search(model)
     if found is None or "image" in model or "tts" in model:
@@ -80,6 +86,6 @@ def dialect_of(model: str) -> GeminiDialect:
     return GeminiDialect(thinking="budget", least_budget=512 if "lite" in model else 1)
 
 
-def _versioned(base_url: str, version: str) -> str:
+def _with_api_version(base_url: str, version: str) -> str:
     """The base URL with the version of the interface, unless it has a path of its own."""
     return base_url if urlsplit(base_url).path.strip("/") else f"{base_url.rstrip('/')}/{api_versions.GEMINI}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from urllib.parse import quote, urlsplit
 
 from mainspring.errors import ProviderConfigError
-from mainspring.models.auth.cli_tokens import GitHubCli, has_cli, no_token
-from mainspring.models.auth.credentials import require_key, setting
+from mainspring.models.auth.cli_tokens import GitHubCliCredential, is_cli_installed, missing_token_error
+from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
-from mainspring.models.http_model import Credential, HttpModel
-from mainspring.models.profile import Dialect
+from mainspring.models.http_model import CredentialCallback, HttpModel
+from mainspring.models.profile import ChatCapabilities
 from mainspring.models.providers import http as api_versions
-from mainspring.models.providers.http import chat_model, given_key, own_setting
+from mainspring.models.providers.http import build_chat_model, provider_setting, static_api_key
 
 NAME = "github"
 HOST = "https://models.github.ai"
@@ -27,26 +27,26 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If there is no token, and no command line to ask for one.
     """
-    org = own_setting(config, "org")
+    org = provider_setting(config, "org")
     home = f"{HOST}/orgs/{quote(org, safe='')}/inference" if org else f"{HOST}/inference"
-    base_url = setting(config.base_url) or home
-    return chat_model(
+    base_url = get_setting(config.base_url) or home
+    return build_chat_model(
         config,
         provider=NAME,
         model=config.model or MODEL,
         base_url=base_url,
         key=_token(config, base_url),
-        accepts=Dialect(),
+        accepts=ChatCapabilities(),
         headers={"x-github-api-version": api_versions.GITHUB},
     )
 
 
-def _token(config: ProviderConfig, base_url: str) -> str | Credential:
+def _token(config: ProviderConfig, base_url: str) -> str | CredentialCallback:
     try:
-        return require_key(NAME, given_key(config), base_url=base_url, home=HOST)
+        return require_key(NAME, static_api_key(config), base_url=base_url, home=HOST)
     except ProviderConfigError:
         if urlsplit(base_url).hostname != urlsplit(HOST).hostname:
             raise  # A token of GitHub goes to GitHub only.
-    if has_cli():
-        return GitHubCli()
-    raise no_token("none is configured, and GitHub's command line `gh` is not installed")
+    if is_cli_installed():
+        return GitHubCliCredential()
+    raise missing_token_error("none is configured, and GitHub's command line `gh` is not installed")

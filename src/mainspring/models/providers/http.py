@@ -20,37 +20,44 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
-from mainspring.lazy import later, lazy_re
-from mainspring.models.auth.credentials import check_address, require_key, setting
-from mainspring.models.catalog import configured_info, find_entry
+from mainspring.lazy import lazy_function, lazy_re
+from mainspring.models.auth.credentials import check_base_url, get_setting, require_key
+from mainspring.models.catalog import find_entry, model_info
 from mainspring.models.config import ProviderConfig
-from mainspring.models.http_model import Credential, HttpModel
-from mainspring.models.profile import Dialect, GeminiDialect, MessagesDialect, OllamaDialect, Profile, ResponsesDialect
+from mainspring.models.http_model import CredentialCallback, HttpModel
+from mainspring.models.profile import (
+    AnthropicCapabilities,
+    ChatCapabilities,
+    GeminiDialect,
+    ModelProfile,
+    OllamaCapabilities,
+    ResponsesCapabilities,
+)
 from mainspring.models.transport.port import Timeouts
 
 if TYPE_CHECKING:
-    from mainspring.models.wire.openai_chat import ChatCompletions
-    from mainspring.models.wire.openai_responses import Responses
+    from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
+    from mainspring.models.wire.openai_responses import ResponsesProtocol
 else:
-    ChatCompletions = later("mainspring.models.wire.openai_chat", "ChatCompletions")
-    Responses = later("mainspring.models.wire.openai_responses", "Responses")
+    ChatCompletionsProtocol = lazy_function("mainspring.models.wire.openai_chat", "ChatCompletionsProtocol")
+    ResponsesProtocol = lazy_function("mainspring.models.wire.openai_responses", "ResponsesProtocol")
 
 
-AnyDialect = Dialect | MessagesDialect | ResponsesDialect | GeminiDialect | OllamaDialect
+AnyCapabilities = ChatCapabilities | AnthropicCapabilities | ResponsesCapabilities | GeminiDialect | OllamaCapabilities
 _D = TypeVar("_D", bound=Struct)
 
 
-_FIELDS: dict[type[Struct], str] = {
-    Dialect: "dialect",
-    MessagesDialect: "messages",
-    ResponsesDialect: "responses",
+_PROFILE_FIELDS: dict[type[Struct], str] = {
+    ChatCapabilities: "dialect",
+    AnthropicCapabilities: "messages",
+    ResponsesCapabilities: "responses",
     GeminiDialect: "gemini",
-    OllamaDialect: "ollama",
+    OllamaCapabilities: "ollama",
 }
 """Where a profile keeps each kind of dialect."""
 
 
-def timeouts(config: ProviderConfig, defaults: Timeouts = Timeouts()) -> Timeouts:
+def timeouts_from(config: ProviderConfig, defaults: Timeouts = Timeouts()) -> Timeouts:
     """The limits of the configuration; 0 waits for ever."""
 
     def limit(value: float | None, default: float | None) -> float | None:
@@ -63,7 +70,7 @@ def timeouts(config: ProviderConfig, defaults: Timeouts = Timeouts()) -> Timeout
     )
 
 
-def checked_dialect(config: ProviderConfig, defaults: _D) -> _D:
+def apply_dialect_settings(config: ProviderConfig, defaults: _D) -> _D:
     """What the host accepts, of any kind of dialect, with the changes of the configuration.
 
     Raises:
@@ -90,10 +97,10 @@ def http_profile(
     model: str,
     base_url: str,
     path: str,
-    accepts: AnyDialect,
+    accepts: AnyCapabilities,
     key_header: str = "authorization",
     headers: Mapping[str, str] | None = None,
-) -> Profile:
+) -> ModelProfile:
     """The profile of a model at a host.
 
     Args:
@@ -109,22 +116,22 @@ def http_profile(
     Raises:
         ProviderConfigError: If the base URL is no HTTP address, or the dialect's changes are wrong.
     """
-    check_address(provider, base_url)
+    check_base_url(provider, base_url)
     url, _, query = base_url.partition("?")
     given = {name.lower() for name in config.headers}
     own = {name: value for name, value in (headers or {}).items() if name.lower() not in given}
-    profile = Profile(
-        info=configured_info(config, provider, model, base_url),
+    profile = ModelProfile(
+        info=model_info(config, provider, model, base_url),
         base_url=url.rstrip("/").removesuffix(path),
         headers={**own, **config.headers},
         key_header=key_header,
         query=query,
         max_output_tokens=config.max_output_tokens,
     )
-    return replace(profile, **{_FIELDS[type(accepts)]: checked_dialect(config, accepts)})
+    return replace(profile, **{_PROFILE_FIELDS[type(accepts)]: apply_dialect_settings(config, accepts)})
 
 
-def own_setting(config: ProviderConfig, name: str, kind: Any = str) -> Any:
+def provider_setting(config: ProviderConfig, name: str, kind: Any = str) -> Any:
     """A setting that only this provider knows; ``None`` if it is not given, which an empty text counts as.
 
     Args:
@@ -148,20 +155,20 @@ def own_setting(config: ProviderConfig, name: str, kind: Any = str) -> Any:
         ) from error
 
 
-def never_reasons(provider: str, model: str) -> bool:
+def is_non_reasoning(provider: str, model: str) -> bool:
     """Whether a model is known not to reason; OpenAI's models are the same everywhere."""
     entry = find_entry(provider, model) or find_entry("openai", model)
     return entry is not None and entry.reasoning is False
 
 
-def given_key(config: ProviderConfig) -> str | None:
+def static_api_key(config: ProviderConfig) -> str | None:
     """The key of the configuration, if it is a text; a function is asked at each request."""
     if callable(config.api_key):
         return "asked at each request"
     return config.api_key if isinstance(config.api_key, str) else None
 
 
-def credential(config: ProviderConfig, key: str) -> Credential:
+def make_credential(config: ProviderConfig, key: str) -> CredentialCallback:
     """What gives the key for a request: the configuration's function, or the key that was found."""
     source = config.api_key
     return cast("Callable[[], str | Awaitable[str]]", source) if callable(source) else lambda: key
@@ -187,14 +194,14 @@ GITHUB = "2022-11-28"
 """Header ``x-github-api-version``."""
 
 
-def chat_model(
+def build_chat_model(
     config: ProviderConfig,
     *,
     provider: str,
     model: str,
     base_url: str,
-    key: str | Credential,
-    accepts: Dialect,
+    key: str | CredentialCallback,
+    accepts: ChatCapabilities,
     limits: Timeouts = Timeouts(),
     headers: Mapping[str, str] | None = None,
 ) -> HttpModel:
@@ -213,7 +220,7 @@ def chat_model(
     Raises:
         ProviderConfigError: If a setting is wrong.
     """
-    if never_reasons(provider, model):
+    if is_non_reasoning(provider, model):
         accepts = replace(accepts, efforts=())
     profile = http_profile(
         config,
@@ -224,17 +231,17 @@ def chat_model(
         accepts=accepts,
         headers=headers,
     )
-    opens = credential(config, key) if isinstance(key, str) else key
-    return HttpModel(profile, ChatCompletions(), opens, timeouts=timeouts(config, limits))
+    opens = make_credential(config, key) if isinstance(key, str) else key
+    return HttpModel(profile, ChatCompletionsProtocol(), opens, timeouts=timeouts_from(config, limits))
 
 
-def hosted_model(
+def build_hosted_model(
     config: ProviderConfig,
     *,
     provider: str,
     model: str,
     home: str,
-    accepts: Dialect,
+    accepts: ChatCapabilities,
     headers: Mapping[str, str] | None = None,
 ) -> HttpModel:
     """A model at one host that wants a key: of the settings, or of the environment.
@@ -251,42 +258,42 @@ def hosted_model(
     Raises:
         ProviderConfigError: If there is no key, or a setting is wrong.
     """
-    home = setting(None, f"{provider.upper()}_BASE_URL") or home
-    base_url = setting(config.base_url) or home
-    return chat_model(
+    home = get_setting(None, f"{provider.upper()}_BASE_URL") or home
+    base_url = get_setting(config.base_url) or home
+    return build_chat_model(
         config,
         provider=provider,
         model=config.model or model,
         base_url=base_url,
-        key=require_key(provider, given_key(config), base_url=base_url, home=home),
+        key=require_key(provider, static_api_key(config), base_url=base_url, home=home),
         accepts=accepts,
         headers=headers,
     )
 
 
-Api = Literal["chat", "responses"]
+OpenAIApi = Literal["chat", "responses"]
 """Which of OpenAI's two protocols a model is asked over."""
 
 
-OPENAI = ResponsesDialect(prompt_cache_key=True, strict_tools=False)
+OPENAI_RESPONSES = ResponsesCapabilities(prompt_cache_key=True, strict_tools=False)
 """What OpenAI's own servers accept, also behind Azure."""
 
 
 _ONLY_RESPONSES = lazy_re(r"codex|computer-use|deep-research|(^|[^a-z0-9])(o\d|gpt-\d[\d.]*)-pro([^a-z0-9]|$)")
 
 
-def only_responses(model: str) -> bool:
+def requires_responses_api(model: str) -> bool:
     """Whether a model, by its name, can be asked over Responses alone, as OpenAI's list of models says (November 2026)."""
     return _ONLY_RESPONSES.search(model.lower()) is not None
 
 
-def chosen_api(config: ProviderConfig, default: Api) -> Api:
+def select_api(config: ProviderConfig, default: OpenAIApi) -> OpenAIApi:
     """The setting ``api``: ``chat``, ``responses``, or what the provider takes to be right (``auto``).
 
     Raises:
         ProviderConfigError: If it is something else.
     """
-    wanted = (own_setting(config, "api") or "auto").lower()
+    wanted = (provider_setting(config, "api") or "auto").lower()
     match wanted:
         case "auto":
             return default
@@ -301,14 +308,14 @@ def chosen_api(config: ProviderConfig, default: Api) -> Api:
             )
 
 
-def responses_model(
+def build_responses_model(
     config: ProviderConfig,
     *,
     provider: str,
     model: str,
     base_url: str,
-    credential: Credential | None,
-    accepts: ResponsesDialect,
+    credential: CredentialCallback | None,
+    accepts: ResponsesCapabilities,
     headers: Mapping[str, str] | None = None,
     key_header: str = "authorization",
 ) -> HttpModel:
@@ -327,6 +334,6 @@ def responses_model(
         headers=headers,
         key_header=key_header,
     )
-    if never_reasons(provider, config.known_as or model):
+    if is_non_reasoning(provider, config.known_as or model):
         profile = replace(profile, responses=replace(profile.responses, efforts=()))
-    return HttpModel(profile, Responses(), credential, timeouts=timeouts(config))
+    return HttpModel(profile, ResponsesProtocol(), credential, timeouts=timeouts_from(config))

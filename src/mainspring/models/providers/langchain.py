@@ -8,11 +8,11 @@ from typing import Any
 from mainspring.errors import ProviderConfigError
 from mainspring.models.config import ProviderConfig
 from mainspring.models.langchain import LangChainModel
-from mainspring.models.langchain.detect import is_chat_model
-from mainspring.models.providers.http import own_setting
+from mainspring.models.langchain.detect import is_langchain_chat_model
+from mainspring.models.providers.http import provider_setting
 
 NAME = "langchain"
-_HOW = (
+_SETUP_HINT = (
     "set providers.langchain.class to module:Class, as in langchain_google_vertexai:ChatVertexAI, or pass the chat model "
     "itself to the agent"
 )
@@ -28,11 +28,13 @@ def build(config: ProviderConfig) -> LangChainModel:
     Raises:
         ProviderConfigError: If there is no class, it cannot be imported, or it does not take the options.
     """
-    place = own_setting(config, "class") or ""
+    place = provider_setting(config, "class") or ""
     module, _, name = place.partition(":")
     if not module or not name:
-        raise ProviderConfigError(f"Provider {NAME} needs a class: {_HOW}", reason="missing_class", provider=NAME)
-    options: dict[str, Any] = dict(own_setting(config, "options", dict[str, Any]) or {})
+        raise ProviderConfigError(
+            f"Provider {NAME} needs a class: {_SETUP_HINT}", reason="missing_class", provider=NAME
+        )
+    options: dict[str, Any] = dict(provider_setting(config, "options", dict[str, Any]) or {})
     for argument, value in (("model", config.model), ("api_key", config.api_key), ("base_url", config.base_url)):
         if value:
             options.setdefault(argument, value)
@@ -46,6 +48,8 @@ def build(config: ProviderConfig) -> LangChainModel:
         ) from error
     except Exception as error:
         raise ProviderConfigError(f"{place} cannot be made: {error}", reason="bad_options", provider=NAME) from error
-    if not is_chat_model(made):
-        raise ProviderConfigError(f"{place} is no chat model of LangChain: {_HOW}", reason="no_model", provider=NAME)
+    if not is_langchain_chat_model(made):
+        raise ProviderConfigError(
+            f"{place} is no chat model of LangChain: {_SETUP_HINT}", reason="no_model", provider=NAME
+        )
     return LangChainModel(made)

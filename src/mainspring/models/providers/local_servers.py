@@ -9,21 +9,21 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ModelError
-from mainspring.models.auth.credentials import setting
+from mainspring.models.auth.credentials import get_setting
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
-from mainspring.models.profile import Dialect
-from mainspring.models.providers.http import chat_model, given_key
+from mainspring.models.profile import ChatCapabilities
+from mainspring.models.providers.http import build_chat_model, static_api_key
 from mainspring.models.transport.default import DefaultTransport
 from mainspring.models.transport.port import Timeouts, Transport
 
 NAME = "local"
-BASE_URL = "http://localhost:11434/v1"
-MODEL = "llama3.3:latest"
-KEY = "not-needed"
+DEFAULT_BASE_URL = "http://localhost:11434/v1"
+DEFAULT_MODEL = "llama3.3:latest"
+PLACEHOLDER_API_KEY = "not-needed"
 URL_VARIABLE = "MAINSPRING_LOCAL_BASE_URL"
 
-LIMITS = Timeouts(connect=10.0, first_byte=None, idle=None)
+TIMEOUTS = Timeouts(connect=10.0, first_byte=None, idle=None)
 """A local model may think as long as it likes before the first word."""
 
 
@@ -48,14 +48,14 @@ KNOWN_SERVERS = (
 
 def build(config: ProviderConfig) -> HttpModel:
     """A model of a server on this machine; no key is needed."""
-    return chat_model(
+    return build_chat_model(
         config,
         provider=NAME,
-        model=config.model or MODEL,
-        base_url=setting(config.base_url, URL_VARIABLE) or BASE_URL,
-        key=given_key(config) or KEY,
-        accepts=Dialect(),
-        limits=LIMITS,
+        model=config.model or DEFAULT_MODEL,
+        base_url=get_setting(config.base_url, URL_VARIABLE) or DEFAULT_BASE_URL,
+        key=static_api_key(config) or PLACEHOLDER_API_KEY,
+        accepts=ChatCapabilities(),
+        limits=TIMEOUTS,
     )
 
 
@@ -83,14 +83,14 @@ async def detect_local_servers(
     own = transport or DefaultTransport()
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_ask(own, server, timeout)) for server in servers]
+            tasks = [group.create_task(_probe(own, server, timeout)) for server in servers]
         return [found for task in tasks if (found := task.result()) is not None]
     finally:
         if transport is None:
             await own.aclose()
 
 
-async def _ask(transport: Transport, server: LocalServer, timeout: float) -> LocalServer | None:
+async def _probe(transport: Transport, server: LocalServer, timeout: float) -> LocalServer | None:
     limits = Timeouts(timeout, timeout, timeout, timeout)
     headers = {"accept": "application/json"}
     try:

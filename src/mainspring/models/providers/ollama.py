@@ -6,13 +6,19 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from mainspring.models.auth.credentials import require_key, setting
+from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
-from mainspring.models.profile import OllamaDialect
-from mainspring.models.providers.http import credential, given_key, http_profile, own_setting, timeouts
-from mainspring.models.providers.local_servers import LIMITS, MODEL
-from mainspring.models.wire.ollama import Ollama
+from mainspring.models.profile import OllamaCapabilities
+from mainspring.models.providers.http import (
+    http_profile,
+    make_credential,
+    provider_setting,
+    static_api_key,
+    timeouts_from,
+)
+from mainspring.models.providers.local_servers import DEFAULT_MODEL, TIMEOUTS
+from mainspring.models.wire.ollama import OllamaProtocol
 
 NAME = "ollama"
 BASE_URL = "http://localhost:11434"
@@ -29,31 +35,31 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If a setting is wrong, or the cloud's key is missing.
     """
-    model = config.model or MODEL
-    base_url = setting(config.base_url) or address(setting(None, URL_VARIABLE) or BASE_URL)
-    window = own_setting(config, "num_ctx", int) or config.context_window
+    model = config.model or DEFAULT_MODEL
+    base_url = get_setting(config.base_url) or base_url_from_host(get_setting(None, URL_VARIABLE) or BASE_URL)
+    window = provider_setting(config, "num_ctx", int) or config.context_window
     profile = http_profile(
         config,
         provider=NAME,
         model=model,
         base_url=base_url.rstrip("/").removesuffix("/v1"),
         path="/api/chat",
-        accepts=OllamaDialect(
+        accepts=OllamaCapabilities(
             think="levels" if "gpt-oss" in model else "switch",
             num_ctx=window,
-            keep_alive=own_setting(config, "keep_alive", str | int),
+            keep_alive=provider_setting(config, "keep_alive", str | int),
         ),
     )
     if window:
         profile = replace(profile, info=replace(profile.info, context_window=window))
-    key = setting(given_key(config)) or ""
+    key = get_setting(static_api_key(config)) or ""
     if f".{urlsplit(base_url).hostname}".endswith(".ollama.com"):
         key = key or require_key(NAME, None, base_url=base_url, home=base_url)
         profile = replace(profile, info=replace(profile.info, prices=None))  # Paid by subscription.
-    return HttpModel(profile, Ollama(), credential(config, key), timeouts=timeouts(config, LIMITS))
+    return HttpModel(profile, OllamaProtocol(), make_credential(config, key), timeouts=timeouts_from(config, TIMEOUTS))
 
 
-def address(host: str) -> str:
+def base_url_from_host(host: str) -> str:
     """The base URL that ``OLLAMA_HOST`` means: scheme and port may be missing, and every interface means this machine."""
     url = host if "://" in host else f"http://{host}"
     parts = urlsplit(url)

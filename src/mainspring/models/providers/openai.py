@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from mainspring.models.auth.credentials import require_key, setting
+from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
-from mainspring.models.profile import Dialect, ResponsesDialect
+from mainspring.models.profile import ChatCapabilities, ResponsesCapabilities
 from mainspring.models.providers.http import (
-    OPENAI,
-    chat_model,
-    chosen_api,
-    credential,
-    given_key,
-    only_responses,
-    responses_model,
+    OPENAI_RESPONSES,
+    build_chat_model,
+    build_responses_model,
+    make_credential,
+    requires_responses_api,
+    select_api,
+    static_api_key,
 )
 
 NAME = "openai"
@@ -22,7 +22,7 @@ MODEL = "gpt-5-mini"
 KEY_VARIABLE = "OPENAI_API_KEY"
 URL_VARIABLE = "OPENAI_BASE_URL"
 
-DIALECT = Dialect(
+DIALECT = ChatCapabilities(
     max_tokens_field="max_completion_tokens",
     developer_role=False,
     prompt_cache_key=True,
@@ -39,25 +39,25 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If there is no key, or a setting is wrong.
     """
-    home = setting(None, URL_VARIABLE) or BASE_URL
-    base_url = setting(config.base_url) or home
+    home = get_setting(None, URL_VARIABLE) or BASE_URL
+    base_url = get_setting(config.base_url) or home
     model = config.model or MODEL
-    key = require_key(NAME, given_key(config), base_url=base_url, home=home)
+    key = require_key(NAME, static_api_key(config), base_url=base_url, home=home)
     own = base_url.rstrip("/") == BASE_URL
-    if chosen_api(config, "responses" if only_responses(model) else "chat") == "responses":
-        return responses_model(
+    if select_api(config, "responses" if requires_responses_api(model) else "chat") == "responses":
+        return build_responses_model(
             config,
             provider=NAME,
             model=model,
             base_url=base_url,
-            credential=credential(config, key),
-            accepts=OPENAI if own else ResponsesDialect(),
+            credential=make_credential(config, key),
+            accepts=OPENAI_RESPONSES if own else ResponsesCapabilities(),
         )
-    return chat_model(
+    return build_chat_model(
         config,
         provider=NAME,
         model=model,
         base_url=base_url,
         key=key,
-        accepts=DIALECT if own else Dialect(),
+        accepts=DIALECT if own else ChatCapabilities(),
     )

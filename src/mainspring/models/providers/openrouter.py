@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
-from mainspring.models.profile import Dialect
-from mainspring.models.providers.http import hosted_model
+from mainspring.models.profile import ChatCapabilities
+from mainspring.models.providers.http import build_hosted_model
 
 NAME = "openrouter"
 BASE_URL = "https://openrouter.ai/api/v1"
 MODEL = "openrouter/auto"
 
-DIALECT = Dialect(
+DIALECT = ChatCapabilities(
     efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
     effort_field="reasoning",
     cache_breakpoints=True,
@@ -25,4 +25,4 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If there is no key.
     """
-    return hosted_model(config, provider=NAME, model=MODEL, home=BASE_URL, accepts=DIALECT)
+    return build_hosted_model(config, provider=NAME, model=MODEL, home=BASE_URL, accepts=DIALECT)

@@ -12,9 +12,15 @@ import aiohttp
 
 from mainspring.errors import ModelError
 from mainspring.models.transport.environment import proxy_for, tls_context
-from mainspring.models.transport.errors import check_url, connect_error, lost_error, timeout_error, url_error
-from mainspring.models.transport.loop_local import PerLoop
-from mainspring.models.transport.port import Timeouts, TransportResponse, safe_headers
+from mainspring.models.transport.errors import (
+    check_url,
+    connect_error,
+    connection_lost_error,
+    invalid_url_error,
+    timeout_error,
+)
+from mainspring.models.transport.loop_local import LoopLocal
+from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
 KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
@@ -62,7 +68,7 @@ class AiohttpResponse:
         except TimeoutError as error:
             raise timeout_error(self._url, "total", self._timeouts) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise lost_error(self._url, error, begun=True) from error
+            raise connection_lost_error(self._url, error, begun=True) from error
         self._waiting = False
         if not data:
             raise StopAsyncIteration
@@ -82,7 +88,7 @@ class AiohttpResponse:
             return
         self._idle_timer = loop.call_later(limit / 8, self.watch, loop, limit)
 
-    def unwatch(self) -> None:
+    def stop_idle_timer(self) -> None:
         """Stop looking."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -92,8 +98,10 @@ class AiohttpTransport:
     """See `Transport`."""
 
     def __init__(self) -> None:
-        self._sessions: PerLoop[aiohttp.ClientSession] = PerLoop(_make, lambda session: session.close())
-        self._used: dict[str, float] = {}  # when each host last answered: only then can a pooled connection be stale
+        self._sessions: LoopLocal[aiohttp.ClientSession] = LoopLocal(_create_session, lambda session: session.close())
+        self._context_tokens: dict[
+            str, float
+        ] = {}  # when each host last answered: only then can a pooled connection be stale
 
     @asynccontextmanager
     async def open(
@@ -107,7 +115,7 @@ class AiohttpTransport:
         )
         options: dict[str, Any] = {
             "data": body or None,
-            "headers": safe_headers(headers),
+            "headers": sanitize_headers(headers),
             "timeout": limits,
             "proxy": proxy_for(url),
             "allow_redirects": False,
@@ -125,7 +133,7 @@ class AiohttpTransport:
         try:
             yield answer
         finally:
-            answer.unwatch()
+            answer.stop_idle_timer()
             if response.content.at_eof():
                 response.release()
             else:
@@ -143,12 +151,12 @@ class AiohttpTransport:
                 raise
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
                 # The last: the server closed it just now and the pool has not heard of it yet.
-                if loop.time() - self._used.pop(host, -KEEP_ALIVE) >= KEEP_ALIVE:
+                if loop.time() - self._context_tokens.pop(host, -KEEP_ALIVE) >= KEEP_ALIVE:
                     raise
                 response = await session.request(method, url, **options)  # The pooled connection was stale.
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise _mapped(url, error, timeouts) from error
-        self._used[host] = loop.time()
+            raise _map_error(url, error, timeouts) from error
+        self._context_tokens[host] = loop.time()
         return response
 
     async def aclose(self) -> None:
@@ -156,7 +164,7 @@ class AiohttpTransport:
         await self._sessions.aclose()
 
 
-def _make(_: Hashable) -> aiohttp.ClientSession:
+def _create_session(_: Hashable) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -166,7 +174,7 @@ def _make(_: Hashable) -> aiohttp.ClientSession:
     )
 
 
-def _mapped(url: str, error: BaseException, timeouts: Timeouts) -> ModelError:
+def _map_error(url: str, error: BaseException, timeouts: Timeouts) -> ModelError:
     match error:
         case aiohttp.ConnectionTimeoutError():
             return timeout_error(url, "connect", timeouts)
@@ -177,7 +185,7 @@ def _mapped(url: str, error: BaseException, timeouts: Timeouts) -> ModelError:
         case aiohttp.ClientConnectorError():
             return connect_error(url, error)
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
-            return url_error(url, error)
+            return invalid_url_error(url, error)
         case (
             aiohttp.ServerDisconnectedError()
             | aiohttp.ClientOSError()
@@ -186,6 +194,6 @@ def _mapped(url: str, error: BaseException, timeouts: Timeouts) -> ModelError:
             | ConnectionResetError()
             | BrokenPipeError()
         ):
-            return lost_error(url, error, begun=False)
+            return connection_lost_error(url, error, begun=False)
         case _:
             return connect_error(url, error)

@@ -16,43 +16,43 @@ class DefaultTransport:
     """See `Transport`. Asks hosts directly; where the environment names a proxy, a library that knows them does."""
 
     def __init__(self) -> None:
-        from mainspring.models.transport.http1.client import DirectTransport
+        from mainspring.models.transport.http1.client import Http1Transport as DirectTransport
 
         self._direct = DirectTransport()
-        self._through: Transport | None = None
+        self._connect_via_proxy: Transport | None = None
 
     def open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> AbstractAsyncContextManager[TransportResponse]:
         """Send a request."""
         check_url(url)
-        chosen = self._proxied() if proxy_for(url) else self._direct
+        chosen = self._get_proxy_transport() if proxy_for(url) else self._direct
         return chosen.open(method, url, headers, body, timeouts)
 
-    def _proxied(self) -> Transport:
-        if self._through is None:
-            self._through = _through_proxies()
-        return self._through
+    def _get_proxy_transport(self) -> Transport:
+        if self._connect_via_proxy is None:
+            self._connect_via_proxy = _proxy_transport()
+        return self._connect_via_proxy
 
     async def aclose(self) -> None:
         """Close the connections of the running loop."""
         await self._direct.aclose()
-        if self._through is not None:
-            await self._through.aclose()
+        if self._connect_via_proxy is not None:
+            await self._connect_via_proxy.aclose()
 
 
-def _through_proxies() -> Transport:
+def _proxy_transport() -> Transport:
     """One that knows proxies: on aiohttp if that is installed, else on httpx2, whose pool is slow with many connections."""
     if find_spec("aiohttp") is not None:
         from mainspring.models.transport.aiohttp_transport import AiohttpTransport
 
         return AiohttpTransport()
-    from mainspring.models.transport.httpx_transport import Httpx2Transport
+    from mainspring.models.transport.httpx_transport import HttpxTransport as Httpx2Transport
 
     return Httpx2Transport()
 
 
 @lru_cache(maxsize=1)
-def shared_transport() -> Transport:
+def default_transport() -> Transport:
     """One pool of connections for the process: connections, not keys, are shared. It closes with each event loop."""
     return DefaultTransport()

@@ -34,7 +34,7 @@ def proxy_for(url: str) -> str | None:
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if is_loopback(host) or not _may_be_set():
+    if is_loopback(host) or not _has_proxy_settings():
         return None
     from urllib.request import getproxies, proxy_bypass  # 6 ms: only where there may be one
 
@@ -56,7 +56,7 @@ def proxy_for(url: str) -> str | None:
     )
 
 
-def _may_be_set() -> bool:
+def _has_proxy_settings() -> bool:
     """Whether there may be a proxy at all. Elsewhere than here it may also stand in the settings of the system."""
     return sys.platform in ("darwin", "win32") or any(name.lower().endswith("_proxy") for name in os.environ)
 
@@ -67,11 +67,11 @@ def tls_context() -> ssl.SSLContext:
     Raises:
         ProviderConfigError: If there are none in SSL_CERT_FILE.
     """
-    return _context(os.environ.get("SSL_CERT_FILE") or None, os.environ.get("SSL_CERT_DIR") or None)
+    return _load_context(os.environ.get("SSL_CERT_FILE") or None, os.environ.get("SSL_CERT_DIR") or None)
 
 
 @lru_cache(maxsize=4)
-def _context(file: str | None, folder: str | None) -> ssl.SSLContext:
+def _load_context(file: str | None, folder: str | None) -> ssl.SSLContext:
     if file is None and folder is None and sys.platform in ("darwin", "win32"):
         import httpx2  # asks the system's own store, which the standard library does not
 

@@ -9,34 +9,40 @@ from urllib.parse import urlsplit
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
 from mainspring.models.transport.port import Timeouts
 
-_CERTIFICATE = "its certificate was not accepted; behind a proxy that inspects TLS, set SSL_CERT_FILE to the file with its certificates"
-_NO_TLS = "no encrypted connection came about; is it https that the host speaks at this port?"
+_CERTIFICATE_HINT = "its certificate was not accepted; behind a proxy that inspects TLS, set SSL_CERT_FILE to the file with its certificates"
+_TLS_HINT = "no encrypted connection came about; is it https that the host speaks at this port?"
 
 
-def host_of(url: str) -> str:
+def host_and_port(url: str) -> str:
     """Host and port of a URL, for messages."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def connect_error(url: str, error: BaseException) -> ModelError:
     """No connection came about."""
-    host = host_of(url)
+    host = host_and_port(url)
     if (failed := _ssl_error(error)) is not None:
-        said = _ssl_said(failed)
-        what = f"{_CERTIFICATE} ({said})" if isinstance(failed, ssl.SSLCertVerificationError) else f"{_NO_TLS} ({said})"
+        said = _ssl_error_text(failed)
+        what = (
+            f"{_CERTIFICATE_HINT} ({said})"
+            if isinstance(failed, ssl.SSLCertVerificationError)
+            else f"{_TLS_HINT} ({said})"
+        )
         return NetworkError(f"Cannot connect to {host}: {what}", reason="tls", retryable=False)
     if "certificate" in str(error).lower():
-        return NetworkError(f"Cannot connect to {host}: {_CERTIFICATE} ({_said(error)})", reason="tls", retryable=False)
-    return NetworkError(f"Cannot connect to {host}: {_said(error)}", reason="connect")
+        return NetworkError(
+            f"Cannot connect to {host}: {_CERTIFICATE_HINT} ({_error_text(error)})", reason="tls", retryable=False
+        )
+    return NetworkError(f"Cannot connect to {host}: {_error_text(error)}", reason="connect")
 
 
-def lost_error(url: str, error: BaseException, *, begun: bool) -> ModelError:
+def connection_lost_error(url: str, error: BaseException, *, begun: bool) -> ModelError:
     """The connection broke; ``begun`` says whether an answer had begun."""
     when = "before the answer was complete" if begun else "before it answered"
     failed = _ssl_error(error)
-    system = _system_error(error) if failed is None else _ssl_said(failed)
+    system = _system_error(error) if failed is None else _ssl_error_text(failed)
     return NetworkError(
-        f"{host_of(url)} closed the connection {when}{f': {system}' if system else ''}",
+        f"{host_and_port(url)} closed the connection {when}{f': {system}' if system else ''}",
         reason="stream_cut" if begun else "connection_lost",
     )
 
@@ -51,7 +57,7 @@ def timeout_error(url: str, which: str, timeouts: Timeouts) -> ModelError:
         "total": "was not done",
     }[which]
     limit = f" within {seconds:g} s" if seconds else ""
-    return ModelTimeoutError(f"{host_of(url)} {what}{limit} (limit: {which})", reason=f"{which}_timeout")
+    return ModelTimeoutError(f"{host_and_port(url)} {what}{limit} (limit: {which})", reason=f"{which}_timeout")
 
 
 def check_url(url: str) -> None:
@@ -64,26 +70,28 @@ def check_url(url: str) -> None:
         parts = urlsplit(url)
         _ = parts.port, url.encode()
     except ValueError as error:
-        raise url_error(url, error) from error
+        raise invalid_url_error(url, error) from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise url_error(url, ValueError("it must begin with http:// or https:// and name a host"))
+        raise invalid_url_error(url, ValueError("it must begin with http:// or https:// and name a host"))
 
 
-def url_error(url: str, error: BaseException) -> ModelError:
+def invalid_url_error(url: str, error: BaseException) -> ModelError:
     """The URL itself is wrong."""
     if "@" in url:  # what stands before it may be a password, and what the library says may quote that
-        shown = f"...@{_bare(url.rpartition('@')[2])}"
+        shown = f"...@{_without_query(url.rpartition('@')[2])}"
         return ProviderConfigError(f"The base URL {shown!r} is not valid", reason="bad_url")
-    return ProviderConfigError(f"The base URL {_bare(url)!r} is not valid: {_said(error)}", reason="bad_url")
+    return ProviderConfigError(
+        f"The base URL {_without_query(url)!r} is not valid: {_error_text(error)}", reason="bad_url"
+    )
 
 
-def _bare(url: str) -> str:
+def _without_query(url: str) -> str:
     """Without what is asked, where some hosts want a key."""
     asked = url.partition("#")[0].partition("?")
     return f"{asked[0]}?..." if asked[2] else asked[0]
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """What the system said, else what the library said; a library wraps it in details of its own."""
     if isinstance(error, ConnectionError) and not error.args:
         return "it closed the connection"
@@ -116,7 +124,7 @@ def _ssl_error(error: BaseException) -> ssl.SSLError | None:
     return found
 
 
-def _ssl_said(error: ssl.SSLError) -> str:
+def _ssl_error_text(error: ssl.SSLError) -> str:
     """Its numbers are none of the system's, so it is put in its own words."""
     words: str | None = getattr(error, "verify_message", None) or getattr(error, "reason", None)
     return words.replace("_", " ").lower() if words and words.isupper() else words or str(error) or type(error).__name__

@@ -13,15 +13,21 @@ import httpx2
 
 from mainspring.errors import ModelError
 from mainspring.models.transport.environment import proxy_for, tls_context
-from mainspring.models.transport.errors import check_url, connect_error, lost_error, timeout_error, url_error
-from mainspring.models.transport.loop_local import PerLoop
-from mainspring.models.transport.port import Timeouts, TransportResponse, safe_headers
+from mainspring.models.transport.errors import (
+    check_url,
+    connect_error,
+    connection_lost_error,
+    invalid_url_error,
+    timeout_error,
+)
+from mainspring.models.transport.loop_local import LoopLocal
+from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
 KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
 
 
-class Httpx2Response:
+class HttpxResponse:
     """See `TransportResponse`."""
 
     __slots__ = ("_chunks", "_pieces", "_response", "headers", "status")
@@ -64,15 +70,17 @@ async def _chunks(pieces: AsyncGenerator[bytes], url: str, timeouts: Timeouts) -
     except httpx2.TimeoutException as error:
         raise timeout_error(url, "idle", timeouts) from error
     except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-        raise lost_error(url, error, begun=True) from error
+        raise connection_lost_error(url, error, begun=True) from error
 
 
-class Httpx2Transport:
+class HttpxTransport:
     """See `Transport`."""
 
     def __init__(self) -> None:
-        self._clients: PerLoop[httpx2.AsyncClient] = PerLoop(_make, lambda client: client.aclose())
-        self._used: dict[str, float] = {}  # when each host last answered: only then can a pooled connection be stale
+        self._clients: LoopLocal[httpx2.AsyncClient] = LoopLocal(_make, lambda client: client.aclose())
+        self._context_tokens: dict[
+            str, float
+        ] = {}  # when each host last answered: only then can a pooled connection be stale
 
     @asynccontextmanager
     async def open(
@@ -90,9 +98,9 @@ class Httpx2Transport:
         total = asyncio.timeout(timeouts.total)
         try:
             async with total:
-                response = await self._send(client, method, url, (safe_headers(headers), body, limits), timeouts)
+                response = await self._send(client, method, url, (sanitize_headers(headers), body, limits), timeouts)
                 limits["read"] = timeouts.idle
-                async with aclosing(Httpx2Response(response, url, timeouts)) as answer:
+                async with aclosing(HttpxResponse(response, url, timeouts)) as answer:
                     yield answer
         except TimeoutError as error:
             if total.expired():
@@ -120,12 +128,12 @@ class Httpx2Transport:
             try:
                 response = await client.send(request(), stream=True)
             except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-                if loop.time() - self._used.pop(host, -KEEP_ALIVE) >= KEEP_ALIVE:
+                if loop.time() - self._context_tokens.pop(host, -KEEP_ALIVE) >= KEEP_ALIVE:
                     raise
                 response = await client.send(request(), stream=True)  # The pooled connection was stale.
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise _mapped(url, error, timeouts) from error
-        self._used[host] = loop.time()
+            raise _map_error(url, error, timeouts) from error
+        self._context_tokens[host] = loop.time()
         return response
 
     async def aclose(self) -> None:
@@ -147,15 +155,15 @@ def _make(key: Hashable) -> httpx2.AsyncClient:
     )
 
 
-def _mapped(url: str, error: BaseException, timeouts: Timeouts) -> ModelError:
+def _map_error(url: str, error: BaseException, timeouts: Timeouts) -> ModelError:
     match error:
         case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
             return timeout_error(url, "connect", timeouts)
         case httpx2.TimeoutException():
             return timeout_error(url, "first_byte", timeouts)
         case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
-            return url_error(url, error)
+            return invalid_url_error(url, error)
         case httpx2.ConnectError() | httpx2.ProxyError():
             return connect_error(url, error)
         case _:
-            return lost_error(url, error, begun=False)
+            return connection_lost_error(url, error, begun=False)

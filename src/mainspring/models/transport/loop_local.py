@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 C = TypeVar("C")
 
 
-class PerLoop(Generic[C]):
+class LoopLocal(Generic[C]):
     """Keeps a client per loop and key.
 
     A client is closed by `aclose`, or by the loop when that shuts down: it is held by an async generator, and a loop ends

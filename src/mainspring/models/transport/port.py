@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from mainspring.errors import ProviderConfigError
 
-_IN_NAMES = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_HEADER_NAME_CHARS = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 class Timeouts(Struct, frozen=True):
@@ -78,7 +78,7 @@ class Transport(Protocol):
         ...
 
 
-def safe_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def sanitize_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Headers that every server and library takes: printable ASCII, nothing around it, no line breaks.
 
     Without those that say where a request ends: who sends it says that.
@@ -87,17 +87,17 @@ def safe_headers(headers: Mapping[str, str]) -> dict[str, str]:
         ProviderConfigError: If a name can be none.
     """
     return {
-        name: _safe(value)
+        name: _sanitize_value(value)
         for given, value in headers.items()
-        if (name := _name(given)) and name.lower() not in ("content-length", "transfer-encoding")
+        if (name := _check_header_name(given)) and name.lower() not in ("content-length", "transfer-encoding")
     }
 
 
 @lru_cache(maxsize=256)
-def _name(given: str) -> str:
+def _check_header_name(given: str) -> str:
     name = given.strip()
     for char in name:
-        if char not in _IN_NAMES:  # the name is not told: it may be a key that was put in the wrong place
+        if char not in _HEADER_NAME_CHARS:  # the name is not told: it may be a key that was put in the wrong place
             raise ProviderConfigError(
                 f"No request can be made: a header has a name with {char!r} in it; names are letters, digits and dashes. "
                 "Correct the headers of the provider in the settings",
@@ -106,6 +106,6 @@ def _name(given: str) -> str:
     return name
 
 
-def _safe(value: str) -> str:
+def _sanitize_value(value: str) -> str:
     value = value.strip()
     return value if value.isascii() and value.isprintable() else "".join([c for c in value if " " <= c <= "~"]).strip()

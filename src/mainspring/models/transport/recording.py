@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.errors import ModelError, NetworkError
-from mainspring.models.transport.default import shared_transport
+from mainspring.models.transport.default import default_transport
 from mainspring.models.transport.memory import MemoryResponse
 from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
 from mainspring.models.transport.recording_format import (
-    api_of,
-    difference,
-    request_part,
-    response_part,
-    same_request,
-    secrets_of,
+    api_for_path,
+    first_difference,
+    header_secrets,
+    is_same_request,
+    request_record,
+    response_record,
 )
 
 
-class _Watched:
+class _RecordingResponse:
     """An answer that remembers what was read of it."""
 
     def __init__(self, answer: TransportResponse) -> None:
@@ -76,23 +76,23 @@ class RecordingTransport:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> AsyncGenerator[TransportResponse]:
         """Send a request, and write it down with its answer when that has been read."""
-        place = await asyncio.to_thread(self._claim)
+        place = await asyncio.to_thread(self._next_path)
         try:
-            async with (self._own or shared_transport()).open(method, url, headers, body, timeouts) as answer:
-                watched = _Watched(answer)
+            async with (self._own or default_transport()).open(method, url, headers, body, timeouts) as answer:
+                watched = _RecordingResponse(answer)
                 try:
                     yield watched
                 finally:
-                    asked = request_part(method, url, headers, body)
-                    told = response_part(
-                        watched.status, watched.headers, watched.pieces, secrets_of(headers), cut=watched.cut
+                    asked = request_record(method, url, headers, body)
+                    told = response_record(
+                        watched.status, watched.headers, watched.pieces, header_secrets(headers), cut=watched.cut
                     )
-                    api = api_of(asked["path"])
+                    api = api_for_path(asked["path"])
                     exchange = {"provider": self._provider, "api": api, "request": asked, "response": told}
                     text = json.dumps(exchange, ensure_ascii=False, indent=1)
                     await asyncio.shield(asyncio.to_thread(place.write_text, text, encoding="utf-8"))
         except BaseException:
-            await asyncio.shield(asyncio.to_thread(_drop_empty, place))  # there was no answer at all
+            await asyncio.shield(asyncio.to_thread(_remove_if_empty, place))  # there was no answer at all
             raise
 
     async def aclose(self) -> None:
@@ -100,7 +100,7 @@ class RecordingTransport:
         if self._own is not None:
             await self._own.aclose()
 
-    def _claim(self) -> Path:
+    def _next_path(self) -> Path:
         """The next file that does not exist yet: requests keep their order even if answers do not."""
         self._folder.mkdir(parents=True, exist_ok=True)
         while True:
@@ -143,7 +143,7 @@ class ReplayTransport:
         Raises:
             ModelError: If there is no recording of the request.
         """
-        exchange = self._take(request_part(method, url, headers, body))
+        exchange = self._take(request_record(method, url, headers, body))
         told = exchange["response"]
         data = str(told.get("body_text") or "").encode()
         step = self._piece or max(1, len(data))
@@ -157,20 +157,22 @@ class ReplayTransport:
 
     def _take(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         for at, exchange in enumerate(self.unused):
-            if self._by_order or same_request(exchange["request"], asked):
+            if self._by_order or is_same_request(exchange["request"], asked):
                 return self.unused.pop(at)
-        raise ModelError(self._why_not(asked), reason="not_recorded")
+        raise ModelError(self._mismatch_message(asked), reason="not_recorded")
 
-    def _why_not(self, asked: Mapping[str, Any]) -> str:
+    def _mismatch_message(self, asked: Mapping[str, Any]) -> str:
         what = f"{asked['method']} {asked['path']}"
         if not self.unused:
             return f"Nothing is recorded for {what}: all recordings have been used. Record the run again"
         near = self.unused[0]["request"]
-        found = next((d for n in ("method", "path", "body") if (d := difference(near.get(n), asked.get(n), n))), "")
+        found = next(
+            (d for n in ("method", "path", "body") if (d := first_difference(near.get(n), asked.get(n), n))), ""
+        )
         return f"Nothing is recorded for this {what}; beside the next recording {found}. Record the run again"
 
 
-def _drop_empty(place: Path) -> None:
+def _remove_if_empty(place: Path) -> None:
     if place.exists() and not place.stat().st_size:
         place.unlink()
 

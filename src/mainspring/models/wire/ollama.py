@@ -20,22 +20,29 @@ from mainspring.messages import (
     Message,
     StopReason,
     TextBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     Usage,
     strip_surrogates,
 )
-from mainspring.models.codec.encoded_history import EncodedHistory
-from mainspring.models.codec.errors import AnswerErrors
-from mainspring.models.codec.normalize import BEGIN, clean, new_call_id, sent_arguments, sent_schema, text_apart
-from mainspring.models.codec.text import Prose
-from mainspring.models.codec.unsupported import nearest_effort, refuses_field, refuses_images
-from mainspring.models.json_values import UNREADABLE, as_object, fitted, loose_object, to_json
-from mainspring.models.message_builder import Draft
+from mainspring.models.codec.encoded_history import MessageEncodingCache
+from mainspring.models.codec.errors import ResponseErrors
+from mainspring.models.codec.normalize import (
+    EMPTY_PROMPT_TEXT,
+    arguments_object,
+    new_call_id,
+    portable_schema,
+    prepare_message,
+    split_text_and_images,
+)
+from mainspring.models.codec.text import TextAndThinking
+from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter, nearest_effort
+from mainspring.models.json_values import DECODE_ERRORS, as_dict, convert_loosely, parse_object_leniently, to_json
+from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 from mainspring.models.token_limits import output_limit
-from mainspring.models.usage import priced
+from mainspring.models.usage import with_cost
 
 
 class _Function(Struct, frozen=True):
@@ -48,14 +55,14 @@ class _Call(Struct):
     id: str | None = None
 
 
-class _Said(Struct):
+class _Message(Struct):
     content: str | None = None
     thinking: str | None = None
     tool_calls: list[_Call] | None = None
 
 
-class _Line(Struct):
-    message: _Said | None = None
+class _Chunk(Struct):
+    message: _Message | None = None
     created_at: str | None = None
     done: bool | None = None
     done_reason: str | None = None
@@ -64,7 +71,7 @@ class _Line(Struct):
     error: Any = None
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class OllamaDecoder:
@@ -91,15 +98,15 @@ class OllamaDecoder:
         "ended",
     )
 
-    def __init__(self, profile: Profile) -> None:
-        self.draft = Draft(profile.provider, profile.model)
+    def __init__(self, profile: ModelProfile) -> None:
+        self.draft = MessageBuilder(profile.provider, profile.model)
         self.complete = False
         self.ended = False
         self._profile = profile
-        self._errors = AnswerErrors(self.draft, profile)
+        self._errors = ResponseErrors(self.draft, profile)
         self._first: str | None = None  # when the answer began, its only name
         self._reason = ""
-        self._prose = Prose(self.draft)
+        self._prose = TextAndThinking(self.draft)
         self._calls: list[int] = []
         self._ids: set[str] = set()
 
@@ -107,8 +114,8 @@ class OllamaDecoder:
         """Take one line."""
         try:
             line = _decode(data)
-        except UNREADABLE:
-            line = self._loosely(data)
+        except DECODE_ERRORS:
+            line = self._decode_leniently(data)
         if line.error:
             raise self._errors.told(data)
         if self._first is None:
@@ -129,7 +136,7 @@ class OllamaDecoder:
             self._reason = line.done_reason or ""
             counts = (max(0, line.prompt_eval_count or 0), max(0, line.eval_count or 0))
             if any(counts):
-                self.draft.usage = priced(Usage(*counts), self._profile.info)
+                self.draft.usage = with_cost(Usage(*counts), self._profile.info)
 
     def whole(self, body: bytes, out: list[StreamEvent]) -> None:
         """Take a complete answer that was not streamed."""
@@ -159,24 +166,24 @@ class OllamaDecoder:
         text = given if isinstance(given, str) else to_json(given or {}).decode()
         out += [event, self.draft.arguments(event.index, text)]
 
-    def _loosely(self, data: bytes) -> _Line:
+    def _decode_leniently(self, data: bytes) -> _Chunk:
         try:
-            return fitted(strip_surrogates(loose_object(data)), _Line)
+            return convert_loosely(strip_surrogates(parse_object_leniently(data)), _Chunk)
         except (ValueError, RecursionError) as error:
             raise self._errors.unreadable(data) from error
 
 
 SLOT = "ollama"
-_WORDS = ("low", "medium", "high")
+_THINK_LEVELS = ("low", "medium", "high")
 """What ``think`` may be, where a model takes words."""
 
 
-_EMPTY = b"," + to_json({"role": "user", "content": BEGIN})
+_EMPTY = b"," + to_json({"role": "user", "content": EMPTY_PROMPT_TEXT})
 
 
-def encode_request(request: ModelRequest, profile: Profile) -> bytes:
+def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
-    history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
+    history = MessageEncodingCache.of(request.scratch, SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
     stored, tail = history.pieces(messages, lambda message: encode_message(message, profile))
     pieces: list[bytes | memoryview] = []
@@ -187,9 +194,11 @@ def encode_request(request: ModelRequest, profile: Profile) -> bytes:
     return b"".join((_head(request, profile, history), b',"messages":[', *pieces, b"]}"))
 
 
-def encode_message(message: Message, profile: Profile) -> bytes:
+def encode_message(message: Message, profile: ModelProfile) -> bytes:
     """One message as the JSON objects it becomes, each with a comma before it."""
-    cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable)
+    cleaned = prepare_message(
+        message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable
+    )
     if cleaned is None:
         return b""
     if cleaned.role == "user":
@@ -197,18 +206,18 @@ def encode_message(message: Message, profile: Profile) -> bytes:
     item: dict[str, Any] = {"role": cleaned.role, "content": cleaned.text}
     if profile.ollama.echo and cleaned.thinking:
         item["thinking"] = cleaned.thinking
-    calls = [{"id": c.id, "function": {"name": c.name, "arguments": sent_arguments(c)}} for c in cleaned.tool_uses]
+    calls = [{"id": c.id, "function": {"name": c.name, "arguments": arguments_object(c)}} for c in cleaned.tool_uses]
     if calls:
         item["tool_calls"] = calls
     return b"," + to_json(item)
 
 
-def _key(profile: Profile) -> str:
+def _key(profile: ModelProfile) -> str:
     info, unreadable = profile.info, hash(profile.unreadable)
     return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{profile.ollama.echo}|{unreadable}"
 
 
-def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> bytes:
+def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache) -> bytes:
     """Everything but the messages, without the closing brace; made anew only when something in it changed."""
     fields = {"model": profile.model, "stream": True, **_options(request, profile)}
     tools = [] if request.tool_choice == "none" else list(request.tools)
@@ -222,7 +231,7 @@ def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> b
     return head
 
 
-def _options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
+def _options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
     dialect = profile.ollama
     extra = dict(request.extra)
     options: dict[str, Any] = {}
@@ -235,23 +244,23 @@ def _options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
         options["temperature"] = request.temperature
     if request.stop:
         options["stop"] = list(request.stop)
-    options |= as_object(extra.pop("options", None)) or {}
+    options |= as_dict(extra.pop("options", None)) or {}
     fields: dict[str, Any] = {"options": options} if options else {}
     if dialect.keep_alive is not None:
         fields["keep_alive"] = dialect.keep_alive
     if request.thinking is not None and dialect.think != "none":
-        word = nearest_effort(request.thinking, _WORDS, reasons=True)
+        word = nearest_effort(request.thinking, _THINK_LEVELS, reasons=True)
         fields["think"] = word if dialect.think == "levels" else request.thinking != "off"
     if request.schema is not None and dialect.json_schema:
         fields["format"] = request.schema
     return {**fields, **extra}
 
 
-def _tool(tool: ToolSpec) -> bytes:
+def _tool(tool: ToolDefinition) -> bytes:
     kept = vars(tool)
     data = kept.get(SLOT)
     if data is None:
-        function = {"name": tool.name, "description": tool.description, "parameters": sent_schema(tool)}
+        function = {"name": tool.name, "description": tool.description, "parameters": portable_schema(tool)}
         data = kept[SLOT] = to_json({"type": "function", "function": function})
     return data
 
@@ -263,7 +272,7 @@ def _user(message: Message) -> list[dict[str, Any]]:
     images: list[str] = []
     for block in message.content:
         if isinstance(block, ToolResultBlock):
-            text, shown = text_apart(block)
+            text, shown = split_text_and_images(block)
             items.append({"role": "tool", "tool_name": block.name, "tool_call_id": block.tool_use_id, "content": text})
             texts += [part.text for part in shown if isinstance(part, TextBlock)]
             images += [part.data for part in shown if isinstance(part, ImageBlock)]
@@ -277,31 +286,31 @@ def _user(message: Message) -> list[dict[str, Any]]:
     return items
 
 
-class Ollama:
+class OllamaProtocol:
     """The protocol; it has no state."""
 
     name = "ollama"
 
-    def url(self, profile: Profile) -> str:
+    def url(self, profile: ModelProfile) -> str:
         """Where a request goes."""
         return f"{profile.base_url}/api/chat" + (f"?{profile.query}" if profile.query else "")
 
-    def encode(self, request: ModelRequest, profile: Profile) -> bytes:
+    def encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
         """The body of a streaming request."""
         return encode_request(request, profile)
 
-    def decoder(self, profile: Profile) -> OllamaDecoder:
+    def decoder(self, profile: ModelProfile) -> OllamaDecoder:
         """A decoder for one answer."""
         return OllamaDecoder(profile)
 
-    def without(self, profile: Profile, refusal: str) -> Iterator[Profile]:
+    def without(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
         """Profiles that leave out what the server refused, the most likely first."""
         text = refusal.lower()
         if "think" in text:  # "... does not support thinking", "think value ... is not supported for this model"
             if profile.ollama.think == "levels":
                 yield replace(profile, ollama=replace(profile.ollama, think="switch"))
             yield replace(profile, ollama=replace(profile.ollama, think="none", echo=False))
-        if "format" in text and refuses_field(text):
+        if "format" in text and is_unsupported_parameter(text):
             yield replace(profile, ollama=replace(profile.ollama, json_schema=False))
-        if profile.info.vision and refuses_images(text):
+        if profile.info.vision and is_images_unsupported(text):
             yield replace(profile, info=replace(profile.info, vision=False))

@@ -14,13 +14,13 @@ from mainspring.errors import ErrorCode, ModelError
 from mainspring.events import StreamEvent
 from mainspring.models.errors import classify_exception
 from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
-from mainspring.models.retry import head_of
+from mainspring.models.retry import read_until_content
 
-UNREACHABLE = frozenset({ErrorCode.RATE_LIMITED, ErrorCode.NETWORK_ERROR, ErrorCode.TIMEOUT})
+DEFAULT_FALLBACK_CODES = frozenset({ErrorCode.RATE_LIMITED, ErrorCode.NETWORK_ERROR, ErrorCode.TIMEOUT})
 """Overload, an empty account, an outage: another provider may well answer."""
 
 
-class Fallback(Struct, frozen=True):
+class FallbackEvent(Struct, frozen=True):
     """One model is given up for the next.
 
     Attributes:
@@ -53,19 +53,19 @@ class FallbackModel:
         self,
         models: Sequence[ModelProvider],
         *,
-        on: Collection[ErrorCode] | Callable[[ModelError], bool] = UNREACHABLE,
-        on_fallback: Callable[[Fallback], Any] | None = None,
+        on: Collection[ErrorCode] | Callable[[ModelError], bool] = DEFAULT_FALLBACK_CODES,
+        on_fallback: Callable[[FallbackEvent], Any] | None = None,
         cool_down: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not models:
             raise ValueError("a fallback needs at least one model")
         self._models = tuple(models)
-        self._on = on
+        self._wrap_socket = on
         self._on_fallback = on_fallback
         self._cool_down = cool_down
         self._clock = clock
-        self._until = [0.0] * len(models)
+        self._unavailable_until = [0.0] * len(models)
 
     @property
     def provider(self) -> str:
@@ -101,7 +101,7 @@ class FallbackModel:
             try:
                 stream = cast("AsyncGenerator[StreamEvent, None]", self._models[index].stream(request))
                 async with aclosing(stream):
-                    head = await head_of(stream)
+                    head = await read_until_content(stream)
                     begun = True
                     for event in head:
                         yield event
@@ -110,9 +110,9 @@ class FallbackModel:
                 return
             except Exception as error:
                 failure = classify_exception(error)
-                if begun or not self._elsewhere(failure):
+                if begun or not self._should_fall_back(failure):
                     raise
-                self._until[index] = self._clock() + (failure.retry_after or self._cool_down)
+                self._unavailable_until[index] = self._clock() + (failure.retry_after or self._cool_down)
                 if at + 1 == len(order):
                     for note in given_up:
                         error.add_note(note)
@@ -120,7 +120,7 @@ class FallbackModel:
                 given_up.append(
                     f"{self._models[index].provider}:{self._models[index].model} was asked before: {failure}"
                 )
-                await self._tell(Fallback(self._models[index], failure, self._models[order[at + 1]]))
+                await self._notify(FallbackEvent(self._models[index], failure, self._models[order[at + 1]]))
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Ask, and get the whole answer.
@@ -138,12 +138,12 @@ class FallbackModel:
     def _order(self) -> list[int]:
         """All models: those that are well first, each group in the given order."""
         now = self._clock()
-        return sorted(range(len(self._models)), key=lambda index: self._until[index] > now)
+        return sorted(range(len(self._models)), key=lambda index: self._unavailable_until[index] > now)
 
-    def _elsewhere(self, failure: ModelError) -> bool:
-        return self._on(failure) if callable(self._on) else failure.code in self._on
+    def _should_fall_back(self, failure: ModelError) -> bool:
+        return self._wrap_socket(failure) if callable(self._wrap_socket) else failure.code in self._wrap_socket
 
-    async def _tell(self, change: Fallback) -> None:
+    async def _notify(self, change: FallbackEvent) -> None:
         told = self._on_fallback(change) if self._on_fallback else None
         if isinstance(told, Awaitable):
             await told

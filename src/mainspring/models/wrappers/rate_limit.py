@@ -10,11 +10,11 @@ from typing import cast
 
 from mainspring.events import Done, StreamEvent
 from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
-from mainspring.models.token_limits import prompt_tokens
+from mainspring.models.token_limits import estimate_prompt_tokens
 
-_EXPECTED_ANSWER = 1000  # tokens, until the provider tells how many there were
+_EXPECTED_OUTPUT_TOKENS = 1000  # tokens, until the provider tells how many there were
 
-Sleeper = Callable[[float], Awaitable[object]]
+SleepFunction = Callable[[float], Awaitable[object]]
 """Waits for a number of seconds."""
 
 
@@ -30,7 +30,7 @@ class TokenBucket:
     """
 
     def __init__(
-        self, per_minute: float, *, clock: Callable[[], float] = time.monotonic, sleep: Sleeper = asyncio.sleep
+        self, per_minute: float, *, clock: Callable[[], float] = time.monotonic, sleep: SleepFunction = asyncio.sleep
     ) -> None:
         if per_minute <= 0:
             raise ValueError("a rate must be more than nothing")
@@ -46,15 +46,15 @@ class TokenBucket:
         """Wait until there is enough, and take it."""
         async with self._turn:
             # A little is forgiven: a wait for the last rounding error would never end.
-            while (missing := min(amount, self._size) - self._filled()) > 1e-6:
+            while (missing := min(amount, self._size) - self._refill()) > 1e-6:
                 await self._sleep(missing / self._rate)
             self._level -= amount
 
     def give_back(self, amount: float) -> None:
         """Correct what was taken: a negative amount takes more."""
-        self._level = min(self._size, self._filled() + amount)
+        self._level = min(self._size, self._refill() + amount)
 
-    def _filled(self) -> float:
+    def _refill(self) -> float:
         now = self._clock()
         self._level = min(self._size, self._level + (now - self._at) * self._rate)
         self._at = now
@@ -81,7 +81,7 @@ class RateLimitedModel:
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Sleeper = asyncio.sleep,
+        sleep: SleepFunction = asyncio.sleep,
     ) -> None:
         self._model = model
         self._requests = TokenBucket(requests_per_minute, clock=clock, sleep=sleep) if requests_per_minute else None
@@ -112,7 +112,7 @@ class RateLimitedModel:
             await self._requests.take(1)
         expected = 0
         if self._tokens is not None:
-            expected = _expected(request)
+            expected = _estimate_tokens(request)
             await self._tokens.take(expected)
         async with aclosing(cast("AsyncGenerator[StreamEvent, None]", self._model.stream(request))) as stream:
             async for event in stream:
@@ -133,6 +133,6 @@ class RateLimitedModel:
         await self._model.aclose()
 
 
-def _expected(request: ModelRequest) -> int:
-    answer = min(request.max_output_tokens or _EXPECTED_ANSWER, _EXPECTED_ANSWER)
-    return prompt_tokens(request.messages, len(request.system)) + answer
+def _estimate_tokens(request: ModelRequest) -> int:
+    answer = min(request.max_output_tokens or _EXPECTED_OUTPUT_TOKENS, _EXPECTED_OUTPUT_TOKENS)
+    return estimate_prompt_tokens(request.messages, len(request.system)) + answer

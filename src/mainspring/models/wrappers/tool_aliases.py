@@ -12,21 +12,21 @@ from msgspec.structs import replace
 from mainspring.errors import ModelError
 from mainspring.events import Done, StreamEvent, StreamStart, ToolCallEnd, ToolCallStart
 from mainspring.messages import Message
-from mainspring.models.message_builder import renamed
+from mainspring.models.message_builder import rename_tool
 from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
 
-Names = Mapping[str, str]
+ToolNames = Mapping[str, str]
 
 
-class _Translated(Struct, frozen=True):
+class _CachedTranslation(Struct, frozen=True):
     """What was translated for the last request of a conversation."""
 
-    names: Names
+    names: ToolNames
     before: tuple[Message, ...]
     after: tuple[Message, ...]
 
 
-class AliasedModel:
+class ToolAliasModel:
     """A model that knows tools under other names than everybody else does.
 
     What goes to the model (list of tools, calls and results of the history, the choice of a tool) carries the other names, what
@@ -38,7 +38,7 @@ class AliasedModel:
         aliases: By a tool's own name the one that the model knows; tools that are not in it keep theirs.
     """
 
-    def __init__(self, model: ModelProvider, aliases: Names) -> None:
+    def __init__(self, model: ModelProvider, aliases: ToolNames) -> None:
         self._model = model
         self._out = dict(aliases)
         self._back = {wire: name for name, wire in aliases.items()}
@@ -71,7 +71,7 @@ class AliasedModel:
                     yield self._own(event)
         except ModelError as error:
             if error.partial is not None:
-                error.partial = _renamed(error.partial, self._back)
+                error.partial = _rename_calls(error.partial, self._back)
             raise
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
@@ -96,7 +96,7 @@ class AliasedModel:
 
     def _messages(self, request: ModelRequest) -> list[Message]:
         """The messages under the model's names; those that were translated before are the same objects again."""
-        slots: dict[str, _Translated] = request.scratch.slots if request.scratch else {}
+        slots: dict[str, _CachedTranslation] = request.scratch.slots if request.scratch else {}
         known = slots.get("aliases")
         before, after = (known.before, known.after) if known and known.names == self._out else ((), ())
         same = 0
@@ -104,8 +104,8 @@ class AliasedModel:
             if old is not new:
                 break
             same += 1
-        kept = [*after[:same], *(_renamed(m, self._out) for m in request.messages[same:])]
-        slots["aliases"] = _Translated(self._out, tuple(request.messages), tuple(kept))
+        kept = [*after[:same], *(_rename_calls(m, self._out) for m in request.messages[same:])]
+        slots["aliases"] = _CachedTranslation(self._out, tuple(request.messages), tuple(kept))
         return kept
 
     def _own(self, event: StreamEvent) -> StreamEvent:
@@ -118,13 +118,13 @@ class AliasedModel:
             case ToolCallEnd(call=call) if call.name in self._back:
                 return replace(event, call=replace(call, name=self._back[call.name]))
             case Done(message=message):
-                return replace(event, message=_renamed(message, self._back))
+                return replace(event, message=_rename_calls(message, self._back))
             case _:
                 return event
 
 
-def _renamed(message: Message, names: Names) -> Message:
+def _rename_calls(message: Message, names: ToolNames) -> Message:
     """The message with other names of tools; the same object if there is nothing to rename."""
-    content = [renamed(block, names) for block in message.content]
+    content = [rename_tool(block, names) for block in message.content]
     same = all(a is b for a, b in zip(content, message.content, strict=True))
     return message if same else replace(message, content=tuple(content))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mainspring.events import RunStatus
-from mainspring.loop.hooks import AgentDone, BudgetWarning, TurnBefore, UsageUpdate
+from mainspring.loop.hooks import BudgetWarning, RunDone, TurnBefore, UsageUpdate
 from mainspring.messages import AgentMessage, Message, Usage
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Ledger:
             ledger.turns += turns
             ledger = ledger.above
 
-    def add_history(self, messages: Iterable[AgentMessage]) -> None:
+    def add_past_usage(self, messages: Iterable[AgentMessage]) -> None:
         """Enter here, not above, what the answers of a stored conversation cost when they were made."""
         above, self.above = self.above, None
         for message in messages:
@@ -127,7 +127,7 @@ class SpendingLimits:
         """The handler of `turn:before`; belongs behind all others, since they may spend something."""
         if hook.stop is not None:  # it ends as it is
             return
-        for scope, status, spent, limit in self._limits():
+        for scope, status, spent, limit in self._request_timeouts():
             if spent >= limit:
                 hook.stop = status
                 return
@@ -136,7 +136,7 @@ class SpendingLimits:
                 if self._bus.has(BudgetWarning):
                     await self._bus.emit(BudgetWarning(scope, status, spent, limit))
 
-    def done(self, hook: AgentDone) -> None:
+    def done(self, hook: RunDone) -> None:
         """The handler of `agent:done`: enters what is missing, such as a call that broke off, and the time.
 
         The run's ledger holds what its sub-agents spent; so does the run's usage, where they are its own (`spawn`).
@@ -149,11 +149,11 @@ class SpendingLimits:
         if self._ledger.above is not None:
             self._ledger.above.seconds += seconds
 
-    def reached(self) -> RunStatus | None:
+    def reached_limit(self) -> RunStatus | None:
         """The limit that forbids another request, if one does; those of sub-agents too."""
-        return next((status for _, status, spent, limit in self._limits() if spent >= limit), None)
+        return next((status for _, status, spent, limit in self._request_timeouts() if spent >= limit), None)
 
-    def _limits(self) -> Iterator[tuple[str, RunStatus, float, float]]:
+    def _request_timeouts(self) -> Iterator[tuple[str, RunStatus, float, float]]:
         """Scope, the status that ends a run there, what was spent, and the limit."""
         seconds = self._elapsed() - self._started
         for scope, ledger, budget in (("run", self._ledger, self._run), ("session", self._ledger.above, self._session)):

@@ -12,18 +12,25 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from mainspring.loop.hooks import BudgetExceeded, ToolAfter, ToolBudgetExceeded, ToolGate, ToolResultsAfter, TurnAfter
+from mainspring.loop.hooks import (
+    BudgetExceeded,
+    ToolBudgetExceeded,
+    ToolFinished,
+    ToolGate,
+    ToolResultsAfter,
+    TurnAfter,
+)
 from mainspring.messages import Message
 
 if TYPE_CHECKING:
     from mainspring.loop import HookBus
 
 
-Exceeded = Mapping[str, str] | None
+ExceedAction = Mapping[str, str] | None
 """What is to happen with a call over its budget: ``{"mode": "block" or "steer", "message": ...}``; ``None`` lets it pass."""
 
 
-OnExceed = Literal["block", "steer"] | Callable[[str, int, int], Exceeded | Awaitable[Exceeded]]
+ExceedHandler = Literal["block", "steer"] | Callable[[str, int, int], ExceedAction | Awaitable[ExceedAction]]
 
 
 class ToolBudget(Struct, frozen=True):
@@ -37,7 +44,7 @@ class ToolBudget(Struct, frozen=True):
     """
 
     max: int
-    on_exceed: OnExceed = "block"
+    on_exceed: ExceedHandler = "block"
 
 
 class ToolBudgets:
@@ -52,7 +59,7 @@ class ToolBudgets:
         self._budgets = {n: ToolBudget(b) if isinstance(b, int) else b for n, b in budgets.items()}
         self._bus = bus
         self._counts: Mapping[str, int] = {}
-        self._reserved: Counter[str] = Counter()
+        self._reserved_commands: Counter[str] = Counter()
         self._steered: set[str] = set()
         self._messages: list[str] = []
         self._turn = 0
@@ -60,25 +67,25 @@ class ToolBudgets:
     def turn(self, hook: TurnAfter) -> None:
         """The handler of `turn:after`: what was let in and did not happen after all is given back."""
         self._turn, self._counts = hook.turn, hook.tool_counts
-        self._reserved.clear()
+        self._reserved_commands.clear()
 
     async def gate(self, hook: ToolGate) -> None:
         """The handler of `tool:gate`."""
         name, budget = hook.name, self._budgets.get(hook.name)
         if budget is None:
             return
-        count = self._counts.get(name, 0) + self._reserved[name] + 1
-        mode = "" if count <= budget.max else await self._exceeded(hook, budget, count)
+        count = self._counts.get(name, 0) + self._reserved_commands[name] + 1
+        mode = "" if count <= budget.max else await self._handle_exceeded(hook, budget, count)
         if mode != "block":
-            self._reserved[name] += 1
+            self._reserved_commands[name] += 1
 
     def results(self, hook: ToolResultsAfter) -> None:
         """The handler of `tool-results:after`: what the model is to be told joins behind the results."""
         hook.follow += [Message.user(text) for text in self._messages]
         self._messages.clear()
 
-    async def _exceeded(self, hook: ToolGate, budget: ToolBudget, count: int) -> str:
-        mode, text = await _decide(hook.name, budget, count)
+    async def _handle_exceeded(self, hook: ToolGate, budget: ToolBudget, count: int) -> str:
+        mode, text = await _resolve_action(hook.name, budget, count)
         if mode and self._bus.has(ToolBudgetExceeded):
             await self._bus.emit(ToolBudgetExceeded(self._turn, hook.turn_id, hook.name, count, budget.max, mode))
         if mode == "block":
@@ -89,7 +96,7 @@ class ToolBudgets:
         return mode
 
 
-async def _decide(tool: str, budget: ToolBudget, count: int) -> tuple[str, str]:
+async def _resolve_action(tool: str, budget: ToolBudget, count: int) -> tuple[str, str]:
     """What happens with a call beyond the budget, and what the model is told; no mode lets it pass."""
     mode, text = budget.on_exceed, ""
     if not isinstance(mode, str):
@@ -105,7 +112,7 @@ async def _decide(tool: str, budget: ToolBudget, count: int) -> tuple[str, str]:
     return "block", text or f"{tool} has had its {times} in this run; go on without it"
 
 
-TEXT = (
+REMINDER = (
     "[Tool output budget exceeded: {bytes} bytes returned in this turn (cap: {cap}). Summarize the salient findings before "
     "calling more tools.]"
 )
@@ -129,7 +136,7 @@ class ToolOutputBudget:
         """The handler of `turn:after`."""
         self._turn = hook.turn
 
-    def after(self, hook: ToolAfter) -> None:
+    def after(self, hook: ToolFinished) -> None:
         """The handler of `tool:after`."""
         self._bytes += hook.output_bytes
         self._turn_id = hook.turn_id
@@ -139,6 +146,6 @@ class ToolOutputBudget:
         size, self._bytes = self._bytes, 0
         if size <= self._cap:
             return
-        hook.follow.append(Message.user(TEXT.format(bytes=size, cap=self._cap)))
+        hook.follow.append(Message.user(REMINDER.format(bytes=size, cap=self._cap)))
         if self._bus.has(BudgetExceeded):
             await self._bus.emit(BudgetExceeded(self._turn, self._turn_id, size, self._cap))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from mainspring.errors import ContextExceededError
 from mainspring.loop.hooks import ContextTransform, ModelErrorHook
-from mainspring.messages import AgentMessage, Message, ToolSpec
-from mainspring.messages.token_estimate import TokenMeter, characters, estimate_overhead, has_images
-from mainspring.policies.compaction.overflow import told_window
+from mainspring.messages import AgentMessage, Message, ToolDefinition
+from mainspring.messages.token_estimate import TokenEstimator, count_characters, estimate_overhead, has_images
+from mainspring.policies.compaction.overflow import window_from_error
 from mainspring.policies.compaction.summary import SummaryCompactor
 from mainspring.policies.compaction.summary_format import is_summary
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainspring.compaction")
 
-FUTILE = 2
+MAX_INEFFECTIVE = 2
 """How many compactions in a row may free too little before no more are tried."""
 
-_LEAST_FREED = 0.1
+_MIN_FREED_SHARE = 0.1
 
 
 class AutoCompact:
@@ -40,18 +40,18 @@ class AutoCompact:
         stuck: What stands in the way, once summaries free too little.
     """
 
-    def __init__(self, compactor: SummaryCompactor, fixed: Callable[[], tuple[str, Sequence[ToolSpec]]]) -> None:
+    def __init__(self, compactor: SummaryCompactor, fixed: Callable[[], tuple[str, Sequence[ToolDefinition]]]) -> None:
         self.compactor = compactor
-        self.meter = TokenMeter()
+        self.meter = TokenEstimator()
         self.stuck = ""
         self._fixed = fixed
-        self._futile = 0
-        self._summary: AgentMessage | None = None
+        self._ineffective_count = 0
+        self._summarize: AgentMessage | None = None
         self._after: set[int] = (
             set()
         )  # messages that were there when it was made: what they report is of another history
         self._learned: Message | None = None
-        self._told: dict[str, int] = {}
+        self._known_windows: dict[str, int] = {}
 
     def tokens(self, messages: Sequence[AgentMessage]) -> int:
         """About how many tokens a request with this history has."""
@@ -63,18 +63,18 @@ class AutoCompact:
 
     async def transform(self, hook: ContextTransform, model: ModelProvider) -> None:
         """The part of `context:transform`; before all others."""
-        window = min(filter(None, (model.info.context_window, self._told.get(model.model))), default=None)
+        window = min(filter(None, (model.info.context_window, self._known_windows.get(model.model))), default=None)
         limit = self.compactor.options.limit(window)
         if limit is None:
             return
-        self._learn(hook.messages)
+        self._calibrate(hook.messages)
         before = self.tokens(hook.messages)
         if before <= limit:
-            self._futile = 0
+            self._ineffective_count = 0
             return
-        if self._futile >= FUTILE:
+        if self._ineffective_count >= MAX_INEFFECTIVE:
             if not self.stuck:
-                self.stuck = self._constraint(hook.messages, limit, model)
+                self.stuck = self._describe_blocker(hook.messages, limit, model)
                 logger.warning("%s", self.stuck)
             return
         shorter = await self.compactor.compact(
@@ -88,10 +88,10 @@ class AutoCompact:
             return
         known = {id(m) for m in hook.messages}
         await hook.compact(shorter, "threshold")
-        self._summary = shorter[0]
+        self._summarize = shorter[0]
         self._after = {id(m) for m in shorter if id(m) in known}
         freed = before - self.tokens(hook.messages)
-        self._futile = self._futile + 1 if freed < before * _LEAST_FREED else 0
+        self._ineffective_count = self._ineffective_count + 1 if freed < before * _MIN_FREED_SHARE else 0
 
     def _start(self, messages: Sequence[AgentMessage]) -> int:
         """The first message whose report is of this history."""
@@ -99,7 +99,7 @@ class AutoCompact:
             return 0
         summary = messages[0]
         assert isinstance(summary, Message)
-        if messages[0] is self._summary:
+        if messages[0] is self._summarize:
             return next((i for i in range(1, len(messages)) if id(messages[i]) not in self._after), len(messages))
         made = summary.timestamp  # of a session that was taken up again
         return next(
@@ -107,7 +107,7 @@ class AutoCompact:
             len(messages),
         )
 
-    def _learn(self, messages: Sequence[AgentMessage]) -> None:
+    def _calibrate(self, messages: Sequence[AgentMessage]) -> None:
         """Take in the newest report, once, where it is of texts alone."""
         start = self._start(messages)
         for i in range(len(messages) - 1, start, -1):
@@ -116,15 +116,15 @@ class AutoCompact:
                 if message is not self._learned and self._learned is None and not has_images(messages[:i]):
                     system, tools = self._fixed()
                     fixed = estimate_overhead(system, tools, 1.0)
-                    self.meter.learn(characters(messages[:i]) + fixed, message.usage.prompt_tokens)
+                    self.meter.calibrate(count_characters(messages[:i]) + fixed, message.usage.prompt_tokens)
                 self._learned = message
                 return
 
     def told(self, hook: ModelErrorHook) -> None:
         """The other part of `model:error`, before anybody answers it: an overflow may tell the window."""
         error = hook.error
-        if isinstance(error, ContextExceededError) and error.model and (window := told_window(error.message)):
-            self._told[error.model] = window
+        if isinstance(error, ContextExceededError) and error.model and (window := window_from_error(error.message)):
+            self._known_windows[error.model] = window
 
     def failed(self, hook: ModelErrorHook) -> None:
         """The part of `model:error`: an overflow that nothing helps against says what stands in the way."""
@@ -132,11 +132,11 @@ class AutoCompact:
             hook.error.message = f"{hook.error.message.rstrip('.')}. {self.stuck}"
             hook.error.args = (hook.error.message,)
 
-    def _constraint(self, messages: Sequence[AgentMessage], limit: int, model: ModelProvider) -> str:
+    def _describe_blocker(self, messages: Sequence[AgentMessage], limit: int, model: ModelProvider) -> str:
         system, tools = self._fixed()
         fixed = estimate_overhead(system, tools, self.meter.chars_per_token)
         return (
-            f"The conversation cannot be made short enough: {FUTILE} summaries in a row freed too little. System prompt and "
+            f"The conversation cannot be made short enough: {MAX_INEFFECTIVE} summaries in a row freed too little. System prompt and "
             f"{len(tools)} tools take about {fixed} tokens, the whole about {self.tokens(messages)}, and {limit} is what is to "
             f"be used of {model.model}. Offer fewer tools, keep fewer recent tokens, or use a model with a larger window"
         )

@@ -12,19 +12,19 @@ from mainspring.loop.hooks import ContextTransform
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock
 
 if TYPE_CHECKING:
-    from mainspring.loop.hooks import SideCall
+    from mainspring.loop.hooks import SideModelCall
 
-THRESHOLD = 128 * 1024
+CLEAR_THRESHOLD_BYTES = 128 * 1024
 """Bytes of results that may stand in requests."""
 
 KEEP_TURNS = 4
 """Turns at the end whose results are never left out."""
 
-CLIP = 16 * 1024
+MAX_LAST_TURN_RESULT_BYTES = 16 * 1024
 """Bytes of a result in the last turn that stay when the conversation does not fit otherwise."""
 
 
-class TailStubs:
+class ToolResultClearing:
     """Leaves old, long results out of requests once there are too many bytes of them. The history stays as it is.
 
     When the results in requests come to more than ``threshold`` bytes, all of those before the last ``keep_turns`` turns go at
@@ -41,7 +41,7 @@ class TailStubs:
         self,
         history: Callable[[], Sequence[AgentMessage]],
         *,
-        threshold: int = THRESHOLD,
+        threshold: int = CLEAR_THRESHOLD_BYTES,
         keep_turns: int = KEEP_TURNS,
     ) -> None:
         self._history = history
@@ -83,7 +83,7 @@ class TailStubs:
     def _cut(self) -> None:
         full = len(self._turns) == self._keep
         cut = (self._turns[0] if self._turns else len(self._seen)) if full else 0
-        self._view += [with_stubs(message) for message in self._seen[len(self._view) : cut]]
+        self._view += [clear_results(message) for message in self._seen[len(self._view) : cut]]
         while self._sizes and self._sizes[0][0] < cut:
             self._bytes -= self._sizes.popleft()[1]
 
@@ -96,19 +96,19 @@ class TailCompactor:
         clip: Bytes of a result in the last turn that stay.
     """
 
-    def __init__(self, *, clip: int = CLIP) -> None:
+    def __init__(self, *, clip: int = MAX_LAST_TURN_RESULT_BYTES) -> None:
         self._clip = clip
 
     async def compact(
-        self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideCall | None = None
+        self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideModelCall | None = None
     ) -> Sequence[AgentMessage] | None:
         """See `Compactor`."""
         calls = [i for i, m in enumerate(messages) if isinstance(m, Message) and m.tool_uses]
         last = calls[-1] if calls else 0
-        shorter = [with_stubs(m) if i < last else self._clipped(m) for i, m in enumerate(messages)]
+        shorter = [clear_results(m) if i < last else self._truncate_results(m) for i, m in enumerate(messages)]
         return None if all(a is b for a, b in zip(messages, shorter, strict=True)) else shorter
 
-    def _clipped(self, message: AgentMessage) -> AgentMessage:
+    def _truncate_results(self, message: AgentMessage) -> AgentMessage:
         def clip(block: ToolResultBlock) -> ToolResultBlock:
             if _size(block) <= self._clip:
                 return block
@@ -119,15 +119,15 @@ class TailCompactor:
             )
             return _with_text(block, head.decode("utf-8", "ignore") + note + tail.decode("utf-8", "ignore"))
 
-        return _mapped(message, clip)
+        return _map_results(message, clip)
 
 
-def with_stubs(message: AgentMessage) -> AgentMessage:
+def clear_results(message: AgentMessage) -> AgentMessage:
     """The message with a line in place of each result that is longer than the line; itself if there is none."""
-    return _mapped(message, _stub)
+    return _map_results(message, _placeholder)
 
 
-def _stub(block: ToolResultBlock) -> ToolResultBlock:
+def _placeholder(block: ToolResultBlock) -> ToolResultBlock:
     details: Any = block.details
     file = cast("dict[str, Any]", details).get("persisted") if isinstance(details, dict) else None
     kept = f"; all of it is in {file}" if file else ""
@@ -154,7 +154,7 @@ def _with_text(block: ToolResultBlock, text: str) -> ToolResultBlock:
     return replace(block, content=(TextBlock(text), *[b for b in block.content if isinstance(b, ImageBlock)]))
 
 
-def _mapped(message: AgentMessage, change: Callable[[ToolResultBlock], ToolResultBlock]) -> AgentMessage:
+def _map_results(message: AgentMessage, change: Callable[[ToolResultBlock], ToolResultBlock]) -> AgentMessage:
     if not isinstance(message, Message) or message.role != "user":
         return message
     content = [change(b) if type(b) is ToolResultBlock else b for b in message.content]

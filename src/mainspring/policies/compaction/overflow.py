@@ -16,22 +16,22 @@ from mainspring.loop.hooks import ModelErrorHook
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
-    from mainspring.loop.hooks import SideCall
+    from mainspring.loop.hooks import SideModelCall
 
 
-LEAST_FREED = 0.05
+MIN_FREED_SHARE = 0.05
 """The share of a history that must go for another try to be worth it."""
 
 
-_TOLD = lazy_re(
+_LIMIT_IN_ERROR = lazy_re(
     r"(?:maximum (?:context|prompt) length is|maximum number of tokens allowed \(|token limit:|must be <=|> ?|context size \() ?(\d{3,})"
     r"|(\d{3,}) maximum context length"
 )
 
 
-def told_window(text: str) -> int | None:
+def window_from_error(text: str) -> int | None:
     """How many tokens a model takes, where the error of one that got too many tells it."""
-    found = _TOLD.search(text)
+    found = _LIMIT_IN_ERROR.search(text)
     return int(found[1] or found[2]) if found else None
 
 
@@ -52,16 +52,16 @@ class OverflowRecovery:
             return
         self._turn_id = hook.turn_id
         shorter = await self._compactor.compact(hook.messages, reason="overflow", side_call=hook.side_call)
-        if shorter and weight(shorter) <= weight(hook.messages) * (1 - LEAST_FREED):
+        if shorter and history_size(shorter) <= history_size(hook.messages) * (1 - MIN_FREED_SHARE):
             hook.retry(shorter)
 
 
-def weight(messages: Sequence[AgentMessage]) -> int:
+def history_size(messages: Sequence[AgentMessage]) -> int:
     """About how long a history is: characters of its texts, arguments and images. For comparing only."""
-    return sum(_weight(block) for m in messages if isinstance(m, Message) for block in m.content)
+    return sum(_block_size(block) for m in messages if isinstance(m, Message) for block in m.content)
 
 
-def _weight(block: object) -> int:
+def _block_size(block: object) -> int:
     match block:
         case TextBlock():
             return len(block.text)
@@ -70,7 +70,7 @@ def _weight(block: object) -> int:
         case ToolUseBlock():
             return len(str(block.input))
         case ToolResultBlock():
-            return len(block.content) if isinstance(block.content, str) else sum(_weight(b) for b in block.content)
+            return len(block.content) if isinstance(block.content, str) else sum(_block_size(b) for b in block.content)
         case _:
             return 0
 
@@ -79,7 +79,7 @@ class Compactor(Protocol):
     """Makes a history shorter."""
 
     async def compact(
-        self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideCall | None = None
+        self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideModelCall | None = None
     ) -> Sequence[AgentMessage] | None:
         """A shorter history, or ``None`` if there is nothing to shorten. Messages that stay must be the same objects.
 

@@ -12,29 +12,31 @@ from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, Message
 from mainspring.messages.token_estimate import CHARS_PER_TOKEN, estimate_tokens
 
-_WRITERS = {"write_file", "edit", "multi_edit", "apply_patch", "remember", "present_plan"}
-_TELLING = lazy_re(
+_WRITE_TOOLS = {"write_file", "edit", "multi_edit", "apply_patch", "remember", "present_plan"}
+_KEYWORDS = lazy_re(
     r"\b(must|never|always|important|decid\w*|because|instead|constraint|require\w*|prefer\w*|do not|don't|bug|fix\w*|root cause)\b",
     re.IGNORECASE,
 )
 
 
-def score(message: AgentMessage) -> float:
+def importance_score(message: AgentMessage) -> float:
     """How much is lost with a message: 0 is nothing, above 1 is much.
 
     What the user said counts most, then decisions and changes, then what failed; long results of tools that worked count least.
     """
     if not isinstance(message, Message):
         return 0.0
-    points = min(len(_TELLING.findall(message.text)), 4) * 0.2
+    points = min(len(_KEYWORDS.findall(message.text)), 4) * 0.2
     if message.role == "user" and not message.tool_results:
         points += 1.0
-    points += 0.6 * any(call.name in _WRITERS for call in message.tool_uses)
+    points += 0.6 * any(call.name in _WRITE_TOOLS for call in message.tool_uses)
     points += 0.4 * any(result.is_error for result in message.tool_results)
     return points
 
 
-def most_important(messages: Sequence[AgentMessage], budget: int, chars_per_token: float = CHARS_PER_TOKEN) -> set[int]:
+def select_important(
+    messages: Sequence[AgentMessage], budget: int, chars_per_token: float = CHARS_PER_TOKEN
+) -> set[int]:
     """The indices of the messages to keep: the most important ones that fit, a call always with its results.
 
     Args:
@@ -42,8 +44,8 @@ def most_important(messages: Sequence[AgentMessage], budget: int, chars_per_toke
         budget: Most tokens that they may have together.
         chars_per_token: How many characters make a token.
     """
-    units = _units(messages)
-    scored = [(max(score(messages[i]) for i in unit), -unit[0], unit) for unit in units]
+    units = _group_call_pairs(messages)
+    scored = [(max(importance_score(messages[i]) for i in unit), -unit[0], unit) for unit in units]
     chosen: set[int] = set()
     for points, _, unit in sorted(scored, key=lambda s: s[:2], reverse=True):
         size = estimate_tokens([messages[i] for i in unit], chars_per_token)
@@ -53,7 +55,7 @@ def most_important(messages: Sequence[AgentMessage], budget: int, chars_per_toke
     return chosen
 
 
-def _units(messages: Sequence[AgentMessage]) -> list[list[int]]:
+def _group_call_pairs(messages: Sequence[AgentMessage]) -> list[list[int]]:
     """Messages that only make sense together."""
     units: list[list[int]] = []
     for i, message in enumerate(messages):
@@ -65,7 +67,7 @@ def _units(messages: Sequence[AgentMessage]) -> list[list[int]]:
     return units
 
 
-def find_cut(messages: Sequence[AgentMessage], keep: int, chars_per_token: float = CHARS_PER_TOKEN) -> int:
+def find_cut_index(messages: Sequence[AgentMessage], keep: int, chars_per_token: float = CHARS_PER_TOKEN) -> int:
     """The index of the first message that stays; 0 if there is nothing to cut.
 
     At least ``keep`` tokens stay, unless the newest turn alone has more. A cut falls before a message of the user if one is near,
@@ -83,7 +85,7 @@ def find_cut(messages: Sequence[AgentMessage], keep: int, chars_per_token: float
         kept += estimate_tokens(messages[wanted : wanted + 1], chars_per_token)
     if wanted == 0:
         return 0
-    places = [i for i in range(1, len(messages)) if may_cut(messages, i)]
+    places = [i for i in range(1, len(messages)) if is_valid_cut(messages, i)]
     if not places:
         return 0
     prompts = [i for i in places if _is_prompt(messages[i])]
@@ -95,7 +97,7 @@ def find_cut(messages: Sequence[AgentMessage], keep: int, chars_per_token: float
     return near[-1] if near else places[0]
 
 
-def may_cut(messages: Sequence[AgentMessage], index: int) -> bool:
+def is_valid_cut(messages: Sequence[AgentMessage], index: int) -> bool:
     """Whether a cut before this message parts no call from its result."""
     message = messages[index]
     if not isinstance(message, Message) or message.tool_results:
@@ -104,7 +106,7 @@ def may_cut(messages: Sequence[AgentMessage], index: int) -> bool:
     return not (isinstance(before, Message) and before.role == "assistant" and before.tool_uses)
 
 
-def is_split(messages: Sequence[AgentMessage], cut: int) -> bool:
+def splits_turn(messages: Sequence[AgentMessage], cut: int) -> bool:
     """Whether the cut falls inside a turn: what the user asked for is summed up, part of its answer stays."""
     return cut < len(messages) and not _is_prompt(messages[cut])
 

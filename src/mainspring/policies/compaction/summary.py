@@ -13,11 +13,11 @@ from mainspring.messages import AgentMessage, Message
 from mainspring.messages.token_estimate import CHARS_PER_TOKEN, estimate_tokens
 from mainspring.models import ModelRequest
 from mainspring.policies.compaction import summary_format as wording
-from mainspring.policies.compaction.selection import find_cut, is_split, most_important
-from mainspring.text import counted
+from mainspring.policies.compaction.selection import find_cut_index, select_important, splits_turn
+from mainspring.text import pluralize
 
 if TYPE_CHECKING:
-    from mainspring.loop.hooks import SideCall
+    from mainspring.loop.hooks import SideModelCall
     from mainspring.models import ModelProvider
 
 logger = logging.getLogger("mainspring.compaction")
@@ -30,7 +30,7 @@ KEEP_RECENT = 20000
 """Tokens of the newest messages that stay as they are."""
 
 _SUMMARY_TOKENS = 4096
-_SAID_SHARE = 0.2  # of what stays, for the user's own words
+_PROMPTS_SHARE = 0.2  # of what stays, for the user's own words
 _CHUNK = 60_000  # tokens of one request where the window is not known
 _SMALLEST = 1000
 _SHORTEST = 16  # characters; less is no summary
@@ -73,7 +73,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
         return self.keep_recent if window is None else min(self.keep_recent, window // 3)
 
 
-class CompactionReport(Struct, frozen=True, kw_only=True):
+class CompactionResult(Struct, frozen=True, kw_only=True):
     """What a compaction did.
 
     Attributes:
@@ -89,7 +89,7 @@ class CompactionReport(Struct, frozen=True, kw_only=True):
     first_kept: str
     tokens_before: int
     tokens_after: int
-    files: wording.Files
+    files: wording.TouchedFiles
     calls: int
 
 
@@ -109,7 +109,7 @@ class SummaryCompactor:
 
     def __init__(self, options: Compaction | None = None) -> None:
         self.options = options or Compaction()
-        self.last: CompactionReport | None = None
+        self.last: CompactionResult | None = None
         self._calls = 0
 
     async def compact(
@@ -117,7 +117,7 @@ class SummaryCompactor:
         messages: Sequence[AgentMessage],
         *,
         reason: str,
-        side_call: SideCall | None = None,
+        side_call: SideModelCall | None = None,
         window: int | None = None,
         chars_per_token: float = CHARS_PER_TOKEN,
         instructions: str = "",
@@ -133,15 +133,15 @@ class SummaryCompactor:
             instructions: What the summary should look at in particular.
         """
         keep = self.options.kept(window)
-        cut = find_cut(messages, keep, chars_per_token)
+        cut = find_cut_index(messages, keep, chars_per_token)
         if cut == 0 and reason == "overflow":  # even the newest part is too long: keep as little as can be
-            cut = find_cut(messages, keep // 8, chars_per_token)
+            cut = find_cut_index(messages, keep // 8, chars_per_token)
         old = messages[:cut]
         if not old or all(map(wording.is_summary, old)):
             return None
         self._calls = 0
         try:
-            summary = await self._summary(messages, cut, side_call, window, instructions)
+            summary = await self._summarize(messages, cut, side_call, window, instructions)
         except AgentAbortedError:
             raise
         except (MainspringError, ValueError) as error:
@@ -157,20 +157,20 @@ class SummaryCompactor:
         old, new = messages[:cut], messages[cut:]
         before = [m for m in old if wording.is_summary(m)]
         earlier, files, said = (
-            wording.parse_summary(before[-1])
+            wording.parse_summary_message(before[-1])
             if before and isinstance(before[-1], Message)
-            else ("", wording.Files(), [])
+            else ("", wording.TouchedFiles(), [])
         )
-        files |= wording.files_of(old)
-        said += [m.text for m in old if isinstance(m, Message) and _spoke(m)]
-        room = round(keep * _SAID_SHARE * chars_per_token)
+        files |= wording.collect_files(old)
+        said += [m.text for m in old if isinstance(m, Message) and _is_user_prompt(m)]
+        room = round(keep * _PROMPTS_SHARE * chars_per_token)
         text = summary or "\n\n".join(
-            filter(None, (earlier, f"(No summary could be made of {counted(len(old), 'older message')}; left out.)"))
+            filter(None, (earlier, f"(No summary could be made of {pluralize(len(old), 'older message')}; left out.)"))
         )
         kept = self._always(old)
-        head = wording.summary_message(text, files, _within(said, room))
+        head = wording.summary_message(text, files, _fit_prompts(said, room))
         result = [head, *kept, *new]
-        self.last = CompactionReport(
+        self.last = CompactionResult(
             summary=summary,
             first_kept=next((m.id or "" for m in (*kept, *new) if isinstance(m, Message)), ""),
             tokens_before=estimate_tokens(messages, chars_per_token),
@@ -184,7 +184,7 @@ class SummaryCompactor:
         """What the application wants to stay of the old part, calls with their results."""
         keep, important = self.options.keep, set[int]()
         if self.options.keep_important:
-            important = most_important(old, self.options.keep_important)
+            important = select_important(old, self.options.keep_important)
         elif keep is None:
             return []
         wanted = [(i in important or bool(keep and keep(m))) and not wording.is_summary(m) for i, m in enumerate(old)]
@@ -194,11 +194,11 @@ class SummaryCompactor:
                 wanted[i - 1] = wanted[i] = wanted[i - 1] or wanted[i]
         return [m for m, stays in zip(old, wanted, strict=True) if stays]
 
-    async def _summary(
+    async def _summarize(
         self,
         messages: Sequence[AgentMessage],
         cut: int,
-        side_call: SideCall | None,
+        side_call: SideModelCall | None,
         window: int | None,
         instructions: str,
     ) -> str:
@@ -213,7 +213,7 @@ class SummaryCompactor:
         earlier = ""
         for message in old:
             if wording.is_summary(message) and isinstance(message, Message):
-                earlier = wording.parse_summary(message)[0]
+                earlier = wording.parse_summary_message(message)[0]
         model = self.options.model
         if model is not None:
             window = model.info.context_window or window
@@ -221,14 +221,18 @@ class SummaryCompactor:
         task = "\n\n".join(
             filter(
                 None,
-                (self.options.prompt or wording.PROMPT, wording.SPLIT if is_split(messages, cut) else "", instructions),
+                (
+                    self.options.prompt or wording.SUMMARY_PROMPT,
+                    wording.SPLIT_TURN_NOTE if splits_turn(messages, cut) else "",
+                    instructions,
+                ),
             )
         )
-        pieces = wording.transcript(old)
+        pieces = wording.render_transcript(old)
         while pieces:
-            count = _fitting(pieces, room)
+            count = _count_fitting(pieces, room)
             try:
-                earlier = await self._ask(side_call, task, earlier, "\n\n".join(pieces[:count]))
+                earlier = await self._request_summary(side_call, task, earlier, "\n\n".join(pieces[:count]))
             except ContextExceededError:
                 if room <= _SMALLEST:
                     raise
@@ -239,14 +243,14 @@ class SummaryCompactor:
             pieces = pieces[count:]
         return earlier
 
-    async def _ask(self, side_call: SideCall, task: str, earlier: str, text: str) -> str:
+    async def _request_summary(self, side_call: SideModelCall, task: str, earlier: str, text: str) -> str:
         parts = [task]
         if earlier:
-            parts += [wording.UPDATE, f"<previous-summary>\n{earlier}\n</previous-summary>"]
+            parts += [wording.UPDATE_PROMPT, f"<previous-summary>\n{earlier}\n</previous-summary>"]
         parts.append(f"<conversation>\n{text}\n</conversation>")
         request = ModelRequest(
             [Message.user("\n\n".join(parts))],
-            system=wording.SYSTEM,
+            system=wording.SUMMARY_SYSTEM_PROMPT,
             max_output_tokens=_SUMMARY_TOKENS,
             thinking="off",
             cache=False,
@@ -259,18 +263,18 @@ class SummaryCompactor:
         return summary
 
 
-def _spoke(message: Message) -> bool:
+def _is_user_prompt(message: Message) -> bool:
     """Whether it is the user's own words."""
     return (
         message.role == "user"
         and not message.tool_results
         and bool(message.text.strip())
         and not wording.is_summary(message)
-        and not wording.is_put_in(message)
+        and not wording.is_injected(message)
     )
 
 
-def _within(said: Sequence[str], room: int) -> list[str]:
+def _fit_prompts(said: Sequence[str], room: int) -> list[str]:
     """What the user said, the first and the newest before the rest, as far as it fits."""
     if not said:
         return []
@@ -284,7 +288,7 @@ def _within(said: Sequence[str], room: int) -> list[str]:
     return [chosen[i] for i in sorted(chosen)]
 
 
-def _fitting(pieces: Sequence[str], room: int) -> int:
+def _count_fitting(pieces: Sequence[str], room: int) -> int:
     """How many pieces go into a request of so many tokens, one at least; three characters a token, to be safe."""
     size, count = 0, 0
     for piece in pieces:
@@ -295,14 +299,14 @@ def _fitting(pieces: Sequence[str], room: int) -> int:
     return count
 
 
-async def compact_now(
+async def compact_history(
     messages: Sequence[AgentMessage],
     model: ModelProvider,
     options: Compaction | None = None,
     *,
     instructions: str = "",
     chars_per_token: float = CHARS_PER_TOKEN,
-) -> tuple[Sequence[AgentMessage], CompactionReport] | None:
+) -> tuple[Sequence[AgentMessage], CompactionResult] | None:
     """Sum up a history now, outside of any run.
 
     Args:

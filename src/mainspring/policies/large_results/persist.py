@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mainspring.lazy import later, lazy_re
+from mainspring.lazy import lazy_function, lazy_re
 from mainspring.loop.hooks import ToolTransform
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.redaction import redact
@@ -22,18 +22,18 @@ from mainspring.tools import ToolOutput
 if TYPE_CHECKING:
     from html import escape
 else:
-    escape = later("html", "escape")
+    escape = lazy_function("html", "escape")
 
 logger = logging.getLogger("mainspring")
 
-PREVIEW = 2048
+PREVIEW_BYTES = 2048
 """Bytes of the result that the model sees."""
 
 _UNSAFE = lazy_re(r"[^A-Za-z0-9_-]")
 _CLOSING = lazy_re(r"<(?=/persisted-output)", re.IGNORECASE)
 
 
-class PersistResults:
+class PersistLargeResults:
     """Writes the text of a large result to a file of its own and puts a preview in its place.
 
     What stands in the history is the preview, so the prompt's prefix stays as it is from turn to turn. A result whose file
@@ -64,7 +64,7 @@ class PersistResults:
         except OSError as error:
             logger.warning("a large result of %s stays in the conversation: %s", hook.name, error)
             return
-        stub = _stub(hook.name, data, path)
+        stub = _preview_block(hook.name, data, path)
         images = () if isinstance(output, str) else tuple([b for b in output if isinstance(b, ImageBlock)])
         hook.result = replace(
             hook.result,
@@ -93,13 +93,13 @@ def _text(output: ToolOutput) -> str:
     return output if isinstance(output, str) else "\n".join([b.text for b in output if isinstance(b, TextBlock)])
 
 
-def _stub(tool: str, data: bytes, path: str) -> str:
+def _preview_block(tool: str, data: bytes, path: str) -> str:
     """The envelope; nothing in the preview or in a name can end it early."""
-    preview = _CLOSING.sub("&lt;", data[:PREVIEW].decode("utf-8", "ignore"))
+    preview = _CLOSING.sub("&lt;", data[:PREVIEW_BYTES].decode("utf-8", "ignore"))
     told = "".join(
         f' {name}="{_attribute(value)}"' for name, value in (("tool", tool), ("bytes", len(data)), ("path", path))
     )
-    note = f"[These are the first bytes of {len(data)}; the rest is in the file.]" if len(data) > PREVIEW else ""
+    note = f"[These are the first bytes of {len(data)}; the rest is in the file.]" if len(data) > PREVIEW_BYTES else ""
     return f"<persisted-output{told}>\n{preview}\n{note}\n</persisted-output>".replace("\n\n</", "\n</")
 
 

@@ -16,16 +16,16 @@ from msgspec import Struct
 from mainspring.errors import SessionError
 from mainspring.lazy import lazy_re
 from mainspring.redaction import Redactor
-from mainspring.state_files import make_private_folder, replace_text
+from mainspring.state_files import make_private_folder, write_text_atomically
 
-PREVIEW = 2048
+PREVIEW_CHARS = 2048
 """Characters of an output that its pointer shows."""
 
 _UNSAFE = lazy_re(r"[^A-Za-z0-9_-]")
 _NAME = lazy_re(r"[A-Za-z0-9_-]{1,64}_[0-9a-f]{12}")
 
 
-class OutputRecord(Struct, frozen=True, kw_only=True, rename="camel"):
+class LargeOutput(Struct, frozen=True, kw_only=True, rename="camel"):
     """What a tool gave.
 
     Attributes:
@@ -43,7 +43,7 @@ class OutputRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     query_id: str
 
 
-class Pointer(Struct, frozen=True, kw_only=True):
+class OutputReference(Struct, frozen=True, kw_only=True):
     """Where an output is, and enough of it to see whether it matters.
 
     Attributes:
@@ -65,10 +65,10 @@ class Pointer(Struct, frozen=True, kw_only=True):
     preview: str
 
 
-class ContextStore(Protocol):
+class LargeOutputStore(Protocol):
     """Keeps outputs and gives them back. Blocking; call it in a thread where it may touch a disk."""
 
-    def store(self, record: OutputRecord) -> Pointer:
+    def store(self, record: LargeOutput) -> OutputReference:
         """Keep an output; the same one twice is kept once.
 
         Raises:
@@ -76,7 +76,7 @@ class ContextStore(Protocol):
         """
         ...
 
-    def retrieve(self, name: str) -> OutputRecord:
+    def retrieve(self, name: str) -> LargeOutput:
         """An output by the name of its pointer.
 
         Raises:
@@ -84,7 +84,7 @@ class ContextStore(Protocol):
         """
         ...
 
-    def pointers(self) -> tuple[Pointer, ...]:
+    def pointers(self) -> tuple[OutputReference, ...]:
         """What is kept, oldest first."""
         ...
 
@@ -93,30 +93,30 @@ class ContextStore(Protocol):
         ...
 
 
-IContextManager = ContextStore
+IContextManager = LargeOutputStore
 """The same under the name of the field's older frameworks."""
 
 
-class MemoryContext:
+class MemoryOutputStore:
     """Outputs in the memory of the process."""
 
     def __init__(self) -> None:
-        self._records: dict[str, OutputRecord] = {}
+        self._records: dict[str, LargeOutput] = {}
 
-    def store(self, record: OutputRecord) -> Pointer:
+    def store(self, record: LargeOutput) -> OutputReference:
         """See `ContextStore`."""
         pointer = _pointer(record)
         self._records.setdefault(pointer.name, record)
         return pointer
 
-    def retrieve(self, name: str) -> OutputRecord:
+    def retrieve(self, name: str) -> LargeOutput:
         """See `ContextStore`."""
         record = self._records.get(name)
         if record is None:
-            raise _gone(name)
+            raise _missing_error(name)
         return record
 
-    def pointers(self) -> tuple[Pointer, ...]:
+    def pointers(self) -> tuple[OutputReference, ...]:
         """See `ContextStore`."""
         return tuple([_pointer(record) for record in self._records.values()])
 
@@ -125,7 +125,7 @@ class MemoryContext:
         self._records.clear()
 
 
-class FileContext:
+class FileOutputStore:
     """Outputs in files ``TOOL_HASH.json`` of a folder, for their owner only.
 
     Args:
@@ -134,28 +134,28 @@ class FileContext:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        self._pointers: dict[str, Pointer] = {}
+        self._pointers: dict[str, OutputReference] = {}
 
-    def store(self, record: OutputRecord) -> Pointer:
+    def store(self, record: LargeOutput) -> OutputReference:
         """See `ContextStore`."""
         pointer = _pointer(record)
         if pointer.name not in self._pointers:
             make_private_folder(self.folder)
             line = Redactor.of().line(msgspec.json.encode(record, enc_hook=str))
-            replace_text(self._path(pointer.name), line.decode("utf-8", "replace"))
+            write_text_atomically(self._path(pointer.name), line.decode("utf-8", "replace"))
             self._pointers[pointer.name] = pointer
         return pointer
 
-    def retrieve(self, name: str) -> OutputRecord:
+    def retrieve(self, name: str) -> LargeOutput:
         """See `ContextStore`."""
         if not _NAME.fullmatch(name):
-            raise _gone(name)
+            raise _missing_error(name)
         try:
-            return msgspec.json.decode(self._path(name).read_bytes(), type=OutputRecord)
+            return msgspec.json.decode(self._path(name).read_bytes(), type=LargeOutput)
         except (OSError, msgspec.DecodeError):
-            raise _gone(name) from None
+            raise _missing_error(name) from None
 
-    def pointers(self) -> tuple[Pointer, ...]:
+    def pointers(self) -> tuple[OutputReference, ...]:
         """See `ContextStore`."""
         return tuple(self._pointers.values())
 
@@ -168,27 +168,27 @@ class FileContext:
         return self.folder / f"{name}.json"
 
 
-def _pointer(record: OutputRecord) -> Pointer:
+def _pointer(record: LargeOutput) -> OutputReference:
     args = msgspec.json.encode(record.args, enc_hook=str)
     digest = hashlib.sha256(
         b"%s\0%s\0%s" % (record.tool.encode(), args, record.result.encode("utf-8", "replace"))
     ).hexdigest()
-    return Pointer(
+    return OutputReference(
         name=f"{_UNSAFE.sub('_', record.tool)[:64] or 'tool'}_{digest[:12]}",
         tool=record.tool,
         args=record.args,
         size=len(record.result),
         query_id=record.query_id,
         timestamp=record.timestamp,
-        preview=record.result[:PREVIEW],
+        preview=record.result[:PREVIEW_CHARS],
     )
 
 
-def _gone(name: str) -> SessionError:
+def _missing_error(name: str) -> SessionError:
     return SessionError(f"the output {name} is not there any more: outputs end with the session. Make the call again")
 
 
-def arguments_in_short(args: Mapping[str, Any], limit: int = 200) -> str:
+def summarize_arguments(args: Mapping[str, Any], limit: int = 200) -> str:
     """Arguments on one line, for lists."""
     text = ", ".join(f"{name}={value!r}" for name, value in args.items())
     return f"{text[:limit]}…" if len(text) > limit else text

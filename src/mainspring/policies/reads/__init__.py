@@ -1,6 +1,6 @@
 """What the model has read of files, and what follows from it."""
 
-from mainspring.policies.reads.policies import DedupReads, ElideStaleReads, ReadBeforeEdit
-from mainspring.policies.reads.state import FileRead, ReadState
+from mainspring.policies.reads.policies import ClearStaleReads, ReadBeforeEdit, UnchangedReads
+from mainspring.policies.reads.state import FileReadState, FileVersion
 
-__all__ = ["DedupReads", "ElideStaleReads", "FileRead", "ReadBeforeEdit", "ReadState"]
+__all__ = ["ClearStaleReads", "FileReadState", "FileVersion", "ReadBeforeEdit", "UnchangedReads"]

@@ -15,16 +15,24 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mainspring.env import RealPath
-from mainspring.env.paths import shown
-from mainspring.loop.hooks import ContextTransform, ToolPermit, ToolStart, ToolTransform, TurnBefore
+from mainspring.env.paths import display_path
+from mainspring.loop.hooks import BeforeToolRun, ContextTransform, PermissionCheck, ToolTransform, TurnBefore
 from mainspring.messages import AgentMessage, Message, ToolResultBlock
-from mainspring.policies.reads.state import UNCHANGED, FileRead, ReadState, Trail, Version, results, versions
+from mainspring.policies.reads.state import (
+    UNCHANGED_KEY,
+    FileFact,
+    FileReadState,
+    FileVersion,
+    HistoryCursor,
+    file_facts,
+    iter_file_results,
+)
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
 
 
-MOST_HASHED = 64 << 20
+MAX_HASHED_BYTES = 64 << 20
 """Bytes of a file beyond which the time of its last change must do."""
 
 
@@ -40,14 +48,14 @@ class ReadBeforeEdit:
         env: Where tools work.
     """
 
-    def __init__(self, state: ReadState, history: Callable[[], Sequence[AgentMessage]], env: ExecutionEnv) -> None:
+    def __init__(self, state: FileReadState, history: Callable[[], Sequence[AgentMessage]], env: ExecutionEnv) -> None:
         self._state = state
         self._history = history
         self._env = env
         self._written: dict[str, list[str]] = {}
         self._coming: tuple[str, tuple[str, ...]] = ("", ())
 
-    def permit(self, hook: ToolPermit) -> None:
+    def permit(self, hook: PermissionCheck) -> None:
         """The handler of `tool:permit`: notes what the call writes to. Nobody is asked about a call that would not run."""
         if hook.tool.access is None:
             return
@@ -60,19 +68,19 @@ class ReadBeforeEdit:
         self._coming = (hook.turn_id, (*earlier, *touched))
 
         async def refusal() -> str:
-            known = {await self._place(path) for path in earlier}
+            known = {await self._resolve_path(path) for path in earlier}
             for path in paths:
                 # What an earlier call of the same answer is about to read or write is known when this one's turn comes.
-                text = "" if await self._place(path) in known else await self._refusal(path)
+                text = "" if await self._resolve_path(path) in known else await self._refusal(path)
                 if text:
                     self._written.pop(hook.call_id, None)
                     return text
             return ""
 
         if paths:
-            hook.before_asking(refusal)
+            hook.add_precheck(refusal)
 
-    async def start(self, hook: ToolStart) -> None:
+    async def start(self, hook: BeforeToolRun) -> None:
         """The handler of `tool:start`."""
         for path in self._written.pop(hook.call_id, ()):
             refusal = await self._refusal(path)
@@ -83,13 +91,13 @@ class ReadBeforeEdit:
     def transform(self, hook: ToolTransform) -> None:
         """The handler of `tool:transform`: what a call wrote or showed is known from now on."""
         facts = hook.result.metadata
-        for version in versions(facts, hook.input):
+        for version in file_facts(facts, hook.input):
             self._state.note(hook.call_id, version)
         path = facts.get("path")
         if isinstance(path, str) and "hash" not in facts and not hook.result.is_error:  # an image, or binary
-            self._state.note(hook.call_id, Version(path, FileRead(None), is_read=True))
+            self._state.note(hook.call_id, FileFact(path, FileVersion(None), is_read=True))
 
-    async def _place(self, path: str) -> str:
+    async def _resolve_path(self, path: str) -> str:
         try:
             return await self._env.realpath(path)
         except (OSError, ValueError):
@@ -104,10 +112,10 @@ class ReadBeforeEdit:
         if stat.kind != "file":
             return ""
         self._state.follow(self._history())
-        known, name = self._state.known(real), shown(real, self._env.cwd)
+        known, name = self._state.known(real), display_path(real, self._env.cwd)
         if known is None:
             return f"{name} was not read in this conversation. Read it first, then make the call again."
-        if known.hash is None or stat.size > MOST_HASHED:
+        if known.hash is None or stat.size > MAX_HASHED_BYTES:
             changed = known.mtime_ns is not None and known.mtime_ns != stat.mtime_ns
         else:
             changed = await self._hash(real) != known.hash
@@ -118,10 +126,10 @@ class ReadBeforeEdit:
         return await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
 
 
-TEXT = "Unchanged: {name} is as it was when you read these lines. They stand in the earlier result; there is no need to read them again."
+UNCHANGED_NOTE = "Unchanged: {name} is as it was when you read these lines. They stand in the earlier result; there is no need to read them again."
 
 
-class DedupReads:
+class UnchangedReads:
     """Puts one line in the place of lines that the model has before it already.
 
     The tool has run, so permissions were asked and the file was looked at. The earlier result must be of the same version of the
@@ -133,7 +141,7 @@ class DedupReads:
         cwd: For names in texts.
     """
 
-    def __init__(self, state: ReadState, history: Callable[[], Sequence[AgentMessage]], cwd: str) -> None:
+    def __init__(self, state: FileReadState, history: Callable[[], Sequence[AgentMessage]], cwd: str) -> None:
         self._state = state
         self._history = history
         self._cwd = cwd
@@ -146,14 +154,14 @@ class DedupReads:
     def transform(self, hook: ToolTransform) -> None:
         """The handler of `tool:transform`; belongs behind those of the application."""
         result = hook.result
-        for version in versions(result.metadata, hook.input):
+        for version in file_facts(result.metadata, hook.input):
             if not version.is_read or result.is_error or not isinstance(result.output, str):
                 continue
             self._state.follow(self._history())
             earlier = self._state.shown(version)
             if earlier and self._stands(earlier, result.output):
-                text = TEXT.format(name=shown(version.path, self._cwd))
-                hook.result = replace(result, output=text, metadata={**result.metadata, UNCHANGED: earlier})
+                text = UNCHANGED_NOTE.format(name=display_path(version.path, self._cwd))
+                hook.result = replace(result, output=text, metadata={**result.metadata, UNCHANGED_KEY: earlier})
 
     def _stands(self, call_id: str, text: str) -> bool:
         """Whether the model was sent this result of that call. Only looked for where there may be one."""
@@ -167,7 +175,7 @@ class DedupReads:
 STALE_NOTE = "[Left out: {name} has changed since it was read here. Read it again if you need its lines.]"
 
 
-class ElideStaleReads:
+class ClearStaleReads:
     """Puts a line in the place of lines of a file as they are no more. The history itself stays as it is.
 
     A read is stale once a later result knows another version of the file: an edit that the model made, or a read that found it
@@ -182,8 +190,8 @@ class ElideStaleReads:
     def __init__(self, history: Callable[[], Sequence[AgentMessage]], cwd: str) -> None:
         self._history = history
         self._cwd = cwd
-        self._trail = Trail()
-        self._fresh: dict[str, list[tuple[int, str, Version]]] = {}
+        self._trail = HistoryCursor()
+        self._fresh: dict[str, list[tuple[int, str, FileFact]]] = {}
         self._stale: dict[int, dict[str, str]] = {}
         self._made: dict[int, tuple[AgentMessage, AgentMessage]] = {}
 
@@ -197,7 +205,7 @@ class ElideStaleReads:
             message = hook.messages[i]
             made = self._made.get(i)
             if made is None or made[0] is not message:
-                made = self._made[i] = (message, _without(message, texts))
+                made = self._made[i] = (message, _replace_results(message, texts))
             hook.messages[i] = made[1]
 
     def _follow(self, history: Sequence[AgentMessage]) -> None:
@@ -205,8 +213,8 @@ class ElideStaleReads:
         if start is None:
             for seen in (self._fresh, self._stale, self._made):
                 seen.clear()
-        for i, block, call in results(history, start or 0):
-            for version in versions(block.details, call.input if call else {}):
+        for i, block, call in iter_file_results(history, start or 0):
+            for version in file_facts(block.details, call.input if call else {}):
                 reads = self._fresh.setdefault(version.path, [])
                 for at, call_id, earlier in reads:
                     if earlier.read.hash != version.read.hash:
@@ -216,11 +224,11 @@ class ElideStaleReads:
                     reads.append((i, block.tool_use_id, version))
 
     def _drop(self, at: int, call_id: str, path: str) -> None:
-        self._stale.setdefault(at, {})[call_id] = STALE_NOTE.format(name=shown(path, self._cwd))
+        self._stale.setdefault(at, {})[call_id] = STALE_NOTE.format(name=display_path(path, self._cwd))
         self._made.pop(at, None)
 
 
-def _without(message: AgentMessage, texts: dict[str, str]) -> AgentMessage:
+def _replace_results(message: AgentMessage, texts: dict[str, str]) -> AgentMessage:
     """The message with other texts for some results."""
     if not isinstance(message, Message):
         return message

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
 
-Part = tuple[str | None, int | None, int | None, int | None]
+SliceKey = tuple[str | None, int | None, int | None, int | None]
 """A slice of a version of a file: hash, offset, limit, most bytes."""
 
 
-class FileRead(Struct, frozen=True):
+class FileVersion(Struct, frozen=True):
     """A version of a file, and the part of it that a call asked for.
 
     Attributes:
@@ -36,28 +36,28 @@ class FileRead(Struct, frozen=True):
     max_bytes: int | None = None
 
     @property
-    def part(self) -> Part:
+    def part(self) -> SliceKey:
         """What must be the same for two reads to be alike."""
         return self.hash, self.offset, self.limit, self.max_bytes
 
 
-class Version(Struct, frozen=True):
+class FileFact(Struct, frozen=True):
     """What a result says about one file; ``is_read`` where it shows lines of it."""
 
     path: str
-    read: FileRead
+    read: FileVersion
     is_read: bool
 
 
-UNCHANGED = "unchanged"
+UNCHANGED_KEY = "unchanged"
 """Key in the metadata of a result that only says that nothing changed."""
 
 
-GONE = ""
+DELETED_HASH = ""
 """Hash of a file that was deleted: whatever lies there later is not what the model knew."""
 
 
-def versions(details: Any, arguments: Mapping[str, Any]) -> Iterator[Version]:
+def file_facts(details: Any, arguments: Mapping[str, Any]) -> Iterator[FileFact]:
     """The files that a result's metadata is about."""
     if not isinstance(details, Mapping):
         return
@@ -68,11 +68,11 @@ def versions(details: Any, arguments: Mapping[str, Any]) -> Iterator[Version]:
         fact: Mapping[str, Any] = cast("Mapping[str, Any]", one) if isinstance(one, Mapping) else {}
         path = fact.get("path")
         if isinstance(path, str) and "hash" in fact:
-            known = GONE if fact.get("action") == "D" else fact["hash"]
-            yield Version(path, FileRead(known, fact.get("mtime_ns"), *part), "first_line" in fact)
+            known = DELETED_HASH if fact.get("action") == "D" else fact["hash"]
+            yield FileFact(path, FileVersion(known, fact.get("mtime_ns"), *part), "first_line" in fact)
 
 
-class Trail:
+class HistoryCursor:
     """Follows a history that mostly grows: tells where the new part begins, and when it is another history."""
 
     __slots__ = ("_seen",)
@@ -90,7 +90,9 @@ class Trail:
         return None
 
 
-def results(messages: Sequence[AgentMessage], start: int) -> Iterator[tuple[int, ToolResultBlock, ToolUseBlock | None]]:
+def iter_file_results(
+    messages: Sequence[AgentMessage], start: int
+) -> Iterator[tuple[int, ToolResultBlock, ToolUseBlock | None]]:
     """The results from a message on that bring facts: index, result, and the call right before it."""
     for i in range(start, len(messages)):
         message = messages[i]
@@ -103,7 +105,7 @@ def results(messages: Sequence[AgentMessage], start: int) -> Iterator[tuple[int,
                 yield i, block, next((c for c in calls if c.id == block.tool_use_id), None)
 
 
-class ReadState:
+class FileReadState:
     """What was read of files in one conversation, by folder and path.
 
     Everything comes from the history, which is walked once as it grows; a call whose result is not there yet is noted
@@ -115,10 +117,10 @@ class ReadState:
 
     def __init__(self, cwd: str) -> None:
         self._cwd = cwd
-        self._trail = Trail()
-        self._known: dict[tuple[str, str], FileRead] = {}
-        self._noted: dict[tuple[str, str], tuple[str, FileRead]] = {}
-        self._shown: dict[tuple[str, Part], str] = {}
+        self._trail = HistoryCursor()
+        self._known: dict[tuple[str, str], FileVersion] = {}
+        self._noted: dict[tuple[str, str], tuple[str, FileVersion]] = {}
+        self._shown: dict[tuple[str, SliceKey], str] = {}
 
     def follow(self, messages: Sequence[AgentMessage]) -> None:
         """Take in what the history has got since."""
@@ -126,25 +128,25 @@ class ReadState:
         if start is None:
             for seen in (self._known, self._noted, self._shown):
                 seen.clear()
-        for _, block, call in results(messages, start or 0):
-            for version in versions(block.details, call.input if call else {}):
+        for _, block, call in iter_file_results(messages, start or 0):
+            for version in file_facts(block.details, call.input if call else {}):
                 key = (self._cwd, version.path)
                 self._known[key] = version.read
                 if self._noted.get(key, ("",))[0] == block.tool_use_id:
                     del self._noted[key]
-                if version.is_read and UNCHANGED not in block.details:
+                if version.is_read and UNCHANGED_KEY not in block.details:
                     self._shown[version.path, version.read.part] = block.tool_use_id
 
-    def note(self, call_id: str, version: Version) -> None:
+    def note(self, call_id: str, version: FileFact) -> None:
         """A call that is just over says something about a file."""
         self._noted[self._cwd, version.path] = (call_id, version.read)
 
-    def known(self, path: str) -> FileRead | None:
+    def known(self, path: str) -> FileVersion | None:
         """The version of a file that the model knows; ``None`` if it knows none."""
         key = (self._cwd, path)
         noted = self._noted.get(key)
         return noted[1] if noted else self._known.get(key)
 
-    def shown(self, version: Version) -> str | None:
+    def shown(self, version: FileFact) -> str | None:
         """The last call that showed this part of this version of a file."""
         return None if version.read.hash is None else self._shown.get((version.path, version.read.part))

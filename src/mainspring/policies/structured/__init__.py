@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.policies.structured.plug import StructuredOutput as StructuredOutput
     from mainspring.policies.structured.schema import OUTPUT_TOOL as OUTPUT_TOOL
-    from mainspring.policies.structured.schema import Target as Target
+    from mainspring.policies.structured.schema import OutputSchema as OutputSchema
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
         "plug": "StructuredOutput",
-        "schema": "OUTPUT_TOOL Target",
+        "schema": "OUTPUT_TOOL OutputSchema",
     },
 )

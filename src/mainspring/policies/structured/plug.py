@@ -9,40 +9,40 @@ from msgspec.structs import replace
 
 from mainspring.errors import ErrorCode
 from mainspring.loop.hooks import (
+    MessagesAdded,
     ModelErrorHook,
     OutputHook,
     SessionEnd,
     SessionStart,
-    SessionTurns,
     ToolGate,
     TurnAfter,
     TurnBefore,
 )
-from mainspring.messages import ToolSpec
-from mainspring.policies.structured.schema import OUTPUT_TOOL, Answer, Target, json_values
-from mainspring.text import counted
+from mainspring.messages import ToolDefinition
+from mainspring.policies.structured.schema import OUTPUT_TOOL, Answer, OutputSchema, extract_json_values
+from mainspring.text import pluralize
 from mainspring.tools import ToolErrorCode, error_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mainspring.loop import CoreAgent, HookBus, Plug, RunResult
+    from mainspring.loop import CoreAgent, HookBus, Plugin, RunResult
     from mainspring.messages import ToolUseBlock
 
 _DESCRIPTION = (
     "Takes the final answer. When everything else is done, call this exactly once, with the complete answer as its arguments, "
     "in place of answering in text."
 )
-_TAKEN = "The answer was taken; the task is complete."
-_SECOND = "Not taken: a final answer was given before this one."
-_AGAIN = "Not taken: {error}\nCall {tool} again with an answer that fits its schema."
-_NUDGE = (
+_ACCEPTED = "The answer was taken; the task is complete."
+_DUPLICATE = "Not taken: a final answer was given before this one."
+_RETRY_PROMPT = "Not taken: {error}\nCall {tool} again with an answer that fits its schema."
+_FORMAT_REMINDER = (
     "The answer must be given in a fixed form, and the last reply was not: {error}\n"
     "Give the same answer again by calling the tool {tool}. If you cannot call tools, reply with nothing but one JSON value that "
     "fits this schema:\n{schema}"
 )
-_OFFER = 50  # behind those who choose tools, before those who count what is sent
-_TAKE = 1  # behind the application's own gates, before those that know only registered tools
+_OFFER_ORDER = 50  # behind those who choose tools, before those who count what is sent
+_ACCEPT_ORDER = 1  # behind the application's own gates, before those that know only registered tools
 _SCHEMA_CHARACTERS = 8000  # a longer schema is in the tool's definition only: it would fill the window of a small model
 
 
@@ -69,10 +69,10 @@ class StructuredOutput:
     """
 
     def __init__(self, schema: Any, *, retries: int = 2) -> None:
-        self.target = Target(schema)
+        self.target = OutputSchema(schema)
         self.retries = retries
-        self._spec = ToolSpec(OUTPUT_TOOL, _DESCRIPTION, self.target.arguments)
-        self._tools: tuple[Sequence[ToolSpec], tuple[ToolSpec, ...]] = ((), (self._spec,))
+        self._spec = ToolDefinition(OUTPUT_TOOL, _DESCRIPTION, self.target.arguments)
+        self._tools: tuple[Sequence[ToolDefinition], tuple[ToolDefinition, ...]] = ((), (self._spec,))
         self._may_force = True
         self._reset()
 
@@ -80,7 +80,7 @@ class StructuredOutput:
         self.output: Any = None
         self.error = ""
         self.attempts = 0
-        self._raw: Any = None
+        self._parse_json_value: Any = None
         self._accepted = self._gave_up = self._force = self._forced = False
         self._answers: dict[str, Answer] = {}
         self._text = ""
@@ -89,7 +89,7 @@ class StructuredOutput:
         """Sit on the hooks of an agent, for all its runs."""
         self.attach(agent.bus)
 
-    def for_child(self) -> Plug | None:
+    def for_child(self) -> Plugin | None:
         """Nothing: a sub-agent answers its parent in text."""
         return None
 
@@ -97,12 +97,12 @@ class StructuredOutput:
         """Sit on the hooks of a bus; the returned function ends that."""
         self._bus = bus
         removers = [
-            bus.on(SessionStart, self._begin),
-            bus.on(SessionTurns, self._heard),
-            bus.on(TurnBefore, self._offer, order=_OFFER),
-            bus.on(TurnAfter, self._look),
-            bus.on(ToolGate, self._take, order=_TAKE),
-            bus.on(ModelErrorHook, self._refused),
+            bus.on(SessionStart, self._on_session_start),
+            bus.on(MessagesAdded, self._on_new_input),
+            bus.on(TurnBefore, self._on_turn_before, order=_OFFER_ORDER),
+            bus.on(TurnAfter, self._on_turn_after),
+            bus.on(ToolGate, self._take, order=_ACCEPT_ORDER),
+            bus.on(ModelErrorHook, self._on_model_error),
             bus.on(SessionEnd, self._end, order=-50),
         ]
 
@@ -124,20 +124,20 @@ class StructuredOutput:
 
     # --- one run ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, hook: SessionStart) -> None:
+    def _on_session_start(self, hook: SessionStart) -> None:
         self._reset()
 
-    def _heard(self, hook: SessionTurns) -> None:
+    def _on_new_input(self, hook: MessagesAdded) -> None:
         """Somebody spoke after the answer was given: another one is wanted."""
         if hook.source in ("steer", "follow_up"):
             self._accepted = self._gave_up = False
             self.output = None
 
-    def _offer(self, hook: TurnBefore) -> None:
+    def _on_turn_before(self, hook: TurnBefore) -> None:
         request = hook.request
         if self._answers and not self._accepted:  # nobody let these through; a model that tries for ever must end too
             self.attempts += 1
-            self._may_go_on("the call was refused")
+            self._can_retry("the call was refused")
         self._answers = {}
         if self._accepted or self._gave_up:
             hook.stop = hook.stop or "completed"
@@ -152,7 +152,7 @@ class StructuredOutput:
             request, tools=self._tools[1], tool_choice=OUTPUT_TOOL if self._forced else request.tool_choice
         )
 
-    def _look(self, hook: TurnAfter) -> None:
+    def _on_turn_after(self, hook: TurnAfter) -> None:
         """What the model answered: a call of the tool is checked here, since its text is complete here."""
         message = hook.message
         if hook.error is not None:
@@ -160,45 +160,45 @@ class StructuredOutput:
         calls = [c for c in message.tool_uses if c.name == OUTPUT_TOOL]
         if message.tool_uses:
             if message.stop_reason != "max_tokens":  # the loop runs nothing of an answer that was cut off
-                self._answers = {c.id: self._answer(c) for c in calls}
+                self._answers = {c.id: self._parse_call(c) for c in calls}
             return
         if not message.text.strip():  # the loop asks again, so often as it does for any run
             return
         cut_off = message.stop_reason == "max_tokens"
-        answers = [self.target.of_value(value) for value in json_values(message.text)]
+        answers = [self.target.of_value(value) for value in extract_json_values(message.text)]
         found = [a for a in answers if a.error is None]
         self.attempts += 1
         if len(found) == 1 and not cut_off:
             self._accept(found[0])
             return
         error = "it was cut off at the output limit" if cut_off else _problem(answers, found)
-        if self._may_go_on(error):
+        if self._can_retry(error):
             self._force = True
-            hook.continue_with = _NUDGE.format(error=error, tool=OUTPUT_TOOL, schema=self._schema_text())
+            hook.continue_with = _FORMAT_REMINDER.format(error=error, tool=OUTPUT_TOOL, schema=self._schema_text())
 
-    def _answer(self, call: ToolUseBlock) -> Answer:
-        return self.target.of_call(call.input if call.raw_input is None else call.raw_input)
+    def _parse_call(self, call: ToolUseBlock) -> Answer:
+        return self.target.parse_arguments(call.input if call.raw_input is None else call.raw_input)
 
     def _take(self, hook: ToolGate) -> None:
         """The final answer, if this call is one; whoever was asked before could still refuse it."""
         if hook.name != OUTPUT_TOOL or hook.result is not None:
             return
-        answer = self._answers.pop(hook.call_id, None) or self.target.of_call(hook.input)
+        answer = self._answers.pop(hook.call_id, None) or self.target.parse_arguments(hook.input)
         if self._accepted:
-            hook.result = error_result(_SECOND, ToolErrorCode.VALIDATION_ERROR)
+            hook.result = error_result(_DUPLICATE, ToolErrorCode.VALIDATION_ERROR)
             return
         self.attempts += 1
         if answer.error is None:
             self._accept(answer)
-            hook.result = _TAKEN
+            hook.result = _ACCEPTED
             return
-        self._raw = answer.raw
+        self._parse_json_value = answer.raw
         self._text = msgspec.json.encode(answer.raw).decode()
-        self._may_go_on(answer.error)
-        text = _AGAIN.format(error=answer.error, tool=OUTPUT_TOOL)
+        self._can_retry(answer.error)
+        text = _RETRY_PROMPT.format(error=answer.error, tool=OUTPUT_TOOL)
         hook.result = error_result(text, ToolErrorCode.VALIDATION_ERROR)
 
-    def _refused(self, hook: ModelErrorHook) -> None:
+    def _on_model_error(self, hook: ModelErrorHook) -> None:
         """A host that does not take a forced call is asked without."""
         refused = hook.error.code is ErrorCode.UNKNOWN or hook.error.reason == "bad_request"
         if self._forced and refused and "tool_choice" in str(hook.error):
@@ -210,16 +210,16 @@ class StructuredOutput:
             why = f": {hook.error}" if hook.error is not None else ""
             self.error = f"the run ended ({hook.status}) before there was an output{why}"
         if self._bus.has(OutputHook):
-            told = await self._bus.emit(OutputHook(self.output, self._raw, self.attempts, self.error))
+            told = await self._bus.emit(OutputHook(self.output, self._parse_json_value, self.attempts, self.error))
             self.output = told.output
 
     def _accept(self, answer: Answer) -> None:
         self._accepted, self._force = True, False
-        self.output, self._raw, self.error = answer.value, answer.raw, ""
+        self.output, self._parse_json_value, self.error = answer.value, answer.raw, ""
 
-    def _may_go_on(self, error: str) -> bool:
+    def _can_retry(self, error: str) -> bool:
         """Whether there is another try; else the run ends without an output."""
-        self.error = f"no answer fitted the schema in {counted(self.attempts, 'try', 'tries')}; the last: {error}"
+        self.error = f"no answer fitted the schema in {pluralize(self.attempts, 'try', 'tries')}; the last: {error}"
         self._gave_up = self.attempts > self.retries
         return not self._gave_up
 
@@ -231,7 +231,9 @@ class StructuredOutput:
 def _problem(answers: Sequence[Answer], fitting: Sequence[Answer]) -> str:
     """Why an answer in text was not taken."""
     if fitting:
-        return f"it holds {counted(len(fitting), 'value that fits', 'values that fit')} the schema, where one is wanted"
+        return (
+            f"it holds {pluralize(len(fitting), 'value that fits', 'values that fit')} the schema, where one is wanted"
+        )
     if len(answers) == 1:
         return answers[0].error or ""
     return "it holds no JSON value that fits the schema"

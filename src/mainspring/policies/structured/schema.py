@@ -16,7 +16,7 @@ from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.tools import parse_arguments
 from mainspring.tools.schema.function import schema_from_type
-from mainspring.tools.validation import compile_validator, schema_problem
+from mainspring.tools.validation import get_validator, schema_error
 
 OUTPUT_TOOL = "__output__"
 """Name of the tool that takes the final answer. It exists only in requests; no registry holds it."""
@@ -40,7 +40,7 @@ class Answer(Struct, frozen=True):
     error: str | None = None
 
 
-class Target:
+class OutputSchema:
     """A schema that an answer must fit.
 
     Arguments of a tool are an object, so a schema of anything else is asked for as the one field ``output`` of one.
@@ -60,7 +60,7 @@ class Target:
         self._decode: Callable[[Any], Any] | None = None
         if isinstance(wanted, Mapping):
             self.schema = dict(cast("Mapping[str, Any]", wanted))
-            problem = None if compile_validator(self.schema).is_plain else schema_problem(self.schema)
+            problem = None if get_validator(self.schema).is_plain else schema_error(self.schema)
             if problem is not None:
                 raise ConfigError(f"behavior.schema cannot be used: {problem.replace('the schema of this tool', 'it')}")
         else:
@@ -69,9 +69,9 @@ class Target:
             except TypeError as error:
                 raise ConfigError(f"behavior.schema cannot be used: {error}") from error
         self._wrapped = self.schema.get("type") != "object"
-        self.arguments = _wrap(self.schema) if self._wrapped else self.schema
+        self.arguments = _wrap_in_object(self.schema) if self._wrapped else self.schema
 
-    def of_call(self, raw: str | Mapping[str, Any] | None) -> Answer:
+    def parse_arguments(self, raw: str | Mapping[str, Any] | None) -> Answer:
         """The output that the arguments of a call hold, as parsed or as the text they came in."""
         parsed = parse_arguments(self.arguments, raw)
         value: Any = parsed.value
@@ -89,16 +89,16 @@ class Target:
     def of_value(self, value: Any) -> Answer:
         """The output that JSON data are."""
         if self._wrapped:
-            return self.of_call({_FIELD: value})
+            return self.parse_arguments({_FIELD: value})
         if not isinstance(value, dict):
             return Answer(None, value, f"the answer must be a JSON object, not {type(value).__name__}")
-        return self.of_call(cast("dict[str, Any]", value))
+        return self.parse_arguments(cast("dict[str, Any]", value))
 
 
-def _wrap(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _wrap_in_object(schema: Mapping[str, Any]) -> dict[str, Any]:
     """An object with the schema's value as its one field; references into the schema lead there still."""
-    inner = _moved({k: v for k, v in schema.items() if k not in (*_ROOTS, "$schema", "$id")})
-    roots = {k: _moved(schema[k]) for k in _ROOTS if k in schema}
+    inner = _rebase_refs({k: v for k, v in schema.items() if k not in (*_ROOTS, "$schema", "$id")})
+    roots = {k: _rebase_refs(schema[k]) for k in _ROOTS if k in schema}
     return {
         "type": "object",
         "properties": {_FIELD: inner},
@@ -108,10 +108,10 @@ def _wrap(schema: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _moved(node: Any) -> Any:
+def _rebase_refs(node: Any) -> Any:
     """A copy in which references to places that moved along say so."""
     if isinstance(node, list):
-        return [_moved(each) for each in cast("list[Any]", node)]
+        return [_rebase_refs(each) for each in cast("list[Any]", node)]
     if not isinstance(node, Mapping):
         return node
     made: dict[str, Any] = {}
@@ -120,7 +120,7 @@ def _moved(node: Any) -> Any:
             stays = any(value.startswith(f"#/{root}/") for root in _ROOTS)
             made[key] = value if stays else f"#/properties/{_FIELD}{value[1:]}"
         else:
-            made[key] = _moved(value)
+            made[key] = _rebase_refs(value)
     return made
 
 
@@ -130,7 +130,7 @@ _MOST_STARTS = 200
 """Places tried in a long text of prose; each costs at most one pass over what looks like JSON there."""
 
 
-def json_values(text: str) -> list[Any]:
+def extract_json_values(text: str) -> list[Any]:
     """The JSON values that a text holds, from the surest place: the whole text, else code fences, else what stands in prose.
 
     In prose only objects and lists count, and of nested ones the outermost.
@@ -139,14 +139,14 @@ def json_values(text: str) -> list[Any]:
     if whole is not _NOTHING:
         return [whole]
     fenced = [value for body in _FENCE.findall(text) if (value := _value(body)) is not _NOTHING]
-    return fenced or list(_scattered(text))
+    return fenced or list(_iter_json_in_prose(text))
 
 
-class _Nothing:
+class _NotJson:
     """The mark of text that is no JSON; ``None`` is a value."""
 
 
-_NOTHING = _Nothing()
+_NOTHING = _NotJson()
 
 
 def _value(text: str) -> Any:
@@ -156,7 +156,7 @@ def _value(text: str) -> Any:
         return _NOTHING
 
 
-def _scattered(text: str) -> Iterator[Any]:
+def _iter_json_in_prose(text: str) -> Iterator[Any]:
     at = 0
     for _ in range(_MOST_STARTS):
         starts = [i for i in (text.find("{", at), text.find("[", at)) if i >= 0]

@@ -17,28 +17,28 @@ from msgspec import Struct
 
 from mainspring.env import ExecutionEnv, RealPath, explain
 from mainspring.errors import AgentBusyError, SessionError
-from mainspring.sessions.blob_store import Blobs
+from mainspring.sessions.blob_store import BlobStore
 from mainspring.sessions.entries import CustomEntry
-from mainspring.sessions.loader import Node, read_path, read_tree
+from mainspring.sessions.loader import EntryNode, read_path, read_tree
 from mainspring.sessions.rewind.snapshots import (
     AFTER,
     BEFORE,
     REWOUND,
     TOO_LARGE,
-    FileNote,
+    FileSnapshot,
     FileState,
-    RewoundNote,
-    Uncovered,
-    decode_note,
-    state_of,
+    RewindRecord,
+    UntrackedCommand,
+    decode_record,
+    read_file_state,
 )
 from mainspring.sessions.session import Session
 
-Action = Literal["change", "create", "delete"]
+FileAction = Literal["change", "create", "delete"]
 """What happens to a file: it gets another content, comes back, or goes."""
 
 
-class Restore(Struct, frozen=True):
+class FileRestore(Struct, frozen=True):
     """A file that gets back what it was.
 
     Attributes:
@@ -49,7 +49,7 @@ class Restore(Struct, frozen=True):
     """
 
     path: str
-    action: Action
+    action: FileAction
     state: FileState
     current: FileState
 
@@ -81,7 +81,7 @@ class RewindPlan(Struct, frozen=True, kw_only=True):
     target: str | None
     leaf: str | None
     left: str
-    restores: tuple[Restore, ...] = ()
+    restores: tuple[FileRestore, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     uncovered: tuple[str, ...] = ()
     messages: int = 0
@@ -108,10 +108,10 @@ async def plan_undo(session: Session, env: ExecutionEnv) -> RewindPlan:
         SessionError: If nothing was rewound.
     """
     failed: set[str] = set()
-    for node, note in reversed(list(_notes(session, 0))):
-        if isinstance(note, RewoundNote) and note.failed:
+    for node, note in reversed(list(_iter_notes(session, 0))):
+        if isinstance(note, RewindRecord) and note.failed:
             failed.add(note.failed)
-        elif isinstance(note, RewoundNote) and node.id not in failed:
+        elif isinstance(note, RewindRecord) and node.id not in failed:
             leaf = note.left if note.conversation else session.journal.leaf
             return await _plan(session, env, node.id, leaf)
     raise SessionError("nothing was rewound in this session, so there is nothing to undo")
@@ -123,12 +123,12 @@ async def _plan(session: Session, env: ExecutionEnv, target: str | None, leaf: s
         if entry not in tree.nodes:
             raise SessionError(f"session {session.id} has no entry {entry}")
     after = tree.nodes[target].number if target else 0
-    notes = [note for _, note in _notes(session, after)]
-    first, last = _changes(notes)
-    restores: list[Restore] = []
+    notes = [note for _, note in _iter_notes(session, after)]
+    first, last = _collect_changes(notes)
+    restores: list[FileRestore] = []
     conflicts: list[Conflict] = []
     for path, state in first.items():
-        current = await _now(env, path)
+        current = await _current_state(env, path)
         if current == state and current.skipped != TOO_LARGE:
             continue
         known = not state.skipped and not current.skipped
@@ -136,7 +136,7 @@ async def _plan(session: Session, env: ExecutionEnv, target: str | None, leaf: s
         if reason:
             conflicts.append(Conflict(path, reason, forcible=known))
         if known:
-            restores.append(Restore(path, _action(state, current), state, current))
+            restores.append(FileRestore(path, _choose_action(state, current), state, current))
     kept = {node.id for node in tree.path(leaf)}
     left = [node for node in tree.path(session.journal.leaf) if node.id not in kept]
     return RewindPlan(
@@ -145,60 +145,62 @@ async def _plan(session: Session, env: ExecutionEnv, target: str | None, leaf: s
         left=session.journal.leaf or "",
         restores=tuple(restores),
         conflicts=tuple(conflicts),
-        uncovered=tuple(f"{n.tool}: {n.what}" if n.what else n.tool for n in notes if isinstance(n, Uncovered)),
+        uncovered=tuple(f"{n.tool}: {n.what}" if n.what else n.tool for n in notes if isinstance(n, UntrackedCommand)),
         messages=sum(2 if node.kind == "pair" else 1 for node in left if node.kind in {"message", "pair"}),
     )
 
 
-def _notes(session: Session, after: int) -> Iterator[tuple[Node, FileNote | Uncovered | RewoundNote]]:
+def _iter_notes(
+    session: Session, after: int
+) -> Iterator[tuple[EntryNode, FileSnapshot | UntrackedCommand | RewindRecord]]:
     """What was noted of files after a line, oldest first, whatever branch it stands on."""
     view = session.journal.view()
     nodes = [n for n in read_tree(view).nodes.values() if n.kind == "custom" and n.number > after]
     for node, line in zip(nodes, read_path(view, nodes), strict=True):
         if not isinstance(line.entry, CustomEntry):
             continue
-        note = decode_note(line.entry.custom_type, line.entry.data)
-        if isinstance(note, FileNote) and line.entry.custom_type == BEFORE:
-            note = _Before(note.path, note.state, note.call)
+        note = decode_record(line.entry.custom_type, line.entry.data)
+        if isinstance(note, FileSnapshot) and line.entry.custom_type == BEFORE:
+            note = _BeforeNote(note.path, note.state, note.call)
         if note is not None:
             yield node, note
 
 
-class _Before(FileNote, frozen=True):
+class _BeforeNote(FileSnapshot, frozen=True):
     """A note of what a file was like before a call."""
 
 
-class _Last(Struct):
+class _LastState(Struct):
     """What a file may be like now without anybody else having changed it; ``broken`` if the last change has no end."""
 
     states: tuple[FileState, ...]
     broken: bool = True
 
 
-def _changes(notes: Iterable[object]) -> tuple[dict[str, FileState], dict[str, _Last]]:
+def _collect_changes(notes: Iterable[object]) -> tuple[dict[str, FileState], dict[str, _LastState]]:
     """For each file its state before the first change, and what is known of the last."""
     first: dict[str, FileState] = {}
-    last: dict[str, _Last] = {}
+    last: dict[str, _LastState] = {}
     for note in notes:
-        if isinstance(note, _Before):
+        if isinstance(note, _BeforeNote):
             first.setdefault(note.path, note.state)
-            last[note.path] = _Last((note.state,))
-        elif isinstance(note, FileNote) and note.path in first:
+            last[note.path] = _LastState((note.state,))
+        elif isinstance(note, FileSnapshot) and note.path in first:
             before = last[note.path]
             # A rewind says beforehand what it will do; killed, it has done that or nothing.
             states = (*before.states, note.state) if before.broken and not note.call else (note.state,)
-            last[note.path] = _Last(states, broken=False)
+            last[note.path] = _LastState(states, broken=False)
     return first, last
 
 
-async def _now(env: ExecutionEnv, path: str) -> FileState:
+async def _current_state(env: ExecutionEnv, path: str) -> FileState:
     try:
-        return await state_of(env, path, None)
+        return await read_file_state(env, path, None)
     except OSError as error:
         return FileState(skipped=explain(error))
 
 
-def _conflict(state: FileState, last: _Last, current: FileState) -> str:
+def _conflict(state: FileState, last: _LastState, current: FileState) -> str:
     if state.skipped:
         return f"what it was cannot be brought back: {state.skipped}"
     if current.skipped:
@@ -210,13 +212,13 @@ def _conflict(state: FileState, last: _Last, current: FileState) -> str:
     return "it was changed since, by something else than a tool of this session"
 
 
-def _action(state: FileState, current: FileState) -> Action:
+def _choose_action(state: FileState, current: FileState) -> FileAction:
     if not state.exists:
         return "delete"
     return "change" if current.exists else "create"
 
 
-class Rewound(Struct, frozen=True):
+class RewindResult(Struct, frozen=True):
     """What was done.
 
     Attributes:
@@ -224,7 +226,7 @@ class Rewound(Struct, frozen=True):
         conversation: Whether the conversation went back.
     """
 
-    files: tuple[Restore, ...]
+    files: tuple[FileRestore, ...]
     conversation: bool
 
 
@@ -236,7 +238,7 @@ async def rewind(
     files: bool = True,
     conversation: bool = True,
     force: bool = False,
-) -> Rewound:
+) -> RewindResult:
     """Go back as a plan says. Either all of it happens or nothing does; `plan_undo` takes it back.
 
     Args:
@@ -257,23 +259,23 @@ async def rewind(
     if not session.writable:
         raise SessionError(f"session {session.id} cannot be written to, so nothing is rewound")
     if conversation and plan.leaf:
-        session.journal.check_place(plan.leaf)
+        session.journal.check_branch_point(plan.leaf)
     restores = plan.restores if files else ()
     if files:
-        _refuse(plan, force)
+        _check_conflicts(plan, force)
     contents = await _contents(session.blobs, restores)
     for restore in restores:
         await _check(session, env, restore)
-    note = RewoundNote(plan.target, plan.left, files, conversation)
+    note = RewindRecord(plan.target, plan.left, files, conversation)
     noted = session.custom(REWOUND, msgspec.to_builtins(note))
     for restore in restores:  # on disk before anything happens, so that it can be undone whenever the process ends
         _note(session, BEFORE, restore.path, restore.current)
         _note(session, AFTER, restore.path, restore.state)
     trouble = f"session {session.id} cannot be saved, so nothing was rewound"
     if await session.journal.flush(durable=True):
-        trouble = await _put_all(env, session.blobs, restores, contents)
+        trouble = await _write_files(env, session.blobs, restores, contents)
     for restore in restores:
-        await _note_now(session, env, restore.path)
+        await _record_current(session, env, restore.path)
     if trouble:
         session.custom(REWOUND, msgspec.to_builtins(msgspec.structs.replace(note, failed=noted.id)))
     await session.journal.flush(durable=True)
@@ -282,10 +284,10 @@ async def rewind(
     if conversation and plan.leaf != session.journal.leaf:
         session.branch(plan.leaf, "rewind")
         await session.journal.flush(durable=True)
-    return Rewound(tuple(restores), conversation)
+    return RewindResult(tuple(restores), conversation)
 
 
-def _refuse(plan: RewindPlan, force: bool) -> None:
+def _check_conflicts(plan: RewindPlan, force: bool) -> None:
     standing = () if force else plan.conflicts
     if standing:
         named = "; ".join(f"{c.path}: {c.reason}" for c in standing[:5])
@@ -293,7 +295,7 @@ def _refuse(plan: RewindPlan, force: bool) -> None:
         raise SessionError(f"nothing was rewound. {named}{more}")
 
 
-async def _contents(blobs: Blobs, restores: tuple[Restore, ...]) -> dict[str, bytes]:
+async def _contents(blobs: BlobStore, restores: tuple[FileRestore, ...]) -> dict[str, bytes]:
     contents: dict[str, bytes] = {}
     for restore in restores:
         if restore.state.sha256 is None:
@@ -305,53 +307,55 @@ async def _contents(blobs: Blobs, restores: tuple[Restore, ...]) -> dict[str, by
     return contents
 
 
-async def _check(session: Session, env: ExecutionEnv, restore: Restore) -> None:
+async def _check(session: Session, env: ExecutionEnv, restore: FileRestore) -> None:
     """Keep what a file holds, and see that it is what the plan says."""
     try:
-        state = await state_of(env, restore.path, session.blobs)
+        state = await read_file_state(env, restore.path, session.blobs)
     except OSError as error:
         raise SessionError(f"{restore.path}: {explain(error)}; nothing was rewound") from error
     if state != restore.current:
         raise SessionError(f"{restore.path} changed just now; nothing was rewound, look at the plan again")
 
 
-async def _note_now(session: Session, env: ExecutionEnv, path: str) -> None:
+async def _record_current(session: Session, env: ExecutionEnv, path: str) -> None:
     try:
-        state = await state_of(env, path, session.blobs)
+        state = await read_file_state(env, path, session.blobs)
     except OSError as error:
         state = FileState(skipped=explain(error))
     _note(session, AFTER, path, state)
 
 
 def _note(session: Session, kind: str, path: str, state: FileState) -> None:
-    session.journal.note(kind, msgspec.to_builtins(FileNote(path, state)))
+    session.journal.note(kind, msgspec.to_builtins(FileSnapshot(path, state)))
 
 
-async def _put_all(env: ExecutionEnv, blobs: Blobs, restores: tuple[Restore, ...], contents: dict[str, bytes]) -> str:
+async def _write_files(
+    env: ExecutionEnv, blobs: BlobStore, restores: tuple[FileRestore, ...], contents: dict[str, bytes]
+) -> str:
     """Change the files; what went wrong if they are as they were again."""
     for i, restore in enumerate(restores):
         try:
-            await _put(env, restore.path, restore.state, contents.get(restore.path))
+            await _write_file(env, restore.path, restore.state, contents.get(restore.path))
         except OSError as error:
-            return f"{restore.path}: {explain(error)}; {await _take_back(env, blobs, restores[: i + 1])}"
+            return f"{restore.path}: {explain(error)}; {await _undo_writes(env, blobs, restores[: i + 1])}"
     return ""
 
 
-async def _put(env: ExecutionEnv, path: str, state: FileState, data: bytes | None) -> None:
+async def _write_file(env: ExecutionEnv, path: str, state: FileState, data: bytes | None) -> None:
     if data is None:
         await env.remove(RealPath(path))
     else:
         await env.write_bytes(RealPath(path), data, parents=True)
 
 
-async def _take_back(env: ExecutionEnv, blobs: Blobs, done: tuple[Restore, ...]) -> str:
+async def _undo_writes(env: ExecutionEnv, blobs: BlobStore, done: tuple[FileRestore, ...]) -> str:
     """Give files back what they held; says what came of it."""
     lost: list[str] = []
     for restore in reversed(done):
         data = blobs.get(restore.current.sha256) if restore.current.sha256 else None
         try:
-            if await state_of(env, restore.path, None) != restore.current:
-                await _put(env, restore.path, restore.current, data)
+            if await read_file_state(env, restore.path, None) != restore.current:
+                await _write_file(env, restore.path, restore.current, data)
         except OSError:
             lost.append(restore.path)
     return f"{', '.join(lost)} could not be put back; the rest is as it was" if lost else "nothing was rewound"

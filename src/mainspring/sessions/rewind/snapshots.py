@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from mainspring.env import ExecutionEnv, RealPath, explain
 from mainspring.env.beneath import PathChangedError
-from mainspring.loop import Plug
-from mainspring.loop.hooks import ToolAfter, ToolStart
+from mainspring.loop import Plugin
+from mainspring.loop.hooks import BeforeToolRun, ToolFinished
 from mainspring.permissions import Permissions
-from mainspring.sessions.blob_store import Blobs
+from mainspring.sessions.blob_store import BlobStore
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -29,11 +29,11 @@ BEFORE, AFTER, UNCOVERED, REWOUND = "file_before", "file_after", "file_uncovered
 """Types of the custom entries."""
 
 
-LARGEST = 32 * 1024 * 1024
+MAX_FILE_BYTES = 32 * 1024 * 1024
 """Bytes of a file that is kept; a larger one is told as not covered."""
 
 
-TOO_LARGE = f"it is larger than {LARGEST >> 20} MiB"
+TOO_LARGE = f"it is larger than {MAX_FILE_BYTES >> 20} MiB"
 """Why the content of such a file was not kept."""
 
 
@@ -54,7 +54,7 @@ class FileState(Struct, frozen=True, omit_defaults=True):
         return self.sha256 is not None or bool(self.skipped)
 
 
-class FileNote(Struct, frozen=True, omit_defaults=True):
+class FileSnapshot(Struct, frozen=True, omit_defaults=True):
     """A file beside a call: what it was like before, or after."""
 
     path: str
@@ -62,14 +62,14 @@ class FileNote(Struct, frozen=True, omit_defaults=True):
     call: str = ""
 
 
-class Uncovered(Struct, frozen=True, omit_defaults=True):
+class UntrackedCommand(Struct, frozen=True, omit_defaults=True):
     """A call that may have changed files nobody can name."""
 
     tool: str
     what: str = ""
 
 
-class RewoundNote(Struct, frozen=True, omit_defaults=True):
+class RewindRecord(Struct, frozen=True, omit_defaults=True):
     """Somebody went back: to which entry, from which leaf, and whether files and conversation did.
 
     ``failed`` names an earlier record of this kind that came to nothing.
@@ -85,7 +85,7 @@ class RewoundNote(Struct, frozen=True, omit_defaults=True):
 _MOVED = "a link leads elsewhere from there"
 
 
-async def state_of(env: ExecutionEnv, path: str, blobs: Blobs | None) -> FileState:
+async def read_file_state(env: ExecutionEnv, path: str, blobs: BlobStore | None) -> FileState:
     """What a file is like now.
 
     Args:
@@ -106,7 +106,7 @@ async def state_of(env: ExecutionEnv, path: str, blobs: Blobs | None) -> FileSta
         return FileState()
     if status.kind != "file":
         return FileState(skipped=f"it is a {status.kind}")
-    if status.size > LARGEST:
+    if status.size > MAX_FILE_BYTES:
         return FileState(skipped=TOO_LARGE)
     data = await env.read_bytes(RealPath(path))
     if blobs is None:
@@ -114,9 +114,11 @@ async def state_of(env: ExecutionEnv, path: str, blobs: Blobs | None) -> FileSta
     return FileState(await asyncio.to_thread(blobs.put, data))
 
 
-def decode_note(custom_type: str, data: Any) -> FileNote | Uncovered | RewoundNote | None:
+def decode_record(custom_type: str, data: Any) -> FileSnapshot | UntrackedCommand | RewindRecord | None:
     """The record of a custom entry; ``None`` if it is none of these, or damaged."""
-    kind = {BEFORE: FileNote, AFTER: FileNote, UNCOVERED: Uncovered, REWOUND: RewoundNote}.get(custom_type)
+    kind = {BEFORE: FileSnapshot, AFTER: FileSnapshot, UNCOVERED: UntrackedCommand, REWOUND: RewindRecord}.get(
+        custom_type
+    )
     if kind is None:
         return None
     try:
@@ -128,7 +130,7 @@ def decode_note(custom_type: str, data: Any) -> FileNote | Uncovered | RewoundNo
 _WORDS = 200
 
 
-class FileRecorder(Plug):
+class FileSnapshots(Plugin):
     """Keeps the contents of files from before a tool changes them, so that `rewind` can bring them back.
 
     Which files those are a tool says itself (``access``). What a command changes nobody can know: that it ran is noted, and
@@ -139,7 +141,7 @@ class FileRecorder(Plug):
         blobs: Where contents are kept; by default beside the session's store.
     """
 
-    def __init__(self, session: Session, blobs: Blobs | None = None) -> None:
+    def __init__(self, session: Session, blobs: BlobStore | None = None) -> None:
         self.session = session
         self.blobs = blobs or session.blobs
         self._paths: dict[str, list[str]] = {}
@@ -148,22 +150,22 @@ class FileRecorder(Plug):
     def install(self, agent: CoreAgent) -> None:
         """See `Plug`."""
         self._agent = agent
-        agent.on(ToolStart, self._start)
-        agent.on(ToolAfter, self._after)
+        agent.on(BeforeToolRun, self._start)
+        agent.on(ToolFinished, self._after)
 
-    def for_child(self) -> Plug:
+    def for_child(self) -> Plugin:
         """What a sub-agent changes is noted in the same session."""
-        return FileRecorder(self.session, self.blobs)
+        return FileSnapshots(self.session, self.blobs)
 
-    async def _start(self, hook: ToolStart) -> None:
+    async def _start(self, hook: BeforeToolRun) -> None:
         tool = self._agent.tools.get(hook.name)
         if tool is None:
             return
-        touched = _touched(tool, hook)
+        touched = _written_paths(tool, hook)
         changes = [a.resource for a in touched if a.scope in {"fs-write", "fs-delete"}]
         if not changes and any(a.scope == "shell-run" for a in touched) and not await self._only_reads(tool, hook):
             what = next(a.resource for a in touched if a.scope == "shell-run")
-            note = Uncovered(hook.name, " ".join(what.split())[:_WORDS])
+            note = UntrackedCommand(hook.name, " ".join(what.split())[:_WORDS])
             self.session.journal.note(UNCOVERED, msgspec.to_builtins(note))
         self._paths[hook.call_id] = []
         for path in dict.fromkeys(changes):
@@ -174,22 +176,22 @@ class FileRecorder(Plug):
             self._paths[hook.call_id].append(real)
             await self._note(BEFORE, real, hook.call_id)
 
-    async def _only_reads(self, tool: Tool, hook: ToolStart) -> bool:
+    async def _only_reads(self, tool: Tool, hook: BeforeToolRun) -> bool:
         """Whether a command changes nothing, as permissions judge it where there is no rule."""
         decision = await self._unruled.decide(hook.name, hook.input, env=self._agent.env, definition=tool)
         return decision.outcome == "allow"
 
-    async def _after(self, hook: ToolAfter) -> None:
+    async def _after(self, hook: ToolFinished) -> None:
         for path in self._paths.pop(hook.call_id, ()):
             await self._note(AFTER, path, hook.call_id)
 
     async def _note(self, kind: str, path: str, call: str) -> None:
         try:
-            state = await state_of(self._agent.env, path, self.blobs)
+            state = await read_file_state(self._agent.env, path, self.blobs)
         except OSError as error:
             state = FileState(skipped=explain(error))
-        self.session.journal.note(kind, msgspec.to_builtins(FileNote(path, state, call)))
+        self.session.journal.note(kind, msgspec.to_builtins(FileSnapshot(path, state, call)))
 
 
-def _touched(tool: Tool, hook: ToolStart) -> list[Access]:
+def _written_paths(tool: Tool, hook: BeforeToolRun) -> list[Access]:
     return [] if tool.access is None else list(tool.access(hook.input))

@@ -12,20 +12,20 @@ from typing import Any
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.tools.arguments.json_parser import read_value
-from mainspring.tools.assertions import TYPES, NotPlainError
-from mainspring.tools.checks import resolve
+from mainspring.tools.arguments.json_parser import parse_value
+from mainspring.tools.assertions import TYPE_CHECKS, NotPlainError
+from mainspring.tools.checks import resolve_local_ref
 from mainspring.tools.patterns import BadPatternError, compile_pattern
 from mainspring.tools.problems import Path, format_path, is_dict, is_list
-from mainspring.tools.validation import CompiledSchema, compile_validator
+from mainspring.tools.validation import SchemaValidator, get_validator
 
 _TRUE = frozenset({"true", "yes", "1"})
 _FALSE = frozenset({"false", "no", "0"})
 _INTEGER = lazy_re(r"[+-]?[0-9]{1,400}")
 _NUMBER = lazy_re(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
 _SAFE_INTEGER = 2**53
-_HOPELESS = frozenset({"depth", "schema"})
-_NOWHERE: frozenset[int] = frozenset()
+_UNFIXABLE_KEYWORDS = frozenset({"depth", "schema"})
+_NO_SCHEMAS: frozenset[int] = frozenset()
 _MAX_STEPS = 100_000
 
 
@@ -56,9 +56,9 @@ def coerce(schema: Any, value: Any) -> tuple[Any, list[Coercion]]:
     Returns:
         The value, or a copy that differs in what was replaced; and what was replaced. It may still not fit.
     """
-    walk = _Walk(compile_validator(schema))
+    walk = _Coercer(get_validator(schema))
     problems = walk.root.problems(value)
-    if not problems or any(each.keyword in _HOPELESS for each in problems):
+    if not problems or any(each.keyword in _UNFIXABLE_KEYWORDS for each in problems):
         return value, []
     try:
         return walk.visit(schema, value, ()), walk.done
@@ -66,15 +66,15 @@ def coerce(schema: Any, value: Any) -> tuple[Any, list[Coercion]]:
         return value, []
 
 
-class _Walk:
+class _Coercer:
     """One pass over a value and its schema."""
 
-    def __init__(self, root: CompiledSchema, steps: list[int] | None = None) -> None:
+    def __init__(self, root: SchemaValidator, steps: list[int] | None = None) -> None:
         self.root = root
         self.done: list[Coercion] = []
         self.steps = steps or [0]
 
-    def visit(self, schema: Any, value: Any, path: Path, above: frozenset[int] = _NOWHERE) -> Any:
+    def visit(self, schema: Any, value: Any, path: Path, above: frozenset[int] = _NO_SCHEMAS) -> Any:
         """The value as this part of the schema wants it; `above` are the parts that are looking at it already."""
         if not is_dict(schema) or id(schema) in above:
             return value
@@ -85,7 +85,7 @@ class _Walk:
         for part in self._joined(schema):
             value = self.visit(part, value, path, above)
         kinds = self._kinds(schema)
-        if kinds and not any(TYPES[kind](value) for kind in kinds):
+        if kinds and not any(TYPE_CHECKS[kind](value) for kind in kinds):
             value = self._replace(kinds, value, path)
         if is_dict(value):
             value = self._visit_object(schema, value, path)
@@ -101,7 +101,7 @@ class _Walk:
         """The parts that hold beside this one for the same value."""
         if "$ref" in node:
             try:
-                yield resolve(self.root.schema, node["$ref"])
+                yield resolve_local_ref(self.root.schema, node["$ref"])
             except NotPlainError:
                 pass
         yield from _as_list(node.get("allOf"))
@@ -116,7 +116,7 @@ class _Walk:
         kinds: list[Any] = [named] if isinstance(named, str) else named if is_list(named) else []
         if kinds and node.get("nullable") is True:
             kinds = [*kinds, "null"]
-        return [kind for kind in kinds if isinstance(kind, str) and kind in TYPES]
+        return [kind for kind in kinds if isinstance(kind, str) and kind in TYPE_CHECKS]
 
     def _replace(self, kinds: list[str], value: Any, path: Path) -> Any:
         if isinstance(value, str):
@@ -170,14 +170,14 @@ class _Walk:
         if isinstance(value, str) and any(self._allows_string(branch) for branch in branches):
             return value
         for branch in branches:
-            attempt = _Walk(self.root, self.steps)
+            attempt = _Coercer(self.root, self.steps)
             fresh = attempt.visit(branch, value, path, above)
             if attempt.done and self.root.fits(branch, fresh):
                 self.done += attempt.done
                 return fresh
         return value
 
-    def _allows_string(self, branch: Any, above: frozenset[int] = _NOWHERE) -> bool:
+    def _allows_string(self, branch: Any, above: frozenset[int] = _NO_SCHEMAS) -> bool:
         if not is_dict(branch) or id(branch) in above:
             return branch is True
         kinds = self._kinds(branch)
@@ -185,7 +185,7 @@ class _Walk:
             return "string" in kinds
         inner = [*self._joined(branch), *_as_list(branch.get("anyOf")), *_as_list(branch.get("oneOf"))]
         if not inner:
-            return _SHAPED.isdisjoint(branch)
+            return _CONTAINER_KEYWORDS.isdisjoint(branch)
         return any(self._allows_string(each, above | {id(branch)}) for each in inner)
 
     def _note(self, path: Path, before: Any, after: Any, rule: str) -> Any:
@@ -193,12 +193,12 @@ class _Walk:
         return after
 
 
-_SHAPED = frozenset({"properties", "required", "items", "prefixItems", "additionalProperties"})
+_CONTAINER_KEYWORDS = frozenset({"properties", "required", "items", "prefixItems", "additionalProperties"})
 """Keywords of a part without `type` that show that no string is meant."""
 
 
 def _types_of(values: Any) -> list[str]:
-    return [kind for kind in _ORDER if any(TYPES[kind](each) for each in values)] + (
+    return [kind for kind in _ORDER if any(TYPE_CHECKS[kind](each) for each in values)] + (
         ["string"] if any(isinstance(each, str) for each in values) else []
     )
 
@@ -243,10 +243,10 @@ def _as_text(value: bool | int | float) -> str:
     return repr(value)
 
 
-Found = tuple[Any, str] | None
+_Converted = tuple[Any, str] | None
 
 
-def _to_integer(text: str) -> Found:
+def _to_integer(text: str) -> _Converted:
     text = text.strip()
     if _INTEGER.fullmatch(text):
         return int(text), "string-to-number"
@@ -257,7 +257,7 @@ def _to_integer(text: str) -> Found:
     return None
 
 
-def _to_number(text: str) -> Found:
+def _to_number(text: str) -> _Converted:
     text = text.strip()
     if _INTEGER.fullmatch(text):
         return int(text), "string-to-number"
@@ -268,22 +268,22 @@ def _to_number(text: str) -> Found:
     return None
 
 
-def _to_boolean(text: str) -> Found:
+def _to_boolean(text: str) -> _Converted:
     word = text.strip().lower()
     if word in _TRUE or word in _FALSE:
         return word in _TRUE, "string-to-boolean"
     return None
 
 
-def _to_null(text: str) -> Found:
+def _to_null(text: str) -> _Converted:
     return (None, "string-to-null") if text.strip() == "null" else None
 
 
-def _to_container(kind: type, opening: str) -> Callable[[str], Found]:
-    def convert(text: str) -> Found:
+def _to_container(kind: type, opening: str) -> Callable[[str], _Converted]:
+    def convert(text: str) -> _Converted:
         if not text.lstrip().startswith(opening):
             return None
-        reading = read_value(text)
+        reading = parse_value(text)
         if (
             reading.state != "whole"
             or reading.problem
@@ -296,7 +296,7 @@ def _to_container(kind: type, opening: str) -> Callable[[str], Found]:
     return convert
 
 
-_FROM_STRING: dict[str, Callable[[str], Found]] = {
+_FROM_STRING: dict[str, Callable[[str], _Converted]] = {
     "integer": _to_integer,
     "number": _to_number,
     "boolean": _to_boolean,

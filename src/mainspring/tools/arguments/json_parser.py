@@ -14,10 +14,10 @@ from mainspring.lazy import lazy_re
 
 MAX_DEPTH = 200
 
-State = Literal["whole", "cut", "broken"]
+ParseStatus = Literal["whole", "cut", "broken"]
 
 
-class Reading(NamedTuple):
+class ParseResult(NamedTuple):
     """What was read.
 
     Attributes:
@@ -29,30 +29,30 @@ class Reading(NamedTuple):
 
     value: Any
     end: int
-    state: State
+    state: ParseStatus
     problem: str = ""
 
 
-def read_value(text: str, start: int = 0) -> Reading:
+def parse_value(text: str, start: int = 0) -> ParseResult:
     """Read one value that begins at `start` (or after the blanks there); what follows it is not looked at."""
-    reader = _Reader(text, start)
-    state: State = "whole"
+    reader = _TolerantParser(text, start)
+    state: ParseStatus = "whole"
     try:
         reader.read_root()
-    except _CutError:
+    except _TruncatedError:
         state = "cut"
-    except _BrokenError:
+    except _SyntaxError:
         state = "broken"
     except RecursionError:
         state, reader.problem = "broken", f"nested deeper than {MAX_DEPTH} levels"
-    return Reading(reader.root, reader.at, state, reader.problem)
+    return ParseResult(reader.root, reader.at, state, reader.problem)
 
 
-class _CutError(Exception):
+class _TruncatedError(Exception):
     """The text ended."""
 
 
-class _CutNumberError(_CutError):
+class _CutNumberError(_TruncatedError):
     """The text ended in a number."""
 
     def __init__(self, value: int | float) -> None:
@@ -60,7 +60,7 @@ class _CutNumberError(_CutError):
         self.value = value
 
 
-class _BrokenError(Exception):
+class _SyntaxError(Exception):
     """The text goes on in a way that the grammar does not have."""
 
 
@@ -79,7 +79,7 @@ _HEX = lazy_re(r"[0-9a-fA-F]{4}")
 _MAX_DIGITS = 4_000
 
 
-class _Reader:
+class _TolerantParser:
     """Walks over a text; containers are filled as they are read, so that a cut leaves what was there."""
 
     def __init__(self, text: str, start: int) -> None:
@@ -107,7 +107,7 @@ class _Reader:
 
     def _peek(self) -> str:
         if self.at >= len(self.text):
-            raise _CutError
+            raise _TruncatedError
         return self.text[self.at]
 
     def _skip(self) -> None:
@@ -118,7 +118,7 @@ class _Reader:
             if not found:
                 return
             if not found[0].startswith("/*") and not found[0].endswith("\n"):
-                raise _BrokenError
+                raise _SyntaxError
             self.at = found.end()
 
     def _read_object(self, into: dict[str, Any]) -> None:
@@ -128,14 +128,14 @@ class _Reader:
             key = self._read_key()
             self._skip()
             if self._peek() != ":":
-                raise _BrokenError
+                raise _SyntaxError
             self.at += 1
             self._skip()
             before = into.get(key, into)
             self._read_into(into, key)
             if before is not into and before != into[key]:
                 self.problem = self.problem or f"the key {key[:80]!r} is there twice, with different values"
-            self._separate("}")
+            self._parse_separator("}")
         self._leave()
 
     def _read_array(self, into: list[Any]) -> None:
@@ -143,7 +143,7 @@ class _Reader:
         self._skip()
         while self._peek() != "]":
             self._read_into(into)
-            self._separate("]")
+            self._parse_separator("]")
         self._leave()
 
     def _enter(self) -> None:
@@ -156,16 +156,16 @@ class _Reader:
         self.at += 1
         self._depth -= 1
 
-    def _separate(self, closing: str) -> None:
+    def _parse_separator(self, closing: str) -> None:
         self._skip()
         char = self._peek()
         if char == ",":
             self.at += 1
             self._skip()
             if self._peek() == ",":
-                raise _BrokenError
+                raise _SyntaxError
         elif char != closing:
-            raise _BrokenError
+            raise _SyntaxError
 
     def _read_into(self, into: Any, key: Any = None) -> None:
         """Read a value and put it into a list, or into an object under a key."""
@@ -189,7 +189,7 @@ class _Reader:
             parts: list[str] = []
             try:
                 self._read_string(parts)
-            except _CutError:
+            except _TruncatedError:
                 put("".join(parts))
                 raise
             put("".join(parts))
@@ -209,7 +209,7 @@ class _Reader:
             return "".join(parts)
         found = _WORD.match(self.text, self.at)
         if not found:
-            raise _BrokenError
+            raise _SyntaxError
         self.at = found.end()
         self._peek()
         return found[0]
@@ -234,7 +234,7 @@ class _Reader:
 
     def _read_escape(self, parts: list[str], opening: str) -> None:
         if self.at + 1 >= len(self.text):
-            raise _CutError
+            raise _TruncatedError
         char = self.text[self.at + 1]
         if char == "u":
             self._read_unicode(parts)
@@ -260,7 +260,7 @@ class _Reader:
             return
         rest = self.text[self.at + 2 : self.at + 6]
         if len(rest) < 4 and re.fullmatch(r"[0-9a-fA-F]*", rest):
-            raise _CutError
+            raise _TruncatedError
         parts.append("\\u")
         self.at += 2
 
@@ -275,7 +275,7 @@ class _Reader:
         self.at = end
         if re.fullmatch(r"[+-]?[0-9]+", digits):
             if re.match(r"[+-]?0[0-9]", digits):
-                raise _BrokenError  # 0755: octal or not?
+                raise _SyntaxError  # 0755: octal or not?
             return int(digits)
         number = float(digits)
         if number - number != 0:
@@ -288,26 +288,26 @@ class _Reader:
         word = _WORD.match(self.text, self.at + 1)
         if word and word[0].lower() in _NOT_NUMBERS:
             self.problem = f"{self.text[self.at]}{word[0]} is not a JSON value"
-        return _BrokenError()
+        return _SyntaxError()
 
     def _cut_number(self) -> None:
         """The text ends in a number, of which more may have been meant; what is there is shown and no more."""
         found = _CUT_NUMBER.fullmatch(self.text, self.at)
         if found and len(found[0]) <= 300:
             raise _CutNumberError(float(found[0]) if re.search(r"[.eE]", found[0]) else int(found[0]))
-        raise _CutError
+        raise _TruncatedError
 
     def _read_literal(self) -> Any:
         found = _WORD.match(self.text, self.at)
         if not found:
-            raise _BrokenError
+            raise _SyntaxError
         word = found[0].lower()
         if found.end() >= len(self.text) and any(each.startswith(word) for each in _LITERALS):
-            raise _CutError
+            raise _TruncatedError
         if word in _NOT_NUMBERS:
             self.problem = f"{found[0]} is not a JSON value"
         if word not in _LITERALS or not _AFTER_VALUE.match(self.text, found.end()):
-            raise _BrokenError
+            raise _SyntaxError
         self.at = found.end()
         return _LITERALS[word]
 

@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from mainspring.lazy import lazy_re
 from mainspring.tools.arguments.coerce import Coercion, coerce
-from mainspring.tools.arguments.json_parser import MAX_DEPTH, read_value
-from mainspring.tools.arguments.recover import find_start, join_surrogates, read_object
-from mainspring.tools.problems import is_dict, is_list, listing
-from mainspring.tools.validation import compile_validator
+from mainspring.tools.arguments.json_parser import MAX_DEPTH, parse_value
+from mainspring.tools.arguments.recover import find_json_start, join_surrogates, recover_object
+from mainspring.tools.problems import format_issues, is_dict, is_list
+from mainspring.tools.validation import get_validator
 
-_TRUNCATED = (
+_TRUNCATED_MESSAGE = (
     "the arguments were cut off before the end, so the call was not executed. Make the call again with complete "
     "arguments; if they are long, split the work into several smaller calls"
 )
@@ -56,18 +56,18 @@ def parse_arguments(
     """
     value, repaired, truncated, problem = _read(raw)
     if problem:
-        text = _TRUNCATED if truncated else f"the arguments cannot be used: {problem}"
+        text = _TRUNCATED_MESSAGE if truncated else f"the arguments cannot be used: {problem}"
         return ParsedArguments(value, repaired=repaired, truncated=truncated, error=text)
     if not schema and schema is not False:
         return ParsedArguments(value, repaired=repaired)
-    check = compile_validator(schema)
+    check = get_validator(schema)
     problems = check.problems(value)
     if not problems:
         return ParsedArguments(value, repaired=repaired)
     value, coercions = coerce(schema, value)
     if coercions:
         problems = check.problems(value)
-    error = listing([str(each) for each in problems]) if problems else None
+    error = format_issues([str(each) for each in problems]) if problems else None
     return ParsedArguments(value, tuple(coercions), repaired, error=error)
 
 
@@ -83,11 +83,11 @@ def partial_arguments(raw: str | bytes | bytearray | Mapping[str, Any] | None) -
     if is_dict(value):
         return value
     text = data.decode("utf-8", "replace").lstrip()
-    start = find_start(text)
-    value = read_value(text, start).value if start >= 0 else None
+    start = find_json_start(text)
+    value = parse_value(text, start).value if start >= 0 else None
     if isinstance(value, str):
-        value = read_value(value).value
-    return cast("dict[str, Any]", _whole_characters(value)) if is_dict(value) else {}
+        value = parse_value(value).value
+    return cast("dict[str, Any]", _replace_surrogates(value)) if is_dict(value) else {}
 
 
 def _partial(data: bytes) -> Any:
@@ -116,32 +116,32 @@ def _read(raw: Any) -> tuple[dict[str, Any], bool, bool, str]:
         value = ...
     if type(value) is dict:
         entries = cast("dict[str, Any]", value)
-        problem = _strict_problem(raw, entries)
+        problem = _find_strict_error(raw, entries)
         return entries, False, False, problem
     if value is None:
         return {}, False, False, ""
     text = _text(raw)
-    outcome = read_object(text)
+    outcome = recover_object(text)
     value = outcome.value
     if _HALF_CHARACTER.search(text):
-        value = cast("dict[str, Any]", _whole_characters(value))
+        value = cast("dict[str, Any]", _replace_surrogates(value))
     return value, bool(text.strip()), outcome.truncated, outcome.problem
 
 
-def _strict_problem(raw: str | bytes | bytearray, value: dict[str, Any]) -> str:
+def _find_strict_error(raw: str | bytes | bytearray, value: dict[str, Any]) -> str:
     """What strict JSON may hold and still be no good: a key twice with different values, or endless nesting."""
     if isinstance(raw, str):
         colons, opened = raw.count(":"), raw.count("[") + raw.count("{")
     else:
         colons, opened = raw.count(b":"), raw.count(b"[") + raw.count(b"{")
-    if opened > MAX_DEPTH and _is_deeper(value, MAX_DEPTH):
+    if opened > MAX_DEPTH and _exceeds_depth(value, MAX_DEPTH):
         return f"nested deeper than {MAX_DEPTH} levels"
     if colons == len(value):
         return ""  # one for each key at the top, so there is no other key anywhere
-    return _repeated_key(_text(raw))
+    return _find_duplicate_key(_text(raw))
 
 
-def _is_deeper(value: Any, limit: int) -> bool:
+def _exceeds_depth(value: Any, limit: int) -> bool:
     level: list[Any] = [value]
     for _ in range(limit):
         level = [
@@ -155,7 +155,7 @@ def _is_deeper(value: Any, limit: int) -> bool:
     return True
 
 
-def _repeated_key(text: str) -> str:
+def _find_duplicate_key(text: str) -> str:
     import json
 
     repeated: list[str] = []
@@ -174,12 +174,12 @@ def _text(raw: str | bytes | bytearray) -> str:
     return raw if isinstance(raw, str) else bytes(raw).decode("utf-8", "replace")
 
 
-def _whole_characters(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     """The value without halves of characters, which no request could carry."""
     if isinstance(value, str):
         return join_surrogates(value)
     if is_dict(value):
-        return {join_surrogates(k): _whole_characters(v) for k, v in value.items()}
+        return {join_surrogates(k): _replace_surrogates(v) for k, v in value.items()}
     if is_list(value):
-        return [_whole_characters(each) for each in value]
+        return [_replace_surrogates(each) for each in value]
     return value

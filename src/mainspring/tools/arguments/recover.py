@@ -8,20 +8,20 @@ import re
 from typing import Any, NamedTuple
 
 from mainspring.lazy import lazy_re
-from mainspring.tools.arguments.json_parser import Reading, read_value
-from mainspring.tools.problems import is_dict, is_list, show
+from mainspring.tools.arguments.json_parser import ParseResult, parse_value
+from mainspring.tools.problems import format_value, is_dict, is_list
 
 _FENCED = lazy_re(r"```[\w-]*\s*(?=[{\[])")
-_EDGE = "\ufeff\u200b\u2060\x00"
+_IGNORED_EDGE_CHARS = "\ufeff\u200b\u2060\x00"
 _KEY_FOLLOWS = lazy_re(r"\s*,\s*(?:[\"'“]|[^\W\d]\w*\s*:)")
-_GLUE = lazy_re(r"[\s,;]*(?=[{\[])")
+_SEPARATORS = lazy_re(r"[\s,;]*(?=[{\[])")
 _MAX_UNWRAPPED = 3
 _MAX_ROOTS = 50
 _MAX_REPAIRED = 100_000
 _MAX_OPEN = 500
 
 
-class Outcome(NamedTuple):
+class RecoveredObject(NamedTuple):
     """What a text came to.
 
     Attributes:
@@ -38,39 +38,39 @@ class Outcome(NamedTuple):
 _TRUNCATED = "the text ends before the JSON object is closed"
 
 
-def read_object(text: str, level: int = 0) -> Outcome:
+def recover_object(text: str, level: int = 0) -> RecoveredObject:
     """Read the one object that the text holds."""
-    text = join_surrogates(text).strip().strip(_EDGE).strip()
+    text = join_surrogates(text).strip().strip(_IGNORED_EDGE_CHARS).strip()
     if not text or text == "null":
-        return Outcome({})
-    start = find_start(text)
+        return RecoveredObject({})
+    start = find_json_start(text)
     if start < 0:
-        return Outcome({}, problem="there is no JSON object in them")
-    return _read_roots(text, start, level)
+        return RecoveredObject({}, problem="there is no JSON object in them")
+    return _read_top_level_values(text, start, level)
 
 
-def _read_roots(text: str, start: int, level: int) -> Outcome:
+def _read_top_level_values(text: str, start: int, level: int) -> RecoveredObject:
     """Read the values that stand one behind the other; what to do if they are no values, or if there are several."""
     roots: list[Any] = []
     at = start
     while at >= 0 and len(roots) < _MAX_ROOTS:
-        reading = read_value(text, at)
+        reading = parse_value(text, at)
         if reading.state == "cut":
             return _truncated(roots, reading, text[start:])
         if reading.state == "broken":
             if roots:
                 break  # prose with a bracket in it
-            return _by_heuristics(text, start, reading)
+            return _recover_by_heuristics(text, start, reading)
         if reading.problem:
-            return Outcome(_as_object(reading.value), problem=reading.problem)
+            return RecoveredObject(_as_object(reading.value), problem=reading.problem)
         if _KEY_FOLLOWS.match(text, reading.end):
-            return _by_heuristics(text, start, reading)
+            return _recover_by_heuristics(text, start, reading)
         roots.append(reading.value)
         at = _next_root(text, reading.end)
-    return _chosen(roots, level)
+    return _select_object(roots, level)
 
 
-def find_start(text: str) -> int:
+def find_json_start(text: str) -> int:
     """Where the first JSON value of the text begins: behind prose and code fences; -1 if there is none."""
     if text[:1] in {"{", "[", '"'} or (text[:1] == "'" and re.match(r"'\s*[{\[]", text)):
         return 0
@@ -83,54 +83,54 @@ def find_start(text: str) -> int:
 
 def _next_root(text: str, end: int) -> int:
     """Where another value begins behind the first; -1 if only prose follows."""
-    glued = _GLUE.match(text, end)
+    glued = _SEPARATORS.match(text, end)
     if glued:
         return glued.end()
     at = text.find("{", end)
-    return at if at >= 0 and read_value(text, at).state == "whole" else -1
+    return at if at >= 0 and parse_value(text, at).state == "whole" else -1
 
 
 def _as_object(value: Any) -> dict[str, Any]:
     return value if is_dict(value) else {}
 
 
-def _truncated(roots: list[Any], reading: Reading, text: str) -> Outcome:
+def _truncated(roots: list[Any], reading: ParseResult, text: str) -> RecoveredObject:
     """The text ended too early. Where it looks finished all the same, a quote is missing: show it as it was meant."""
     value = reading.value or next((root for root in roots if root), None)
     if isinstance(value, str):
-        value = read_value(value).value
+        value = parse_value(value).value
     if not roots and text.endswith(("}", "]", "```")):
-        value = repair(text) or value
-    return Outcome(_as_object(value), truncated=True, problem=_TRUNCATED)
+        value = repair_json(text) or value
+    return RecoveredObject(_as_object(value), truncated=True, problem=_TRUNCATED)
 
 
-def _chosen(roots: list[Any], level: int) -> Outcome:
+def _select_object(roots: list[Any], level: int) -> RecoveredObject:
     """The one object among the values that stood one behind the other.
 
     Some servers start a call with `{}` and send the real arguments after it, and some send the same object twice: that is
     still one call. Two different objects are two calls glued together; running their union would be neither.
     """
-    found: list[Outcome] = []
+    found: list[RecoveredObject] = []
     for root in roots:
         value = root
         if is_list(value) and len(value) == 1 and is_dict(value[0]):
             value = value[0]
         if isinstance(value, str):
             if level >= _MAX_UNWRAPPED:
-                return Outcome({}, problem="they are a string, not a JSON object")
-            inner = read_object(value, level + 1)
+                return RecoveredObject({}, problem="they are a string, not a JSON object")
+            inner = recover_object(value, level + 1)
             if inner.problem:
                 return inner
             value = inner.value
         if is_dict(value):
-            found.append(Outcome(value))
+            found.append(RecoveredObject(value))
         elif value:
-            return Outcome({}, problem=f"they are {_kind(value)}, not a JSON object")
+            return RecoveredObject({}, problem=f"they are {_kind(value)}, not a JSON object")
     filled = [each for each in found if each.value]
     if not found:
-        return Outcome({}, problem=f"they are {_kind(roots[0])}, not a JSON object")
+        return RecoveredObject({}, problem=f"they are {_kind(roots[0])}, not a JSON object")
     if any(each.value != filled[0].value for each in filled):
-        return Outcome(
+        return RecoveredObject(
             filled[0].value, problem=f"they hold {len(filled)} different JSON objects; make one call for each"
         )
     return filled[0] if filled else found[0]
@@ -148,21 +148,23 @@ def _kind(value: Any) -> str:
             return "a number"
 
 
-def _by_heuristics(text: str, start: int, reading: Reading) -> Outcome:
+def _recover_by_heuristics(text: str, start: int, reading: ParseResult) -> RecoveredObject:
     """A text that no grammar explains: missing quotes, commas or brackets."""
     if reading.problem:
-        return Outcome(_as_object(reading.value), problem=reading.problem)
-    trouble = show(text[reading.end :])
+        return RecoveredObject(_as_object(reading.value), problem=reading.problem)
+    trouble = format_value(text[reading.end :])
     text = text[start:]
-    value = repair(text)
-    if looks_cut(text):
-        return Outcome(value or _as_object(reading.value), truncated=True, problem=_TRUNCATED)
+    value = repair_json(text)
+    if looks_truncated(text):
+        return RecoveredObject(value or _as_object(reading.value), truncated=True, problem=_TRUNCATED)
     if value is None:
-        return Outcome({}, problem=f"they are not JSON and could not be repaired; the trouble begins at {trouble}")
-    return Outcome(value)
+        return RecoveredObject(
+            {}, problem=f"they are not JSON and could not be repaired; the trouble begins at {trouble}"
+        )
+    return RecoveredObject(value)
 
 
-def repair(text: str) -> dict[str, Any] | None:
+def repair_json(text: str) -> dict[str, Any] | None:
     """The object that the text was probably meant to be."""
     import json_repair
 
@@ -186,13 +188,13 @@ def _is_finite(value: Any) -> bool:
     return not is_list(value) or all(map(_is_finite, value))
 
 
-def looks_cut(text: str) -> bool:
+def looks_truncated(text: str) -> bool:
     """Whether a text that is not JSON seems to end before its object is closed.
 
     It is read twice, since stray quotes make the ends of strings doubtful: once a quote ends a string only where a
     separator follows, once it always does. The text counts as cut if neither reading closes the object.
     """
-    return _stays_open(text, strict_quotes=True) and _stays_open(text, strict_quotes=False)
+    return _is_left_open(text, strict_quotes=True) and _is_left_open(text, strict_quotes=False)
 
 
 _SEPARATOR_FOLLOWS = lazy_re(r"\s*(?:[,:}\]]|\Z)")
@@ -202,7 +204,7 @@ _CLOSING = {"}": "{", "]": "["}
 _STRING_CLOSERS = {'"': '"', "'": "'", "“": "”"}
 
 
-def _stays_open(text: str, *, strict_quotes: bool) -> bool:
+def _is_left_open(text: str, *, strict_quotes: bool) -> bool:
     stack: list[str] = []
     depth = {"{": 0, "[": 0}
     before = ""

@@ -4,7 +4,7 @@ from typing import Any
 
 from mainspring.tools.builtin.apply_patch import apply_patch
 from mainspring.tools.builtin.ask_user import ask_user
-from mainspring.tools.builtin.catalog import BUILTIN_NAMES, CLASSIC_ALIASES, SAMPLES, builtin_tools
+from mainspring.tools.builtin.catalog import ALL_TOOL_NAMES, COMMON_ALIASES, SAMPLE_TOOL_NAMES, builtin_tools
 from mainspring.tools.builtin.edit import edit, multi_edit
 from mainspring.tools.builtin.fetch import fetch
 from mainspring.tools.builtin.glob import glob
@@ -18,8 +18,8 @@ from mainspring.tools.builtin.todos import todo_read, todo_write
 from mainspring.tools.builtin.write_file import write_file
 
 __all__ = [
-    "BUILTIN_NAMES",
-    "CLASSIC_ALIASES",
+    "ALL_TOOL_NAMES",
+    "COMMON_ALIASES",
     "apply_patch",
     "ask_user",
     "builtin_tools",
@@ -41,7 +41,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """The examples, which are made of functions when somebody asks for them."""
-    if name in SAMPLES:
+    if name in SAMPLE_TOOL_NAMES:
         from mainspring.tools.builtin import samples
 
         return getattr(samples, name)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import later
+from mainspring.lazy import lazy_function
 from mainspring.tools.tool import Tool
 
 if TYPE_CHECKING:
     from mainspring.tools.support.editing.patch import access, execute
 else:  # loaded when a patch comes
-    access = later("mainspring.tools.support.editing.patch", "access")
-    execute = later("mainspring.tools.support.editing.patch", "execute")
+    access = lazy_function("mainspring.tools.support.editing.patch", "access")
+    execute = lazy_function("mainspring.tools.support.editing.patch", "execute")
 
 apply_patch = Tool(
     name="apply_patch",

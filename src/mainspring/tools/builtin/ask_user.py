@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.tools.interaction import Option, Question, interaction_of, nobody
+from mainspring.tools.interaction import Option, UserQuestion, get_interaction, no_user_result
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 MOST_OPTIONS = 10
@@ -15,13 +15,13 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     text = arguments["question"].strip()
     if not text:
         return ToolResult(output="The question is empty.", is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
-    somebody = interaction_of(ctx)
+    somebody = get_interaction(ctx)
     if somebody is None:
-        return nobody(
+        return no_user_result(
             "Decide by what you know and say what you assumed, or end with the question if that would be wrong."
         )
     options = tuple([Option(o["label"], o.get("description", "")) for o in arguments.get("options", ())])
-    reply = await somebody.ask(Question(text, options, bool(arguments.get("multiple", False))))
+    reply = await somebody.ask(UserQuestion(text, options, bool(arguments.get("multiple", False))))
     if reply is None:
         return ToolResult(
             output="The user gave no answer. Do not ask again; go on by what you know, or end with the question.",

@@ -8,22 +8,22 @@ from types import MappingProxyType
 
 from mainspring.tools.tool import Tool
 
-NAMES = (
+DEFAULT_TOOL_NAMES = (
     *("read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell", "jobs", "fetch"),
     "todo_write",
 )
 """What a model is offered, in the order in which it is told of them."""
 
-MORE = ("apply_patch", "todo_read", "ask_user", "present_plan")
+OPTIONAL_TOOL_NAMES = ("apply_patch", "todo_read", "ask_user", "present_plan")
 """What it is offered only where somebody says so: another way to edit, and what needs somebody to answer."""
 
-SAMPLES = ("hello", "greet", "search_books")
+SAMPLE_TOOL_NAMES = ("hello", "greet", "search_books")
 """Examples."""
 
-BUILTIN_NAMES = (*NAMES, *MORE, *SAMPLES)
+ALL_TOOL_NAMES = (*DEFAULT_TOOL_NAMES, *OPTIONAL_TOOL_NAMES, *SAMPLE_TOOL_NAMES)
 """All that there are."""
 
-CLASSIC_ALIASES: Mapping[str, str] = MappingProxyType(
+COMMON_ALIASES: Mapping[str, str] = MappingProxyType(
     {
         "read": "read_file",
         "write": "write_file",
@@ -45,4 +45,4 @@ def builtin_tools(*, every: bool = False) -> list[Tool]:
         every: Also those that are offered only by name, and the examples.
     """
     package = sys.modules[__name__.rpartition(".")[0]]  # It exports them; importing them here would tie them together.
-    return [getattr(package, name) for name in (BUILTIN_NAMES if every else NAMES)]
+    return [getattr(package, name) for name in (ALL_TOOL_NAMES if every else DEFAULT_TOOL_NAMES)]

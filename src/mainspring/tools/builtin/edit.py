@@ -10,18 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from mainspring.env.paths import shown
-from mainspring.lazy import later
-from mainspring.tools.support.editing.review import APPROVE_HUNK, Outcome, Outcomes, decide, format_outcomes
-from mainspring.tools.support.paths import accesses, failure
+from mainspring.env.paths import display_path
+from mainspring.lazy import lazy_function
+from mainspring.tools.support.editing.review import (
+    APPROVE_HUNK,
+    EditOutcome,
+    EditOutcomes,
+    format_edit_outcomes,
+    request_decisions,
+)
+from mainspring.tools.support.paths import failure, file_accesses
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
     from mainspring.tools.support.editing.apply import apply_edits
     from mainspring.tools.support.editing.replacement import Edit
 else:
-    apply_edits = later("mainspring.tools.support.editing.apply", "apply_edits")
-    Edit = later("mainspring.tools.support.editing.replacement", "Edit")
+    apply_edits = lazy_function("mainspring.tools.support.editing.apply", "apply_edits")
+    Edit = lazy_function("mainspring.tools.support.editing.replacement", "Edit")
 
 
 EDIT_PROPERTIES: dict[str, Any] = {
@@ -32,17 +38,17 @@ EDIT_PROPERTIES: dict[str, Any] = {
 """JSON Schema of what an edit says, but for the file."""
 
 
-async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-    return await apply_edits(ctx, arguments["path"], [edit_from(arguments)])
+async def _execute_edit(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    return await apply_edits(ctx, arguments["path"], [parse_edit(arguments)])
 
 
-def edit_from(arguments: Mapping[str, Any]) -> Edit:
+def parse_edit(arguments: Mapping[str, Any]) -> Edit:
     """The edit that a call's arguments describe."""
     return Edit(arguments["old_string"], arguments["new_string"], bool(arguments.get("replace_all", False)))
 
 
-def _access(arguments: Mapping[str, Any]) -> list[Access]:
-    return accesses("fs-write", arguments)
+def _edit_access(arguments: Mapping[str, Any]) -> list[Access]:
+    return file_accesses("fs-write", arguments)
 
 
 edit = Tool(
@@ -57,57 +63,57 @@ edit = Tool(
         "required": ["path", "old_string", "new_string"],
         "additionalProperties": False,
     },
-    execute=_execute,
+    execute=_execute_edit,
     label="Edit",
     source="builtin",
     concurrency_safe=False,
-    access=_access,
+    access=_edit_access,
     path_params=("path",),
 )
 """Replace text in a file."""
 
 
 async def _execute_multi_edit(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-    edits = [edit_from(e) for e in arguments["edits"]]
+    edits = [parse_edit(e) for e in arguments["edits"]]
     if not edits:
         return failure(ToolErrorCode.VALIDATION_ERROR, "edits is empty. Give at least one edit.")
     if APPROVE_HUNK in ctx.extra:
-        return await _gated(ctx, arguments["path"], edits)
+        return await _execute_with_approval(ctx, arguments["path"], edits)
     return await apply_edits(ctx, arguments["path"], edits)
 
 
-async def _gated(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> ToolResult:
+async def _execute_with_approval(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> ToolResult:
     """Make those edits that are approved, all or none of them, and tell what became of each."""
-    answers = await decide(ctx, path, edits)
+    answers = await request_decisions(ctx, path, edits)
     approved = [i for i, answer in enumerate(answers) if answer is True]
-    denied = [Outcome("denied", answer if isinstance(answer, str) else "") for answer in answers]
+    denied = [EditOutcome("denied", answer if isinstance(answer, str) else "") for answer in answers]
     if not approved:
-        body = format_outcomes(Outcomes(shown(path), tuple(denied)))
+        body = format_edit_outcomes(EditOutcomes(display_path(path), tuple(denied)))
         return failure(ToolErrorCode.PERMISSION_DENIED, f"{body}\nNothing was changed: no edit was approved.")
     result = await apply_edits(ctx, path, [edits[i] for i in approved])
     failed = result.metadata.get("failed_edit")
     if result.is_error and failed is None:
         return result
     for place, i in enumerate(approved):
-        denied[i] = _fate(result, place, failed)
-    name = shown(str(result.metadata.get("path", path)), ctx.env.cwd)
-    body = format_outcomes(Outcomes(name, tuple(denied)))
+        denied[i] = _edit_outcome(result, place, failed)
+    name = display_path(str(result.metadata.get("path", path)), ctx.env.cwd)
+    body = format_edit_outcomes(EditOutcomes(name, tuple(denied)))
     text = f"{body}\nNothing was changed. {result.text}" if result.is_error else body
     return replace(result, output=text)
 
 
-def _fate(result: ToolResult, place: int, failed: int | None) -> Outcome:
+def _edit_outcome(result: ToolResult, place: int, failed: int | None) -> EditOutcome:
     """What became of the edit that was the ``place``-th of those that were tried."""
     if failed is not None:
-        return Outcome("failed", result.text.split("\n")[0]) if place == failed else Outcome("skipped")
+        return EditOutcome("failed", result.text.split("\n")[0]) if place == failed else EditOutcome("skipped")
     change = result.metadata["edits"][place]
     first, last = change["lines"][0]
     where = f"line {first}" if first == last else f"lines {first}-{last}"
-    return Outcome("unchanged" if change["done"] else "applied", f"{where} {change['note']}".strip())
+    return EditOutcome("unchanged" if change["done"] else "applied", f"{where} {change['note']}".strip())
 
 
 def _multi_edit_access(arguments: Mapping[str, Any]) -> list[Access]:
-    return accesses("fs-write", arguments)
+    return file_accesses("fs-write", arguments)
 
 
 multi_edit = Tool(

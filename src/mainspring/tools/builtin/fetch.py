@@ -7,26 +7,26 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from mainspring.env import WebAnswer, explain
-from mainspring.lazy import later
+from mainspring.env import HttpResponse, explain
+from mainspring.lazy import lazy_function
 from mainspring.tools.support.pdf import Pdf, PdfError
-from mainspring.tools.support.text_files import displayable, looks_binary
+from mainspring.tools.support.text_files import looks_binary, replace_surrogates
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
     from mainspring.tools.support.html_to_markdown import to_markdown
-    from mainspring.tools.support.text_files import decoded
+    from mainspring.tools.support.text_files import decode_body
 else:  # loaded when a page comes
-    decoded = later("mainspring.tools.support.text_files", "decoded")
-    to_markdown = later("mainspring.tools.support.html_to_markdown", "to_markdown")
+    decode_body = lazy_function("mainspring.tools.support.text_files", "decode_body")
+    to_markdown = lazy_function("mainspring.tools.support.html_to_markdown", "to_markdown")
 
 MAX_BYTES = 50_000
 TIMEOUT = 30
-LONGEST_TIMEOUT = 120
-MOST_LOADED = 5 << 20
+MAX_TIMEOUT = 120
+MAX_DOWNLOAD_BYTES = 5 << 20
 """Bytes of a page that are loaded."""
-MOST_REDIRECTS = 5
-_MOST_TOLD = 2_000
+MAX_REDIRECTS = 5
+_MAX_URL_CHARS = 2_000
 _ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, application/json;q=0.8, application/pdf;q=0.5, */*;q=0.1"
 _REDIRECTS = (301, 302, 303, 307, 308)
 _TEXTS = (
@@ -55,26 +55,26 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     return _report(arguments, answer, title, text)
 
 
-async def _follow(ctx: ToolContext, url: str, timeout: float) -> WebAnswer | ToolResult:
+async def _follow(ctx: ToolContext, url: str, timeout: float) -> HttpResponse | ToolResult:
     """The answer behind redirects within the host that was allowed; one that leads elsewhere is told."""
     asked = url
     async with asyncio.timeout(timeout):
-        for _ in range(MOST_REDIRECTS + 1):
-            answer = await ctx.env.fetch(url, timeout=timeout, max_bytes=MOST_LOADED, accept=_ACCEPT)
+        for _ in range(MAX_REDIRECTS + 1):
+            answer = await ctx.env.fetch(url, timeout=timeout, max_bytes=MAX_DOWNLOAD_BYTES, accept=_ACCEPT)
             target = answer.headers.get("location", "")
             if answer.status not in _REDIRECTS or not target:
                 return answer
             target = urljoin(url, target.strip())
-            if not _same_host(url, target):
+            if not _is_same_host(url, target):
                 text = (
                     f"{_short(asked)} redirects to another host: {_short(target)}. To read that, fetch it by this URL."
                 )
                 return ToolResult(output=text, title=f"redirect to {_short(target)}", metadata={"location": target})
             url = target
-    return _failure(ToolErrorCode.IO_ERROR, f"{_short(asked)} redirects more than {MOST_REDIRECTS} times; given up.")
+    return _failure(ToolErrorCode.IO_ERROR, f"{_short(asked)} redirects more than {MAX_REDIRECTS} times; given up.")
 
 
-def _same_host(url: str, target: str) -> bool:
+def _is_same_host(url: str, target: str) -> bool:
     """Whether a redirect stays where the call was allowed to go; from http to https counts as that."""
     try:
         a, b = urlsplit(url), urlsplit(target)
@@ -86,7 +86,7 @@ def _same_host(url: str, target: str) -> bool:
     return ports[0] == ports[1] or (ports[0] in (None, 80) and ports[1] in (None, 443) and b.scheme == "https")
 
 
-def _read(answer: WebAnswer, raw: bool) -> tuple[str, str]:
+def _read(answer: HttpResponse, raw: bool) -> tuple[str, str]:
     kind = _kind(answer)
     if kind == "application/pdf" or answer.body.startswith(b"%PDF-"):
         return "", _pdf_text(answer.body)
@@ -98,13 +98,13 @@ def _read(answer: WebAnswer, raw: bool) -> tuple[str, str]:
                     "",
                     f"[{kind or 'binary data'}, {len(answer.body)} bytes{' and more' if answer.cut else ''}; not shown]",
                 )
-    text = decoded(answer.body, answer.headers.get("content-type", ""))
+    text = decode_body(answer.body, answer.headers.get("content-type", ""))
     if is_html and not raw:
         return to_markdown(text, answer.url)
     return "", text
 
 
-def _kind(answer: WebAnswer) -> str:
+def _kind(answer: HttpResponse) -> str:
     return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -116,13 +116,13 @@ def _pdf_text(data: bytes) -> str:
         return f"[PDF, {len(data)} bytes; its text cannot be read: {e}]"
 
 
-def _report(arguments: Mapping[str, Any], answer: WebAnswer, title: str, text: str) -> ToolResult:
-    text = displayable(text)
+def _report(arguments: Mapping[str, Any], answer: HttpResponse, title: str, text: str) -> ToolResult:
+    text = replace_surrogates(text)
     offset, limit = int(arguments.get("offset", 0)), int(arguments.get("max_bytes", MAX_BYTES))
     is_error = answer.status >= 400
     part = text[offset:]
     if is_error:
-        limit = min(limit or _MOST_TOLD, _MOST_TOLD)
+        limit = min(limit or _MAX_URL_CHARS, _MAX_URL_CHARS)
     if limit:
         part = part.encode()[:limit].decode("utf-8", "ignore")
     notes = [f"HTTP {answer.status}", _kind(answer) or "no content type"]
@@ -131,7 +131,7 @@ def _report(arguments: Mapping[str, Any], answer: WebAnswer, title: str, text: s
             f"characters {offset}-{offset + len(part)} of {len(text)}; continue with offset={offset + len(part)}"
         )
     if answer.cut:
-        notes.append(f"the page is longer than {MOST_LOADED} bytes and was cut")
+        notes.append(f"the page is longer than {MAX_DOWNLOAD_BYTES} bytes and was cut")
     head = f"# {title}\n\n" if title and not offset and not part.startswith("# ") else ""
     where = "" if answer.url == arguments["url"].strip() else f", from {_short(answer.url)}"
     return ToolResult(
@@ -146,18 +146,22 @@ def _report(arguments: Mapping[str, Any], answer: WebAnswer, title: str, text: s
             "truncated": answer.cut or offset > 0 or offset + len(part) < len(text),
         },
         is_error=is_error,
-        code=None if not is_error else ToolErrorCode.NOT_FOUND if answer.status in (404, 410) else _code(answer.status),
+        code=None
+        if not is_error
+        else ToolErrorCode.NOT_FOUND
+        if answer.status in (404, 410)
+        else _error_code(answer.status),
     )
 
 
-def _code(status: int) -> ToolErrorCode:
+def _error_code(status: int) -> ToolErrorCode:
     if status == 429:
         return ToolErrorCode.RATE_LIMITED
     return ToolErrorCode.PERMISSION_DENIED if status in (401, 403) else ToolErrorCode.IO_ERROR
 
 
 def _failure(code: ToolErrorCode, text: str) -> ToolResult:
-    return ToolResult(output=displayable(text), is_error=True, code=code)
+    return ToolResult(output=replace_surrogates(text), is_error=True, code=code)
 
 
 def _short(url: str) -> str:
@@ -184,7 +188,7 @@ fetch = Tool(
             "timeout": {
                 "type": "number",
                 "exclusiveMinimum": 0,
-                "maximum": LONGEST_TIMEOUT,
+                "maximum": MAX_TIMEOUT,
                 "default": TIMEOUT,
                 "description": "Seconds.",
             },

@@ -9,10 +9,17 @@ from typing import Any
 
 from mainspring.env import RealPath, explain
 from mainspring.env.beneath import PathChangedError
-from mainspring.env.paths import shown
-from mainspring.globs import GlobError, depth, matcher, split
-from mainspring.tools.support.search.file_list import Listing, list_all
-from mainspring.tools.support.search.paths import changed, failure, joined, settled, shown_of, withheld_note
+from mainspring.env.paths import display_path
+from mainspring.globs import GlobError, compile_glob, max_depth, split_at_wildcard
+from mainspring.tools.support.search.file_list import FileList, list_files_below
+from mainspring.tools.support.search.paths import (
+    changed,
+    failure,
+    filter_visible,
+    hidden_files_note,
+    join_pattern,
+    resolve_checked,
+)
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 LIMIT = 250
@@ -27,41 +34,41 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         )
     start, rest = _split(path, pattern)
     try:
-        real = await settled(ctx, start)
+        real = await resolve_checked(ctx, start)
         stat = await ctx.env.stat(real)
     except PathChangedError as e:
         raise changed("search", start, e) from None
     except FileNotFoundError:
-        return failure(ToolErrorCode.NOT_FOUND, f"No files match {pattern}: there is no folder {shown(start)}.")
+        return failure(ToolErrorCode.NOT_FOUND, f"No files match {pattern}: there is no folder {display_path(start)}.")
     except OSError as e:
-        return failure(ToolErrorCode.IO_ERROR, f"Cannot search {shown(start)}: {explain(e)}.")
+        return failure(ToolErrorCode.IO_ERROR, f"Cannot search {display_path(start)}: {explain(e)}.")
     if stat.kind != "directory":
-        return failure(ToolErrorCode.VALIDATION_ERROR, f"{shown(start)} is no folder, so nothing is below it.")
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{display_path(start)} is no folder, so nothing is below it.")
     try:
-        matches = matcher(rest)
+        matches = compile_glob(rest)
     except GlobError as e:
         return failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
-    most = depth(rest)
-    listing = await list_all(ctx, real, include_ignored=include_ignored, depth=most)
+    most = max_depth(rest)
+    listing = await list_files_below(ctx, real, include_ignored=include_ignored, depth=most)
     found = [path for path in listing.paths if matches(path)] if most else []
     if not found:  # folders count where no file matches, and what they hold may lie deeper
-        listing = listing if most is None else await list_all(ctx, real, include_ignored=include_ignored)
+        listing = listing if most is None else await list_files_below(ctx, real, include_ignored=include_ignored)
         found = await asyncio.to_thread(_matching, listing, matches)
     if not found and await _is_file(ctx, real / rest):
         found = [rest]  # A name with brackets in it, meant as it is.
-    found, withheld = await shown_of(ctx, real, found)
-    names = [shown(posixpath.join(real, f), ctx.env.cwd) for f in found]
+    found, withheld = await filter_visible(ctx, real, found)
+    names = [display_path(posixpath.join(real, f), ctx.env.cwd) for f in found]
     return _report(arguments, names, listing, withheld)
 
 
 def _split(path: str, pattern: str) -> tuple[str, str]:
     """The folder where a pattern starts and what is to be matched below it."""
-    start, rest = split(joined(path, pattern))
+    start, rest = split_at_wildcard(join_pattern(path, pattern))
     is_about_names = "/" not in pattern.rstrip("/") or "/" in rest.rstrip("/")
     return start, (rest if is_about_names else "./" + rest) or "**"
 
 
-def _matching(listing: Listing, matches: Any) -> list[str]:
+def _matching(listing: FileList, matches: Any) -> list[str]:
     files = [path for path in listing.paths if matches(path)]
     if files:
         return files
@@ -83,7 +90,7 @@ async def _is_file(ctx: ToolContext, path: RealPath) -> bool:
         return False
 
 
-def _report(arguments: Mapping[str, Any], names: Sequence[str], listing: Listing, withheld: int) -> ToolResult:
+def _report(arguments: Mapping[str, Any], names: Sequence[str], listing: FileList, withheld: int) -> ToolResult:
     limit, offset = int(arguments.get("limit", LIMIT)), int(arguments.get("offset", 0))
     page = names[offset : offset + limit] if limit else names[offset:]
     what = ("folder" if names and names[0].endswith("/") else "file") + ("" if len(names) == 1 else "s")
@@ -98,7 +105,7 @@ def _report(arguments: Mapping[str, Any], names: Sequence[str], listing: Listing
     if not names and not arguments.get("include_ignored"):
         notes.append("(not looked at: ignored files and .git; include_ignored=true adds ignored files)")
     if withheld:
-        notes.append(f"({withheld_note(withheld)})")
+        notes.append(f"({hidden_files_note(withheld)})")
     if listing.problems:
         notes.append(f"(incomplete: {'; '.join(listing.problems[:5])})")
     outcome = "incomplete" if listing.problems else "matches" if names else "none"

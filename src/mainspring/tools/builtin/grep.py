@@ -7,80 +7,101 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainspring.env import RealPath
-from mainspring.env.paths import shown
-from mainspring.globs import GlobError, matcher
-from mainspring.tools.support.search.engines import Hits, Line, Query, scan, search_file, search_folder, shortened
-from mainspring.tools.support.search.file_list import list_all
-from mainspring.tools.support.search.paths import Place, accesses, failure, place, shown_of
-from mainspring.tools.support.search.regex import PatternError, spans_lines, with_literal_braces, without_nul
-from mainspring.tools.support.text_files import displayable
+from mainspring.env.paths import display_path
+from mainspring.globs import GlobError, compile_glob
+from mainspring.tools.support.search.engines import (
+    Line,
+    SearchQuery,
+    SearchResult,
+    search_file,
+    search_folder,
+    search_with_python,
+    truncate_line,
+)
+from mainspring.tools.support.search.file_list import list_files_below
+from mainspring.tools.support.search.paths import (
+    SearchRoot,
+    failure,
+    filter_visible,
+    resolve_search_root,
+    search_accesses,
+)
+from mainspring.tools.support.search.regex import RegexError, escape_literal_braces, escape_nul, needs_multiline
+from mainspring.tools.support.text_files import replace_surrogates
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
-HEAD_LIMIT = 250
+DEFAULT_LIMIT = 250
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if not arguments["pattern"]:
         return failure(ToolErrorCode.VALIDATION_ERROR, "pattern is empty, so it would match everything.")
-    if displayable(arguments["pattern"]) != arguments["pattern"]:
+    if replace_surrogates(arguments["pattern"]) != arguments["pattern"]:
         return failure(
             ToolErrorCode.VALIDATION_ERROR, "pattern has half a surrogate pair, which no text holds. Send it without."
         )
-    found = await place(ctx, arguments.get("path") or ".")
+    found = await resolve_search_root(ctx, arguments.get("path") or ".")
     if isinstance(found, ToolResult):
         return found
     globs = [g for g in (found.glob and "./" + found.glob, arguments.get("glob") or "") if g]
     try:
-        filters = [matcher(g) for g in globs]
+        filters = [compile_glob(g) for g in globs]
         hits = await _search(ctx, found, _query(arguments), globs, bool(arguments.get("include_ignored", False)))
     except GlobError as e:
         return failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
-    except PatternError as e:
+    except RegexError as e:
         text = f"pattern is no valid regular expression: {e}. Escape it, or set literal=true to look for it as it is."
         return failure(ToolErrorCode.VALIDATION_ERROR, text)
     paths = [p for p in sorted(hits.counts, key=lambda p: p.split("/")) if all(matches(p) for matches in filters)]
-    allowed, withheld = (await shown_of(ctx, found.path, paths)) if found.stat.kind == "directory" else (paths, 0)
+    allowed, withheld = (await filter_visible(ctx, found.path, paths)) if found.stat.kind == "directory" else (paths, 0)
     return _report(arguments, ctx, found, hits, allowed, withheld)
 
 
-def _query(arguments: Mapping[str, Any]) -> Query:
-    pattern, literal = without_nul(arguments["pattern"], bool(arguments.get("literal", False)))
-    return Query(
-        pattern if literal else with_literal_braces(pattern),
+def _query(arguments: Mapping[str, Any]) -> SearchQuery:
+    pattern, literal = escape_nul(arguments["pattern"], bool(arguments.get("literal", False)))
+    return SearchQuery(
+        pattern if literal else escape_literal_braces(pattern),
         literal=literal,
         ignore_case=bool(arguments.get("ignore_case", False)),
-        multiline=bool(arguments.get("multiline", False)) or spans_lines(pattern),
+        multiline=bool(arguments.get("multiline", False)) or needs_multiline(pattern),
         context=int(arguments.get("context", 0)),
         output=arguments.get("output_mode", "content"),
     )
 
 
-async def _search(ctx: ToolContext, found: Place, query: Query, globs: Sequence[str], include_ignored: bool) -> Hits:
+async def _search(
+    ctx: ToolContext, found: SearchRoot, query: SearchQuery, globs: Sequence[str], include_ignored: bool
+) -> SearchResult:
     program = await ctx.env.find_program("rg")
     above, name = posixpath.split(found.path)
     folder = RealPath(above)
     if found.stat.kind == "file":
         if program:
             return await search_file(ctx, program, folder, name, query)
-        return await scan(ctx, [(found.path, name)], query, as_text=True)
+        return await search_with_python(ctx, [(found.path, name)], query, as_text=True)
     if program:
         glob = globs[0] if len(globs) == 1 else ""
         return await search_folder(ctx, program, found.path, query, glob=glob, include_ignored=include_ignored)
-    listing = await list_all(ctx, found.path, include_ignored=include_ignored)
-    filters = [matcher(g) for g in globs]
+    listing = await list_files_below(ctx, found.path, include_ignored=include_ignored)
+    filters = [compile_glob(g) for g in globs]
     files = [(found.path / p, p) for p in listing.paths if all(matches(p) for matches in filters)]
-    hits = await scan(ctx, files, query, as_text=False)
-    return Hits(hits.lines, hits.counts, (*listing.problems, *hits.problems))
+    hits = await search_with_python(ctx, files, query, as_text=False)
+    return SearchResult(hits.lines, hits.counts, (*listing.problems, *hits.problems))
 
 
 def _report(
-    arguments: Mapping[str, Any], ctx: ToolContext, found: Place, hits: Hits, paths: Sequence[str], withheld: int
+    arguments: Mapping[str, Any],
+    ctx: ToolContext,
+    found: SearchRoot,
+    hits: SearchResult,
+    paths: Sequence[str],
+    withheld: int,
 ) -> ToolResult:
     mode = arguments.get("output_mode", "content")
-    limit, offset = int(arguments.get("head_limit", HEAD_LIMIT)), int(arguments.get("offset", 0))
+    limit, offset = int(arguments.get("head_limit", DEFAULT_LIMIT)), int(arguments.get("offset", 0))
     is_file = found.stat.kind == "file"
     base = posixpath.dirname(found.path) if is_file else found.path
-    names = {p: shown(posixpath.join(base, p), ctx.env.cwd) for p in paths}
+    names = {p: display_path(posixpath.join(base, p), ctx.env.cwd) for p in paths}
     total = sum(hits.counts[p] for p in paths)
     if mode == "content":
         lines, count = _content(
@@ -104,10 +125,10 @@ def _report(
         summary = f"{unit} {offset + 1}-{offset + count} of {summary}"
         if offset + count < size:
             summary += f"; continue with offset={offset + count}"
-    notes = [summary, *_notes(arguments, found, hits, withheld, bool(paths))]
+    notes = [summary, *_format_notes(arguments, found, hits, withheld, bool(paths))]
     outcome = "incomplete" if hits.problems else "matches" if paths else "none"
     return ToolResult(
-        output=displayable("\n".join([*lines, f"({'; '.join(notes)})"])),
+        output=replace_surrogates("\n".join([*lines, f"({'; '.join(notes)})"])),
         title=f"{arguments['pattern']}: {summary}",
         metadata={
             "outcome": outcome,
@@ -122,7 +143,9 @@ def _report(
     )
 
 
-def _notes(arguments: Mapping[str, Any], found: Place, hits: Hits, withheld: int, any_found: bool) -> list[str]:
+def _format_notes(
+    arguments: Mapping[str, Any], found: SearchRoot, hits: SearchResult, withheld: int, any_found: bool
+) -> list[str]:
     notes: list[str] = []
     if found.stat.kind == "directory":
         left_out = (
@@ -139,7 +162,7 @@ def _notes(arguments: Mapping[str, Any], found: Place, hits: Hits, withheld: int
 
 
 def _content(
-    hits: Hits, paths: Sequence[str], names: Mapping[str, str], *, offset: int, limit: int, context: int
+    hits: SearchResult, paths: Sequence[str], names: Mapping[str, str], *, offset: int, limit: int, context: int
 ) -> tuple[list[str], int]:
     """The wanted matching lines with what is around them, under the name of their file; and how many they are."""
     out: list[str] = []
@@ -154,11 +177,11 @@ def _content(
         count += len(page)
         if page and names:
             out += ([""] if out else []) + [names[path]]
-        out += _shown(lines, page, context)
+        out += _lines_with_context(lines, page, context)
     return out, count
 
 
-def _shown(lines: Sequence[Line], page: Sequence[int], context: int) -> list[str]:
+def _lines_with_context(lines: Sequence[Line], page: Sequence[int], context: int) -> list[str]:
     """The lines of one file that are within ``context`` of the wanted ones; ``--`` where some are left out between."""
     wanted = {n for number in page for n in range(number - context, number + context + 1)}
     chosen = set(page)
@@ -169,12 +192,12 @@ def _shown(lines: Sequence[Line], page: Sequence[int], context: int) -> list[str
             if context and before and line.number > before + 1:
                 out.append("--")
             before = line.number
-            out.append(f"{line.number}{':' if line.number in chosen else '-'}{shortened(line)}")
+            out.append(f"{line.number}{':' if line.number in chosen else '-'}{truncate_line(line)}")
     return out
 
 
 def _access(arguments: Mapping[str, Any]) -> list[Access]:
-    return accesses(str(arguments.get("path") or "."))
+    return search_accesses(str(arguments.get("path") or "."))
 
 
 grep = Tool(
@@ -207,7 +230,7 @@ grep = Tool(
             "head_limit": {
                 "type": "integer",
                 "minimum": 0,
-                "default": HEAD_LIMIT,
+                "default": DEFAULT_LIMIT,
                 "description": "Most matching lines or files; 0: all.",
             },
             "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "How many to skip."},

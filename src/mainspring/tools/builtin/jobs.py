@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainspring.env import Job
-from mainspring.tools.support.background import facts, report, state
+from mainspring.tools.support.background import describe_status, job_metadata, job_report
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 MAX_BYTES = 32_768
-SECONDS = 60
-LONGEST_WAIT = 3600
+DEFAULT_WAIT = 60
+MAX_WAIT = 3600
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -20,15 +20,15 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return _list(ctx.env.jobs.all)
     job = ctx.env.jobs.get(arguments.get("id", ""))
     if job is None:
-        return _unknown(arguments.get("id", ""), ctx.env.jobs.all)
+        return _unknown_job_result(arguments.get("id", ""), ctx.env.jobs.all)
     limit = int(arguments.get("max_bytes", MAX_BYTES))
     if action == "wait":
-        await _wait(job, float(arguments.get("seconds", SECONDS)))
+        await _wait(job, float(arguments.get("seconds", DEFAULT_WAIT)))
     elif action == "kill":
         job.told = True
         job.signal.cancel()
-        await job.wait(LONGEST_WAIT)
-    return report(job, limit)
+        await job.wait(MAX_WAIT)
+    return job_report(job, limit)
 
 
 async def _wait(job: Job, seconds: float) -> None:
@@ -41,12 +41,12 @@ async def _wait(job: Job, seconds: float) -> None:
 
 
 def _list(found: Sequence[Job]) -> ToolResult:
-    lines = [f"{job.id}: {state(job)}, {job.total} bytes of output: {_line(job)}" for job in found]
+    lines = [f"{job.id}: {describe_status(job)}, {job.total} bytes of output: {_line(job)}" for job in found]
     running = sum(job.running for job in found)
     return ToolResult(
         output="\n".join(lines) or "No command runs in the background.",
         title=f"{running} running",
-        metadata={"jobs": [facts(job) for job in found]},
+        metadata={"jobs": [job_metadata(job) for job in found]},
     )
 
 
@@ -55,7 +55,7 @@ def _line(job: Job) -> str:
     return line if len(line) <= 120 else line[:120] + "…"
 
 
-def _unknown(id: str, found: Sequence[Job]) -> ToolResult:
+def _unknown_job_result(id: str, found: Sequence[Job]) -> ToolResult:
     known = ", ".join([job.id for job in found])
     there = (
         f"There are {known}." if known else "None was started here; commands in the background end with the program."
@@ -82,8 +82,8 @@ jobs = Tool(
             "seconds": {
                 "type": "number",
                 "minimum": 0,
-                "maximum": LONGEST_WAIT,
-                "default": SECONDS,
+                "maximum": MAX_WAIT,
+                "default": DEFAULT_WAIT,
                 "description": "Longest wait.",
             },
             "max_bytes": {"type": "integer", "minimum": 0, "default": MAX_BYTES, "description": "Most output; 0: all."},

@@ -6,9 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mainspring.env import FileKind, Walk, WalkEntry
-from mainspring.env.paths import shown
-from mainspring.tools.support.search.paths import accesses, failure, place, shown_of, withheld_note
+from mainspring.env import FileKind, WalkedPath, WalkResult
+from mainspring.env.paths import display_path
+from mainspring.tools.support.search.paths import (
+    failure,
+    filter_visible,
+    hidden_files_note,
+    resolve_search_root,
+    search_accesses,
+)
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 DEPTH = 2
@@ -27,11 +33,13 @@ _MARKS: dict[FileKind, str] = {
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     path = arguments.get("path") or "."
     depth, limit = max(1, int(arguments.get("depth", DEPTH))), int(arguments.get("limit", LIMIT))
-    found = await place(ctx, path, "list")
+    found = await resolve_search_root(ctx, path, "list")
     if isinstance(found, ToolResult):
         return found
     if found.glob:
-        return failure(ToolErrorCode.VALIDATION_ERROR, f"There is no folder {shown(path)}. For a pattern use glob.")
+        return failure(
+            ToolErrorCode.VALIDATION_ERROR, f"There is no folder {display_path(path)}. For a pattern use glob."
+        )
     if found.stat.kind != "directory":
         return failure(ToolErrorCode.VALIDATION_ERROR, f"{found.name} is a file; use read_file for that.")
     include_ignored = bool(arguments.get("include_ignored", False))
@@ -39,17 +47,17 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         found.path, depth=depth + 1, include_ignored=include_ignored, limit=_MOST_WALKED, signal=ctx.signal
     )
     near = [e for e in walk.entries if e.path.count("/") < depth]
-    seen, withheld = await shown_of(ctx, found.path, [e.path for e in near])
+    seen, withheld = await filter_visible(ctx, found.path, [e.path for e in near])
     visible = set(seen)
     listed = [e for e in near if e.path in visible]
     inside = Counter(e.path.rpartition("/")[0] for e in walk.entries if e.path.count("/") == depth)
     kept = sorted(listed, key=lambda e: e.path.count("/"))[: limit or None]
     lines = _lines(sorted(kept, key=lambda e: e.path.split("/")), inside)
-    ignored, more_withheld = await shown_of(ctx, found.path, walk.ignored)
+    ignored, more_withheld = await filter_visible(ctx, found.path, walk.ignored)
     withheld += more_withheld
     notes = _notes(walk, ignored, depth, len(listed) - len(kept), sum(inside.values()))
     if withheld:
-        notes.append(withheld_note(withheld))
+        notes.append(hidden_files_note(withheld))
     counts = Counter("folder" if e.kind == "directory" else "file" for e in listed)
     head = ", ".join([f"{n} {word}{'' if n == 1 else 's'}" for word, n in sorted(counts.items())]) or "empty folder"
     return ToolResult(
@@ -68,16 +76,16 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     )
 
 
-def _lines(entries: Sequence[WalkEntry], inside: Mapping[str, int]) -> list[str]:
+def _lines(entries: Sequence[WalkedPath], inside: Mapping[str, int]) -> list[str]:
     lines: list[str] = []
     for entry in entries:
         indent = "  " * entry.path.count("/")
         count = f" ({inside[entry.path]} inside)" if entry.path in inside else ""
-        lines.append(indent + shown(entry.path.rpartition("/")[2]) + _MARKS.get(entry.kind, "") + count)
+        lines.append(indent + display_path(entry.path.rpartition("/")[2]) + _MARKS.get(entry.kind, "") + count)
     return lines
 
 
-def _notes(walk: Walk, ignored: Sequence[str], depth: int, cut: int, deeper: int) -> list[str]:
+def _notes(walk: WalkResult, ignored: Sequence[str], depth: int, cut: int, deeper: int) -> list[str]:
     notes: list[str] = []
     if cut:
         notes.append(f"{cut} more left out by limit")
@@ -86,7 +94,7 @@ def _notes(walk: Walk, ignored: Sequence[str], depth: int, cut: int, deeper: int
             f"{deeper}{' or more' if walk.truncated else ''} entries further down, depth={depth + 1} shows them"
         )
     if ignored:
-        names = ", ".join([shown(p) for p in ignored[:_MOST_NAMED]])
+        names = ", ".join([display_path(p) for p in ignored[:_MOST_NAMED]])
         more = f" and {len(ignored) - _MOST_NAMED} more" if len(ignored) > _MOST_NAMED else ""
         notes.append(f"ignored: {names}{more}")
     if walk.unreadable:
@@ -97,7 +105,7 @@ def _notes(walk: Walk, ignored: Sequence[str], depth: int, cut: int, deeper: int
 
 
 def _access(arguments: Mapping[str, Any]) -> list[Access]:
-    return accesses(str(arguments.get("path") or "."))
+    return search_accesses(str(arguments.get("path") or "."))
 
 
 list_files = Tool(

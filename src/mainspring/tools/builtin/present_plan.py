@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.tools.interaction import Plan, Review, interaction_of, nobody
+from mainspring.tools.interaction import PlanReview, ProposedPlan, get_interaction, no_user_result
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
-_TOLD = {
+_DECISION_TEXTS = {
     "approve": "The user approved the plan. Carry it out.",
     "revise": "The user wants the plan changed. Change it and present it again.",
     "reject": "The user rejected the plan. Do not carry it out; ask or stop.",
@@ -16,16 +16,16 @@ _TOLD = {
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-    plan = Plan(arguments["plan"].strip(), arguments.get("title", "").strip())
+    plan = ProposedPlan(arguments["plan"].strip(), arguments.get("title", "").strip())
     if not plan.text:
         return ToolResult(output="The plan is empty.", is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
-    somebody = interaction_of(ctx)
+    somebody = get_interaction(ctx)
     if somebody is None:
-        return nobody(
+        return no_user_result(
             "The plan is not approved. End with the plan as your answer, so that it can be read and started later."
         )
-    review = await somebody.review(plan) or Review("reject", "(no answer)")
-    text = _TOLD[review.decision]
+    review = await somebody.review(plan) or PlanReview("reject", "(no answer)")
+    text = _DECISION_TEXTS[review.decision]
     if review.feedback.strip():
         text += f"\nThe user says: {review.feedback.strip()}"
     return ToolResult(

@@ -13,33 +13,33 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mainspring.extras import how_to_install
-from mainspring.lazy import later
+from mainspring.extras import install_command
+from mainspring.lazy import lazy_function
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools.support.images import (
-    LONGEST_EDGE,
-    MOST_BYTES,
-    MOST_EDGE,
-    NoPillowError,
-    PictureError,
-    examine,
-    fault_of,
-    fitted,
+    MAX_EDGE,
+    MAX_IMAGE_BYTES,
+    MAX_IMAGE_EDGE,
+    ImageError,
+    PillowMissingError,
+    describe_file_type,
+    image_error,
+    inspect_image,
     is_convertible,
     is_image,
-    kind_of,
+    shrink_image,
 )
-from mainspring.tools.support.paths import Found, accesses, cannot, failure, find
-from mainspring.tools.support.text_files import displayable, looks_binary, mark_of, read_document
+from mainspring.tools.support.paths import ResolvedFile, failure, file_accesses, os_error_result, resolve_file
+from mainspring.tools.support.text_files import decode_text, detect_bom, looks_binary, replace_surrogates
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
     from mainspring.tools.support.pdf import read_pdf
 else:
-    read_pdf = later("mainspring.tools.support.pdf", "read_pdf")
+    read_pdf = lazy_function("mainspring.tools.support.pdf", "read_pdf")
 
 
-class Shown(Struct, frozen=True):
+class RenderedLines(Struct, frozen=True):
     """Text for the model, and where it lies in the file.
 
     Attributes:
@@ -59,7 +59,7 @@ class Shown(Struct, frozen=True):
     form: str = ""
 
 
-class Window:
+class LineWindow:
     """Lines ``offset`` to ``offset + limit - 1`` of bytes that are fed in order; the lines before and after are counted."""
 
     __slots__ = (
@@ -98,9 +98,9 @@ class Window:
         first, last = self._offset - 1, self._offset - 1 + self._limit
         begin, end = 0, len(data)
         if self._newlines < first:
-            begin = _after(data, first - self._newlines) if self._newlines + count >= first else end
+            begin = _offset_after_lines(data, first - self._newlines) if self._newlines + count >= first else end
         if self._limit and self._newlines + count >= last:
-            end = _after(data, last - self._newlines) if self._newlines < last else 0
+            end = _offset_after_lines(data, last - self._newlines) if self._newlines < last else 0
         if begin < end:
             self._held_all = self._held_size < self._most
             if self._held_all:
@@ -130,7 +130,7 @@ class Window:
         return held if self._held_all else held[: held.rfind(b"\n") + 1] or held
 
 
-def _after(data: bytes, count: int) -> int:
+def _offset_after_lines(data: bytes, count: int) -> int:
     """The place right after the ``count``-th line feed."""
     at = 0
     for _ in range(count):
@@ -138,7 +138,7 @@ def _after(data: bytes, count: int) -> int:
     return at
 
 
-class Layout(Struct, frozen=True):
+class LineFormat(Struct, frozen=True):
     """How lines are shown.
 
     Attributes:
@@ -156,9 +156,9 @@ class Layout(Struct, frozen=True):
     max_bytes: int
 
 
-def lay_out(held: bytes, layout: Layout, form: str) -> Shown | None:
+def render_lines(held: bytes, layout: LineFormat, form: str) -> RenderedLines | None:
     """The wanted lines as text; ``None`` if they are no text. Slow for many lines."""
-    document = read_document(held)
+    document = decode_text(held)
     if document is None:
         return None
     lines = document.text.split("\n")
@@ -186,43 +186,47 @@ def lay_out(held: bytes, layout: Layout, form: str) -> Shown | None:
         cut_at = cut_at or (number if cut else 0)
         out.append(f"{number}\t{line}" if layout.numbers else line)
     last = layout.offset + len(out) - 1
-    return Shown(displayable("\n".join(out)), layout.offset, last, cut_at, is_full, ", ".join([f for f in forms if f]))
+    return RenderedLines(
+        replace_surrogates("\n".join(out)), layout.offset, last, cut_at, is_full, ", ".join([f for f in forms if f])
+    )
 
 
-def _cut(line: str, layout: Layout, number: int) -> tuple[str, bool]:
+def _cut(line: str, layout: LineFormat, number: int) -> tuple[str, bool]:
     line = line[layout.column - 1 :] if layout.column > 1 else line
     if layout.longest and len(line) > layout.longest:
-        return line[: layout.longest] + _rest(len(line) - layout.longest, number, layout.column + layout.longest), True
+        return line[: layout.longest] + _truncation_note(
+            len(line) - layout.longest, number, layout.column + layout.longest
+        ), True
     return line, False
 
 
-def _fit(line: str, layout: Layout, number: int) -> tuple[str, bool]:
+def _fit(line: str, layout: LineFormat, number: int) -> tuple[str, bool]:
     """As much of a line as ``max_bytes`` allows."""
     kept = line.encode("utf-8", "replace")[: layout.max_bytes].decode("utf-8", "ignore")
-    return kept + _rest(len(line) - len(kept), number, layout.column + len(kept)), True
+    return kept + _truncation_note(len(line) - len(kept), number, layout.column + len(kept)), True
 
 
-def _rest(missing: int, number: int, column: int) -> str:
+def _truncation_note(missing: int, number: int, column: int) -> str:
     return f"… ({missing} more characters in this line: offset={number} limit=1 column={column})"
 
 
-LIMIT = 2000
+DEFAULT_LINE_LIMIT = 2000
 MAX_BYTES = 262_144
-LONGEST_LINE = 2000
-_PIECE = 8 << 20
-_MOST_HELD = 64 << 20
-_MOST_COUNTED = 256 << 20
-_HEAD = 1 << 16
-MOST_READ = 64 << 20
+MAX_LINE_CHARS = 2000
+_READ_SIZE = 8 << 20
+_MAX_BUFFERED_BYTES = 64 << 20
+_MAX_COUNTED_BYTES = 256 << 20
+_HEAD_BYTES = 1 << 16
+MAX_IMAGE_READ_BYTES = 64 << 20
 """Bigger images are not even looked at."""
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-    found = await find(ctx, arguments["path"], "read")
+    found = await resolve_file(ctx, arguments["path"], "read")
     if isinstance(found, ToolResult):
         return found
     try:
-        head = await ctx.env.read_bytes(found.path, limit=_HEAD)
+        head = await ctx.env.read_bytes(found.path, limit=_HEAD_BYTES)
         if is_image(head) or is_convertible(head):
             return await _image(ctx, found, head)
         if head.startswith(b"%PDF-"):
@@ -231,25 +235,25 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
             return _binary(found, head)
         return await _text(ctx, found, head, arguments)
     except OSError as e:
-        return cannot("read", found.name, e)
+        return os_error_result("read", found.name, e)
 
 
-async def _text(ctx: ToolContext, found: Found, head: bytes, arguments: Mapping[str, Any]) -> ToolResult:
-    offset, limit = max(1, int(arguments.get("offset", 1))), int(arguments.get("limit", LIMIT))
+async def _text(ctx: ToolContext, found: ResolvedFile, head: bytes, arguments: Mapping[str, Any]) -> ToolResult:
+    offset, limit = max(1, int(arguments.get("offset", 1))), int(arguments.get("limit", DEFAULT_LINE_LIMIT))
     max_bytes = int(arguments.get("max_bytes", MAX_BYTES))
-    layout = Layout(
+    layout = LineFormat(
         offset=offset,
         column=max(1, int(arguments.get("column", 1))),
         numbers=bool(arguments.get("line_numbers", True)),
-        longest=0 if limit == 1 or not max_bytes else LONGEST_LINE,
+        longest=0 if limit == 1 or not max_bytes else MAX_LINE_CHARS,
         max_bytes=max_bytes,
     )
-    window = Window(offset, limit, _MOST_HELD)
-    mark, encoding = mark_of(head)
+    window = LineWindow(offset, limit, _MAX_BUFFERED_BYTES)
+    mark, encoding = detect_bom(head)
     form = ""
     if encoding not in ("", "utf-8"):
-        data = await ctx.env.read_bytes(found.path, limit=_MOST_HELD)
-        document = await asyncio.to_thread(read_document, data)
+        data = await ctx.env.read_bytes(found.path, limit=_MAX_BUFFERED_BYTES)
+        document = await asyncio.to_thread(decode_text, data)
         if document is None:
             return _binary(found, head)
         form = document.form
@@ -264,30 +268,30 @@ async def _text(ctx: ToolContext, found: Found, head: bytes, arguments: Mapping[
         return failure(
             ToolErrorCode.VALIDATION_ERROR, f"offset {offset} is past the end of {found.name}, which has {lines}."
         )
-    shown = await asyncio.to_thread(lay_out, window.held, layout, form)
+    shown = await asyncio.to_thread(render_lines, window.held, layout, form)
     if shown is None:
         return _binary(found, head)
     return _result(found, window, shown, counted_all)
 
 
-async def _feed(ctx: ToolContext, found: Found, window: Window, head: bytes, skipped: int) -> bool:
+async def _feed(ctx: ToolContext, found: ResolvedFile, window: LineWindow, head: bytes, skipped: int) -> bool:
     """Read through the file, whose first bytes are known; False if it is too long to count its lines to the end."""
     window.feed(head)
     at = skipped + len(head)
-    if at < _HEAD:
+    if at < _HEAD_BYTES:
         return True
-    while at < _MOST_COUNTED or not window.is_full:
-        piece = await ctx.env.read_bytes(found.path, offset=at, limit=_PIECE)
+    while at < _MAX_COUNTED_BYTES or not window.is_full:
+        piece = await ctx.env.read_bytes(found.path, offset=at, limit=_READ_SIZE)
         await asyncio.to_thread(window.feed, piece)
         at += len(piece)
-        if len(piece) < _PIECE:
+        if len(piece) < _READ_SIZE:
             return True
         if ctx.aborted:
             return False
     return False
 
 
-def _result(found: Found, window: Window, shown: Shown, counted_all: bool) -> ToolResult:
+def _result(found: ResolvedFile, window: LineWindow, shown: RenderedLines, counted_all: bool) -> ToolResult:
     total = f"{window.lines}" if counted_all else f"more than {window.lines}"
     at_end = counted_all and shown.last >= window.lines
     if window.size == 0:
@@ -321,55 +325,57 @@ def _result(found: Found, window: Window, shown: Shown, counted_all: bool) -> To
     )
 
 
-async def _image(ctx: ToolContext, found: Found, head: bytes) -> ToolResult:
+async def _image(ctx: ToolContext, found: ResolvedFile, head: bytes) -> ToolResult:
     size = found.stat.size
-    if size > MOST_READ:
-        return _not_shown(found, head, f"more than {MOST_READ} are not read. Make it smaller first", "too big")
+    if size > MAX_IMAGE_READ_BYTES:
+        return _unsupported_result(
+            found, head, f"more than {MAX_IMAGE_READ_BYTES} are not read. Make it smaller first", "too big"
+        )
     data = await ctx.env.read_bytes(found.path)
-    image = await asyncio.to_thread(examine, data) if is_image(data) else None
+    image = await asyncio.to_thread(inspect_image, data) if is_image(data) else None
     fault = image.fault if image is not None else ""
-    is_fit = image is not None and size <= MOST_BYTES and max(image.width, image.height) <= LONGEST_EDGE
+    is_fit = image is not None and size <= MAX_IMAGE_BYTES and max(image.width, image.height) <= MAX_EDGE
     if is_fit and not fault:
-        fault = await asyncio.to_thread(fault_of, data)
+        fault = await asyncio.to_thread(image_error, data)
     if image is not None and fault:
         text = f"{found.name} starts like {image.media_type}, but {fault}; it is not shown ({size} bytes)."
         return ToolResult(output=text, title=f"{found.name}: damaged image", metadata={"path": str(found.path)})
     if image is not None and is_fit:
-        return _shown_image(found, data, image.media_type, image.width, image.height, "")
+        return _image_result(found, data, image.media_type, image.width, image.height, "")
     try:
-        fit = await asyncio.to_thread(fitted, data, MOST_BYTES)
-    except NoPillowError:
-        if image is not None and size <= MOST_BYTES and max(image.width, image.height) <= MOST_EDGE:
-            return _shown_image(found, data, image.media_type, image.width, image.height, "")
-        install = await asyncio.to_thread(how_to_install, "images")
+        fit = await asyncio.to_thread(shrink_image, data, MAX_IMAGE_BYTES)
+    except PillowMissingError:
+        if image is not None and size <= MAX_IMAGE_BYTES and max(image.width, image.height) <= MAX_IMAGE_EDGE:
+            return _image_result(found, data, image.media_type, image.width, image.height, "")
+        install = await asyncio.to_thread(install_command, "images")
         why = (
-            f"an image of more than {MOST_BYTES} bytes or {MOST_EDGE} pixels, or of another kind than PNG, JPEG, GIF and "
+            f"an image of more than {MAX_IMAGE_BYTES} bytes or {MAX_IMAGE_EDGE} pixels, or of another kind than PNG, JPEG, GIF and "
             "WebP, cannot be shown as it is, and Pillow, which would change it, is missing. The user can install it with: "
             f"{install}"
         )
-        return _not_shown(found, head, why, "not shown")
-    except PictureError as e:
-        return _not_shown(found, head, str(e), "damaged image")
+        return _unsupported_result(found, head, why, "not shown")
+    except ImageError as e:
+        return _unsupported_result(found, head, str(e), "damaged image")
     was = f"{image.width}x{image.height}, " if image is not None else ""
-    note = f" (made smaller or converted; the file: {kind_of(head)}, {was}{size} bytes)"
-    return _shown_image(found, fit.data, fit.media_type, fit.width, fit.height, note)
+    note = f" (made smaller or converted; the file: {describe_file_type(head)}, {was}{size} bytes)"
+    return _image_result(found, fit.data, fit.media_type, fit.width, fit.height, note)
 
 
-def _shown_image(found: Found, data: bytes, media_type: str, width: int, height: int, note: str) -> ToolResult:
+def _image_result(found: ResolvedFile, data: bytes, media_type: str, width: int, height: int, note: str) -> ToolResult:
     caption = f"{found.name}: {media_type}, {width}x{height}, {len(data)} bytes{note}"
     block = ImageBlock(media_type, base64.b64encode(data).decode())
     metadata = {"path": str(found.path), "bytes": len(data), "width": width, "height": height, "resized": bool(note)}
     return ToolResult(output=(TextBlock(caption), block), title=caption, metadata=metadata)
 
 
-def _not_shown(found: Found, head: bytes, why: str, title: str) -> ToolResult:
-    text = f"{found.name} ({kind_of(head)}, {found.stat.size} bytes) is not shown: {why}."
+def _unsupported_result(found: ResolvedFile, head: bytes, why: str, title: str) -> ToolResult:
+    text = f"{found.name} ({describe_file_type(head)}, {found.stat.size} bytes) is not shown: {why}."
     return ToolResult(output=text, title=f"{found.name}: {title}", metadata={"path": str(found.path)})
 
 
-def _binary(found: Found, head: bytes) -> ToolResult:
+def _binary(found: ResolvedFile, head: bytes) -> ToolResult:
     text = (
-        f"[binary file: {found.name}, {found.stat.size} bytes, {kind_of(head)}; not shown. "
+        f"[binary file: {found.name}, {found.stat.size} bytes, {describe_file_type(head)}; not shown. "
         "Look at it with a program in the shell, such as xxd.]"
     )
     metadata = {"path": str(found.path), "bytes": found.stat.size, "binary": True}
@@ -377,7 +383,7 @@ def _binary(found: Found, head: bytes) -> ToolResult:
 
 
 def _access(arguments: Mapping[str, Any]) -> list[Access]:
-    return accesses("fs-read", arguments)
+    return file_accesses("fs-read", arguments)
 
 
 read_file = Tool(
@@ -391,7 +397,12 @@ read_file = Tool(
         "properties": {
             "path": {"type": "string", "description": "The file."},
             "offset": {"type": "integer", "minimum": 0, "default": 1, "description": "First line, from 1."},
-            "limit": {"type": "integer", "minimum": 0, "default": LIMIT, "description": "Most lines; 0: all."},
+            "limit": {
+                "type": "integer",
+                "minimum": 0,
+                "default": DEFAULT_LINE_LIMIT,
+                "description": "Most lines; 0: all.",
+            },
             "max_bytes": {"type": "integer", "minimum": 0, "default": MAX_BYTES, "description": "Most bytes; 0: all."},
             "pages": {"type": "string", "description": "Of a PDF, as in 3, 3-5 or 3-."},
             "line_numbers": {"type": "boolean", "default": True},

@@ -9,16 +9,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.env import EditorEnv, OutputLimits, ProcessResult, Stream, explain
-from mainspring.env.variables import QUIET
+from mainspring.env import EditorEnv, OutputLimits, ProcessResult, StreamName, explain
+from mainspring.env.variables import NONINTERACTIVE_VARIABLES
 from mainspring.lazy import lazy_re
-from mainspring.tools.support.background import in_background
-from mainspring.tools.support.terminal_output import Screen, Tail, shares
+from mainspring.tools.support.background import start_background
+from mainspring.tools.support.terminal_output import Screen, TailBuffer, split_limit
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 MAX_BYTES = 32_768
-TIMEOUT = 120
-LONGEST_TIMEOUT = 3600
+DEFAULT_TIMEOUT = 120
+MAX_TIMEOUT = 3600
 TERMINAL = "terminal"
 """Key in the metadata of a running call: the id of the editor's terminal in which the script runs."""
 
@@ -26,19 +26,19 @@ TERMINAL = "terminal"
 _CHANGES_FOLDER = lazy_re(r"(?:^|[;&|({\s])(?:cd|pushd)\s")
 
 
-class _Collector:
+class _OutputCollector:
     """Takes output as it comes, cleans it and keeps its end."""
 
     def __init__(self, ctx: ToolContext, limit: int) -> None:
         self._ctx = ctx
-        self._screens: dict[Stream, Screen] = {"stdout": Screen(), "stderr": Screen()}
-        self.tails: dict[Stream, Tail] = {"stdout": Tail(limit), "stderr": Tail(limit)}
+        self._screens: dict[StreamName, Screen] = {"stdout": Screen(), "stderr": Screen()}
+        self.tails: dict[StreamName, TailBuffer] = {"stdout": TailBuffer(limit), "stderr": TailBuffer(limit)}
         self._limit = limit
 
-    def feed(self, stream: Stream, data: bytes) -> None:
+    def feed(self, stream: StreamName, data: bytes) -> None:
         self._add(stream, self._screens[stream].feed(data))
 
-    def _add(self, stream: Stream, text: str) -> None:
+    def _add(self, stream: StreamName, text: str) -> None:
         if text:
             self.tails[stream].feed(text)
             self._ctx.update(text)
@@ -51,17 +51,19 @@ class _Collector:
         for stream, screen in self._screens.items():
             self._add(stream, screen.finish())
         out, err = self.tails["stdout"], self.tails["stderr"]
-        room, error_room = shares(out.total, err.total, self._limit)
+        room, error_room = split_limit(out.total, err.total, self._limit)
         return out.text(room) if room else "", err.text(error_room) if error_room else ""
 
 
-async def _in_editor(ctx: ToolContext, command: str, timeout: float, limits: OutputLimits) -> ProcessResult | None:
+async def _run_in_editor_terminal(
+    ctx: ToolContext, command: str, timeout: float, limits: OutputLimits
+) -> ProcessResult | None:
     """How the script ended in a terminal of the user's editor; ``None`` where there is none."""
     if not isinstance(ctx.env, EditorEnv):
         return None
-    return await ctx.env.run_shown(
+    return await ctx.env.run_in_terminal(
         command,
-        env={**QUIET, **ctx.environment},
+        env={**NONINTERACTIVE_VARIABLES, **ctx.environment},
         timeout=timeout,
         signal=ctx.signal,
         limits=limits,
@@ -71,18 +73,18 @@ async def _in_editor(ctx: ToolContext, command: str, timeout: float, limits: Out
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     command: str = arguments["command"]
-    timeout = float(arguments.get("timeout") or TIMEOUT)
+    timeout = float(arguments.get("timeout") or DEFAULT_TIMEOUT)
     limit = int(arguments.get("max_bytes", MAX_BYTES))
     if not command.strip():
         return _failure(ToolErrorCode.VALIDATION_ERROR, "The command is empty. Give a bash script to run.")
-    if refused := misused_device(command):
+    if refused := find_nul_redirect(command):
         return _failure(ToolErrorCode.VALIDATION_ERROR, refused)
     if arguments.get("background"):
-        return await in_background(ctx, command, arguments.get("timeout"), limit)
-    collector = _Collector(ctx, limit)
+        return await start_background(ctx, command, arguments.get("timeout"), limit)
+    collector = _OutputCollector(ctx, limit)
     limits = OutputLimits(head=0, tail=limit or MAX_BYTES, spool=True)
     try:
-        shown = await _in_editor(ctx, command, timeout, limits)
+        shown = await _run_in_editor_terminal(ctx, command, timeout, limits)
     except OSError as e:
         text = f"The editor does not tell what became of the command: {explain(e)}. Look before you run it again."
         return _failure(ToolErrorCode.IO_ERROR, text)
@@ -92,7 +94,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     try:
         result = await ctx.env.run(
             command,
-            env={**QUIET, **ctx.environment},
+            env={**NONINTERACTIVE_VARIABLES, **ctx.environment},
             timeout=timeout,
             on_output=collector.feed,
             signal=ctx.signal,
@@ -105,7 +107,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
 
 
 def _report(
-    arguments: dict[str, Any], ctx: ToolContext, timeout: float, result: ProcessResult, collector: _Collector
+    arguments: dict[str, Any], ctx: ToolContext, timeout: float, result: ProcessResult, collector: _OutputCollector
 ) -> ToolResult:
     out, err = collector.texts()
     with_metadata = bool(arguments.get("metadata", True))
@@ -190,8 +192,8 @@ shell = Tool(
             "timeout": {
                 "type": "number",
                 "exclusiveMinimum": 0,
-                "maximum": LONGEST_TIMEOUT,
-                "default": TIMEOUT,
+                "maximum": MAX_TIMEOUT,
+                "default": DEFAULT_TIMEOUT,
                 "description": "Seconds until it is stopped.",
             },
             "background": {
@@ -228,16 +230,16 @@ _QUOTED = lazy_re(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 _TO_NUL = lazy_re(r">[>|&]?[ \t]*nul(?=[\s;&|<>)]|$)", re.IGNORECASE)
 
 
-_REFUSED = (
+_NUL_MESSAGE = (
     "The command was not run: in bash `> NUL` makes a file of that name, which on Windows cannot be deleted. Write /dev/null to throw "
     "output away, or ./NUL if you do mean a file."
 )
 
 
-def misused_device(script: str) -> str:
+def find_nul_redirect(script: str) -> str:
     """Why a script is not run that sends output to ``NUL``, as those for Windows do; empty where it does not.
 
     What stands in quotes or here-documents may be anything.
     """
     to_nul = "<<" not in script and _TO_NUL.search(_QUOTED.sub("''", script))
-    return _REFUSED if to_nul else ""
+    return _NUL_MESSAGE if to_nul else ""

@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from mainspring.env import ExecutionEnv, explain
 from mainspring.lazy import lazy_re
-from mainspring.tools.support.text_files import displayable
+from mainspring.tools.support.text_files import replace_surrogates
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
-TODOS = "todos"
+TODO_STORE_KEY = "todos"
 """Key in `ToolContext.extra` of a `TodoStore`; without one a list lives as long as the environment."""
 
 
@@ -47,7 +47,7 @@ class TodoStore(Protocol):
         ...
 
 
-class EnvTodos:
+class EnvTodoStore:
     """Lists in files of an environment, one for each session. A `TodoStore`.
 
     Args:
@@ -77,48 +77,50 @@ class EnvTodos:
         return f"{self._folder}/{name}.json"
 
 
-class _Kept:
+class _MemoryTodoStore:
     """Lists that live as long as the environment."""
 
     def __init__(self, scratch: dict[str, Any]) -> None:
-        self._lists: dict[str, tuple[Todo, ...]] = scratch.setdefault(TODOS, {})
+        self._list_line: dict[str, tuple[Todo, ...]] = scratch.setdefault(TODO_STORE_KEY, {})
 
     async def load(self, session_id: str) -> tuple[Todo, ...]:
-        return self._lists.get(session_id, ())
+        return self._list_line.get(session_id, ())
 
     async def save(self, session_id: str, todos: tuple[Todo, ...]) -> None:
-        self._lists[session_id] = todos
+        self._list_line[session_id] = todos
 
 
-def store_of(ctx: ToolContext) -> TodoStore:
+def get_todo_store(ctx: ToolContext) -> TodoStore:
     """Where the list of a call is kept."""
-    return ctx.extra.get(TODOS) or _Kept(ctx.env.scratch)
+    return ctx.extra.get(TODO_STORE_KEY) or _MemoryTodoStore(ctx.env.scratch)
 
 
-MOST = 100
+MAX_TODOS = 100
 _MARKS: dict[Status, str] = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
 
 
 async def _write(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-    todos = tuple([Todo(displayable(t["content"].strip()), t.get("status", "pending")) for t in arguments["todos"]])
+    todos = tuple(
+        [Todo(replace_surrogates(t["content"].strip()), t.get("status", "pending")) for t in arguments["todos"]]
+    )
     if any(not todo.content for todo in todos):
         text = "A todo has no content. Say in a few words what is to be done."
         return ToolResult(output=text, is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
     try:
-        await store_of(ctx).save(ctx.session_id, todos)
+        await get_todo_store(ctx).save(ctx.session_id, todos)
     except OSError as e:
-        return _failed("saved", e)
+        return _error("saved", e)
     return _report(todos)
 
 
 async def _read(_: dict[str, Any], ctx: ToolContext) -> ToolResult:
     try:
-        return _report(await store_of(ctx).load(ctx.session_id))
+        return _report(await get_todo_store(ctx).load(ctx.session_id))
     except OSError as e:
-        return _failed("read", e)
+        return _error("read", e)
 
 
-def _failed(what: str, error: OSError) -> ToolResult:
+def _error(what: str, error: OSError) -> ToolResult:
     text = f"The list could not be {what}: {explain(error)}. Go on without it."
     return ToolResult(output=text, is_error=True, code=ToolErrorCode.IO_ERROR)
 
@@ -133,7 +135,7 @@ def _report(todos: Sequence[Todo]) -> ToolResult:
     return ToolResult(output="\n".join([*lines, f"({summary})"]), title=f"Todos: {summary}", metadata={"todos": listed})
 
 
-def _nothing(_: Mapping[str, Any]) -> list[Access]:
+def _no_access(_: Mapping[str, Any]) -> list[Access]:
     return []
 
 
@@ -148,7 +150,7 @@ todo_write = Tool(
         "properties": {
             "todos": {
                 "type": "array",
-                "maxItems": MOST,
+                "maxItems": MAX_TODOS,
                 "items": {
                     "type": "object",
                     "properties": {
@@ -168,7 +170,7 @@ todo_write = Tool(
     source="builtin",
     concurrency_safe=False,
     idempotent=True,
-    access=_nothing,
+    access=_no_access,
 )
 """Replace the list of what is to be done."""
 
@@ -181,6 +183,6 @@ todo_read = Tool(
     label="Todos",
     source="builtin",
     idempotent=True,
-    access=_nothing,
+    access=_no_access,
 )
 """Show the list of what is to be done."""

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mainspring.env import RealPath
-from mainspring.env.paths import is_inside, shown
-from mainspring.lazy import later
-from mainspring.tools.support.paths import cannot, failure
-from mainspring.tools.support.text_files import Document, read_document
+from mainspring.env.paths import display_path, is_inside
+from mainspring.lazy import lazy_function
+from mainspring.tools.support.paths import failure, os_error_result
+from mainspring.tools.support.text_files import DecodedText, decode_text
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
     from mainspring.tools.support.editing.diff import diff
 else:  # loaded when something is written
-    diff = later("mainspring.tools.support.editing.diff", "diff")
+    diff = lazy_function("mainspring.tools.support.editing.diff", "diff")
 
 _MOST_COMPARED = 16 << 20
 
@@ -27,36 +27,36 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     try:
         real = RealPath(await ctx.resolve(path))
     except OSError as e:
-        return cannot("write", shown(path), e)
-    name = shown(real, ctx.env.cwd)
+        return os_error_result("write", display_path(path), e)
+    name = display_path(real, ctx.env.cwd)
     try:
         async with ctx.env.lock(real):
             return await _write(ctx, real, name, content)
     except FileNotFoundError as e:
         if is_inside(real, ctx.env.cwd):
-            return cannot("write", name, e)
+            return os_error_result("write", name, e)
         text = f"Cannot write {name}: its folder does not exist, and outside the project none is made. Make it first."
         return failure(ToolErrorCode.NOT_FOUND, text)
     except OSError as e:
-        return cannot("write", name, e)
+        return os_error_result("write", name, e)
 
 
 async def _write(ctx: ToolContext, real: RealPath, name: str, content: str) -> ToolResult:
     old: bytes | None = None
-    document: Document | None = None
+    document: DecodedText | None = None
     try:
         stat = await ctx.env.stat(real)
     except FileNotFoundError:
         stat = None
     if stat is not None and stat.kind == "file" and stat.size <= _MOST_COMPARED:
         old = await ctx.env.read_bytes(real)
-        document = await asyncio.to_thread(read_document, old)
+        document = await asyncio.to_thread(decode_text, old)
     try:
-        data = _encoded(content, document)
+        data = _encode_content(content, document)
     except UnicodeEncodeError as e:
         return failure(ToolErrorCode.VALIDATION_ERROR, _unencodable(name, e, document))
     if data == old:
-        metadata = {"path": str(real), "bytes": len(data), "hash": _digest(data), "changed": False}
+        metadata = {"path": str(real), "bytes": len(data), "hash": _sha256(data), "changed": False}
         return ToolResult(output=f"No change needed: {name} already has this content.", title=name, metadata=metadata)
     await ctx.env.write_bytes(real, data, parents=is_inside(real, ctx.env.cwd))
     before = document.text if document else ""
@@ -65,12 +65,12 @@ async def _write(ctx: ToolContext, real: RealPath, name: str, content: str) -> T
     verb = "Created" if stat is None else "Updated"
     kept = f", {document.form} kept" if document and document.form else ""
     return ToolResult(
-        output=f"{verb} {name} ({lines} line{'' if lines == 1 else 's'}, {len(data)} byte{'' if len(data) == 1 else 's'}{kept}).{_note(stat, document, content)}",
+        output=f"{verb} {name} ({lines} line{'' if lines == 1 else 's'}, {len(data)} byte{'' if len(data) == 1 else 's'}{kept}).{_result_note(stat, document, content)}",
         title=f"{verb} {name}",
         metadata={
             "path": str(real),
             "bytes": len(data),
-            "hash": await asyncio.to_thread(_digest, data),
+            "hash": await asyncio.to_thread(_sha256, data),
             "changed": True,
             "created": stat is None,
             "diff": difference.text,
@@ -80,14 +80,14 @@ async def _write(ctx: ToolContext, real: RealPath, name: str, content: str) -> T
     )
 
 
-def _encoded(content: str, document: Document | None) -> bytes:
+def _encode_content(content: str, document: DecodedText | None) -> bytes:
     """The content as it was given, in the encoding and with the byte order mark of the file that it replaces."""
     if document is None:
         return content.encode()
     return document.encode(content.removeprefix("\ufeff") if document.mark else content)
 
 
-def _unencodable(name: str, error: UnicodeEncodeError, document: Document | None) -> str:
+def _unencodable(name: str, error: UnicodeEncodeError, document: DecodedText | None) -> str:
     wrong = error.object[error.start]
     if "\ud800" <= wrong <= "\udfff":
         return f"content has half a surrogate pair at character {error.start}, which no file can hold. Send it without."
@@ -98,7 +98,7 @@ def _unencodable(name: str, error: UnicodeEncodeError, document: Document | None
     )
 
 
-def _note(stat: Any, document: Document | None, content: str) -> str:
+def _result_note(stat: Any, document: DecodedText | None, content: str) -> str:
     notes: list[str] = []
     if document and "\r\n" in document.text and "\n" in content and "\r\n" not in content:
         notes.append(" Its lines ended in CRLF and end in LF now.")
@@ -107,7 +107,7 @@ def _note(stat: Any, document: Document | None, content: str) -> str:
     return "".join(notes)
 
 
-def _digest(data: bytes) -> str:
+def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.lazy import exports
+from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.tools.diagnostics.client import LanguageServer as LanguageServer
+    from mainspring.tools.diagnostics.client import LanguageServerConfig as LanguageServerConfig
     from mainspring.tools.diagnostics.protocol import Diagnostic as Diagnostic
     from mainspring.tools.diagnostics.wrapper import with_diagnostics as with_diagnostics
 
-__all__, __getattr__ = exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "client": "LanguageServer",
+        "client": "LanguageServerConfig",
         "protocol": "Diagnostic",
         "wrapper": "with_diagnostics",
     },

@@ -9,35 +9,35 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from mainspring.env import Connection, ExecutionEnv
+from mainspring.env import ExecutionEnv, ProcessConnection
 from mainspring.tools.diagnostics.protocol import (
-    Configuration,
-    Decoder,
+    ConfigurationParams,
     Diagnostic,
-    FramingError,
-    Initialized,
+    DiagnosticReport,
+    InitializeResult,
+    LspDecoder,
+    LspFramingError,
     Message,
-    Published,
-    Report,
-    diagnostics_of,
-    encode,
-    uri_of,
+    PublishDiagnosticsParams,
+    encode_message,
+    parse_diagnostics,
+    path_to_uri,
 )
 
 T = TypeVar("T")
 
-FIRST_PAUSE = 1.0
+INITIAL_BACKOFF = 1.0
 """Seconds after a failure before the server is started again; doubled with each failure in a row."""
-LONGEST_PAUSE = 300.0
-SETTLE = 0.25
+MAX_BACKOFF = 300.0
+QUIET_PERIOD = 0.25
 """Seconds to wait for more, of a server that does not say which version of a file it is about."""
-MOST_UNASKED = 64 << 20
+MAX_UNSOLICITED_BYTES = 64 << 20
 """Bytes that a server may send between two questions; one that sends more is ended."""
-MOST_MISSED = 3
+MAX_TIMEOUTS = 3
 """Questions in a row without an answer in time after which a server is started anew."""
 
 
-class LanguageServer(Struct, frozen=True):
+class LanguageServerConfig(Struct, frozen=True):
     """A language server to start.
 
     Attributes:
@@ -64,7 +64,7 @@ class LanguageServer(Struct, frozen=True):
         return next((name for ending, name in self.languages.items() if path.endswith(ending)), None)
 
 
-class _File:
+class _OpenFile:
     """What is known of an open file."""
 
     def __init__(self, text: str) -> None:
@@ -75,18 +75,18 @@ class _File:
         self.arrived = asyncio.Event()
 
 
-class Client:
+class LanguageServerClient:
     """A running server and the files that are open in it. Nothing here raises; what fails gives no answer."""
 
-    def __init__(self, server: LanguageServer, env: ExecutionEnv) -> None:
+    def __init__(self, server: LanguageServerConfig, env: ExecutionEnv) -> None:
         self.server = server
         self._env = env
-        self._connection: Connection | None = None
+        self._connection: ProcessConnection | None = None
         self._reader: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[bool] | None = None
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._count = 0
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, _OpenFile] = {}
         self._unasked = 0
         self._failures = 0
         self._missed = 0
@@ -114,7 +114,7 @@ class Client:
             file = self._files.get(path)
             try:
                 if file is None:
-                    file = self._files[path] = _File(text)
+                    file = self._files[path] = _OpenFile(text)
                     await self._open(path, file)
                 elif file.text != text:
                     await self._change(path, file, text)
@@ -131,10 +131,10 @@ class Client:
         """Whether a file is open in it."""
         return path in self._files
 
-    async def missed(self) -> None:
+    async def record_timeout(self) -> None:
         """Note that an answer did not come in time; one that never answers is started anew."""
         self._missed += 1
-        if self._missed >= MOST_MISSED:
+        if self._missed >= MAX_TIMEOUTS:
             self._missed = 0
             await self._fail(self._connection)
 
@@ -146,7 +146,7 @@ class Client:
             program = await self._env.find_program(name) or name  # also those beside the running Python
             self._connection = await self._env.connect([program, *arguments], cwd=self._env.cwd)
             self._reader = asyncio.ensure_future(self._read(self._connection))
-            root = uri_of(self._env.cwd)
+            root = path_to_uri(self._env.cwd)
             answer = await self._ask(
                 "initialize",
                 {
@@ -158,7 +158,9 @@ class Client:
                     "capabilities": _CAPABILITIES,
                 },
             )
-            self._pulls = _as(Initialized, answer, Initialized()).capabilities.diagnostic_provider is not None
+            self._pulls = (
+                _convert_or(InitializeResult, answer, InitializeResult()).capabilities.diagnostic_provider is not None
+            )
             await self._tell("initialized", {})
             return True
         except OSError:
@@ -167,7 +169,7 @@ class Client:
         finally:
             self._starting = None
 
-    async def _fail(self, connection: Connection | None) -> None:
+    async def _fail(self, connection: ProcessConnection | None) -> None:
         """Let go of it, unless that was done already; it is started again after a pause that grows."""
         if connection is not self._connection:
             return
@@ -180,7 +182,7 @@ class Client:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(ConnectionError("the language server has ended"))
-        pause = min(FIRST_PAUSE * 2**self._failures, LONGEST_PAUSE)
+        pause = min(INITIAL_BACKOFF * 2**self._failures, MAX_BACKOFF)
         self._failures += 1
         self._not_before = time.monotonic() + pause
         if reader is not None and reader is not asyncio.current_task():
@@ -190,32 +192,32 @@ class Client:
 
     # --- files ------------------------------------------------------------------------------------------------------
 
-    async def _open(self, path: str, file: _File) -> None:
+    async def _open(self, path: str, file: _OpenFile) -> None:
         document = {
-            "uri": uri_of(path),
+            "uri": path_to_uri(path),
             "languageId": self.server.language_of(path) or "",
             "version": file.version,
             "text": file.text,
         }
         await self._tell("textDocument/didOpen", {"textDocument": document})
 
-    async def _change(self, path: str, file: _File, text: str) -> None:
+    async def _change(self, path: str, file: _OpenFile, text: str) -> None:
         file.text = text
         file.version += 1
         file.arrived.clear()
-        document = {"uri": uri_of(path), "version": file.version}
+        document = {"uri": path_to_uri(path), "version": file.version}
         await self._tell("textDocument/didChange", {"textDocument": document, "contentChanges": [{"text": text}]})
-        await self._tell("textDocument/didSave", {"textDocument": {"uri": uri_of(path)}, "text": text})
+        await self._tell("textDocument/didSave", {"textDocument": {"uri": path_to_uri(path)}, "text": text})
 
     async def _pull(self, path: str) -> tuple[Diagnostic, ...]:
-        answer = await self._ask("textDocument/diagnostic", {"textDocument": {"uri": uri_of(path)}})
-        found = diagnostics_of(_as(Report, answer, Report()).items)
+        answer = await self._ask("textDocument/diagnostic", {"textDocument": {"uri": path_to_uri(path)}})
+        found = parse_diagnostics(_convert_or(DiagnosticReport, answer, DiagnosticReport()).items)
         file = self._files.get(path)
         if file is not None:
             file.found, file.about = found, file.version
         return found
 
-    async def _pushed(self, file: _File) -> tuple[Diagnostic, ...]:
+    async def _pushed(self, file: _OpenFile) -> tuple[Diagnostic, ...]:
         while True:
             await file.arrived.wait()
             if self._connection is None:
@@ -239,18 +241,18 @@ class Client:
     async def _send(self, message: dict[str, Any]) -> None:
         if self._connection is None:
             raise ConnectionError("the language server has ended")
-        await self._connection.write(encode(message))
+        await self._connection.write(encode_message(message))
 
-    async def _read(self, connection: Connection) -> None:
-        decoder = Decoder()
+    async def _read(self, connection: ProcessConnection) -> None:
+        decoder = LspDecoder()
         try:
             while data := await connection.read():
                 self._unasked += len(data)
-                if self._unasked > MOST_UNASKED:
+                if self._unasked > MAX_UNSOLICITED_BYTES:
                     break
                 for message in decoder.feed(data):
                     await self._take(message)
-        except (FramingError, OSError):
+        except (LspFramingError, OSError):
             pass
         await self._fail(connection)
 
@@ -262,20 +264,20 @@ class Client:
         elif message.id is not None:
             await self._send({"id": message.id, "result": self._answer(message.method, message.params)})
         elif message.method == "textDocument/publishDiagnostics":
-            self._publish(_as(Published, message.params, Published()))
+            self._handle_diagnostics(_convert_or(PublishDiagnosticsParams, message.params, PublishDiagnosticsParams()))
 
     def _answer(self, method: str, params: Any) -> Any:
         """The answer to what the server asks: its settings; to all else nothing."""
         if method == "workspace/configuration":
-            items = _as(Configuration, params, Configuration()).items
+            items = _convert_or(ConfigurationParams, params, ConfigurationParams()).items
             return [self.server.settings.get(item.section, {}) for item in items]
         return None
 
-    def _publish(self, news: Published) -> None:
-        file = next((f for path, f in self._files.items() if uri_of(path) == news.uri), None)
+    def _handle_diagnostics(self, news: PublishDiagnosticsParams) -> None:
+        file = next((f for path, f in self._files.items() if path_to_uri(path) == news.uri), None)
         if file is None:
             return
-        found = diagnostics_of(news.diagnostics)
+        found = parse_diagnostics(news.diagnostics)
         if news.version is not None:
             if news.version >= file.version:
                 file.found, file.about = found, file.version
@@ -289,7 +291,7 @@ class Client:
                 file.about = current
                 file.arrived.set()
 
-        asyncio.get_running_loop().call_later(SETTLE, settled)
+        asyncio.get_running_loop().call_later(QUIET_PERIOD, settled)
 
 
 _CAPABILITIES: dict[str, Any] = {
@@ -303,7 +305,7 @@ _CAPABILITIES: dict[str, Any] = {
 }
 
 
-def _as(kind: type[T], value: Any, otherwise: T) -> T:
+def _convert_or(kind: type[T], value: Any, otherwise: T) -> T:
     """A value in a shape; ``otherwise`` if it has another one."""
     try:
         return msgspec.convert(value, kind)

@@ -42,7 +42,7 @@ class Diagnostic(Struct, frozen=True):
         return self.severity, self.code, self.message
 
 
-class Published(Struct, frozen=True):
+class PublishDiagnosticsParams(Struct, frozen=True):
     """News of a file's problems."""
 
     uri: str = ""
@@ -50,7 +50,7 @@ class Published(Struct, frozen=True):
     diagnostics: list[Any] = []
 
 
-class Report(Struct, frozen=True):
+class DiagnosticReport(Struct, frozen=True):
     """The answer to a question for a file's problems."""
 
     items: list[Any] = []
@@ -62,22 +62,22 @@ class ConfigurationItem(Struct, frozen=True):
     section: str = ""
 
 
-class Configuration(Struct, frozen=True):
+class ConfigurationParams(Struct, frozen=True):
     """The settings that a server asks for."""
 
     items: list[ConfigurationItem] = []
 
 
-class Capabilities(Struct, frozen=True, rename="camel"):
+class ServerCapabilities(Struct, frozen=True, rename="camel"):
     """What a server can do."""
 
     diagnostic_provider: Any = None
 
 
-class Initialized(Struct, frozen=True):
+class InitializeResult(Struct, frozen=True):
     """The answer to the first request."""
 
-    capabilities: Capabilities = Capabilities()
+    capabilities: ServerCapabilities = ServerCapabilities()
 
 
 class _Position(Struct):
@@ -97,7 +97,7 @@ class _Item(Struct):
     source: str | None = None
 
 
-def diagnostics_of(items: list[Any]) -> tuple[Diagnostic, ...]:
+def parse_diagnostics(items: list[Any]) -> tuple[Diagnostic, ...]:
     """The problems in a list, by place; what cannot be read is none."""
     found: list[Diagnostic] = []
     for raw in items:
@@ -112,27 +112,27 @@ def diagnostics_of(items: list[Any]) -> tuple[Diagnostic, ...]:
     return tuple(sorted(found, key=lambda d: (d.line, d.column)))
 
 
-def uri_of(path: str) -> str:
+def path_to_uri(path: str) -> str:
     """The URI of a real path."""
     return "file://" + quote(path if path.startswith("/") else f"/{path}", safe="/", errors="surrogateescape")
 
 
-MOST_BYTES = 32 << 20
+MAX_MESSAGE_BYTES = 32 << 20
 """A longer message is taken for a fault."""
 _MOST_HEADER = 4096
 
 
-class FramingError(ValueError):
+class LspFramingError(ValueError):
     """What came is no message."""
 
 
-def encode(message: dict[str, Any]) -> bytes:
+def encode_message(message: dict[str, Any]) -> bytes:
     """A message as bytes."""
     body = msgspec.json.encode({"jsonrpc": "2.0", **message})
     return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
-class Decoder:
+class LspDecoder:
     """Takes bytes as they come and gives whole messages."""
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class Decoder:
             end = self._held.find(b"\r\n\r\n")
             if end < 0:
                 if len(self._held) > _MOST_HEADER:
-                    raise FramingError("a header without an end")
+                    raise LspFramingError("a header without an end")
                 return None
             self._length = _length(bytes(self._held[:end]))
             del self._held[: end + 4]
@@ -168,7 +168,7 @@ class Decoder:
         try:
             return msgspec.json.decode(body, type=Message)
         except msgspec.DecodeError as e:
-            raise FramingError(str(e)) from None
+            raise LspFramingError(str(e)) from None
 
 
 def _length(header: bytes) -> int:
@@ -176,7 +176,7 @@ def _length(header: bytes) -> int:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-length" and value.strip().isdigit():
             length = int(value)
-            if length <= MOST_BYTES:
+            if length <= MAX_MESSAGE_BYTES:
                 return length
-            raise FramingError(f"a message of {length} bytes")
-    raise FramingError("a header without a length")
+            raise LspFramingError(f"a message of {length} bytes")
+    raise LspFramingError("a header without a length")

@@ -10,21 +10,21 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainspring.env import ExecutionEnv, RealPath
-from mainspring.env.paths import shown
-from mainspring.tools.diagnostics.client import Client, LanguageServer
+from mainspring.env.paths import display_path
+from mainspring.tools.diagnostics.client import LanguageServerClient, LanguageServerConfig
 from mainspring.tools.diagnostics.protocol import Diagnostic
-from mainspring.tools.support.text_files import displayable, read_document
-from mainspring.tools.tool import Tool, ToolContext, ToolResult, as_result
+from mainspring.tools.support.text_files import decode_text, replace_surrogates
+from mainspring.tools.tool import Tool, ToolContext, ToolResult, to_tool_result
 
-LIMIT = 3.0
+WAIT_SECONDS = 3.0
 """Seconds that a result waits for the servers; what comes later is told with the next change."""
-MOST_TOLD = 10
+MAX_REPORTED = 10
 _MOST_BYTES = 1 << 20
 _LONGEST_MESSAGE = 300
 _KEY = "language-servers"
 
 
-def with_diagnostics(tool: Tool, servers: Sequence[LanguageServer], *, limit: float = LIMIT) -> Tool:
+def with_diagnostics(tool: Tool, servers: Sequence[LanguageServerConfig], *, limit: float = WAIT_SECONDS) -> Tool:
     """The same tool, whose result also tells the problems that a change brought.
 
     Servers are started at the first change of a file of theirs, one of each per environment, and end with it. A server that is
@@ -37,38 +37,38 @@ def with_diagnostics(tool: Tool, servers: Sequence[LanguageServer], *, limit: fl
     """
 
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-        watched = await _watched(tool, arguments, ctx, servers)
+        watched = await _affected_files(tool, arguments, ctx, servers)
         for watch, path in watched:
-            await _note_before(watch, path, ctx)
-        result = as_result(await tool.execute(arguments, ctx))
+            await _record_baseline(watch, path, ctx)
+        result = to_tool_result(await tool.execute(arguments, ctx))
         if not watched or result.is_error or not result.metadata.get("changed", True):
             return result
-        return await _told(ctx, result, watched, limit)
+        return await _with_diagnostics(ctx, result, watched, limit)
 
     return replace(tool, execute=execute)
 
 
-class _Watch:
+class _ServerState:
     """A client, and what it said of each file before the change that is not told yet."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: LanguageServerClient) -> None:
         self.client = client
         self.loop = asyncio.get_running_loop()
         self.before: dict[str, tuple[Diagnostic, ...] | None] = {}
         self.tasks: dict[str, asyncio.Task[tuple[Diagnostic, ...] | None]] = {}
 
 
-def _watches(env: ExecutionEnv, server: LanguageServer) -> _Watch:
-    held: dict[tuple[str, ...], _Watch] = env.scratch.setdefault(_KEY, {})
+def _server_state(env: ExecutionEnv, server: LanguageServerConfig) -> _ServerState:
+    held: dict[tuple[str, ...], _ServerState] = env.scratch.setdefault(_KEY, {})
     watch = held.get(server.command)
     if watch is None or watch.loop is not asyncio.get_running_loop():  # One of another loop has ended with that.
-        watch = held[server.command] = _Watch(Client(server, env))
+        watch = held[server.command] = _ServerState(LanguageServerClient(server, env))
     return watch
 
 
-async def _watched(
-    tool: Tool, arguments: Mapping[str, Any], ctx: ToolContext, servers: Sequence[LanguageServer]
-) -> list[tuple[_Watch, str]]:
+async def _affected_files(
+    tool: Tool, arguments: Mapping[str, Any], ctx: ToolContext, servers: Sequence[LanguageServerConfig]
+) -> list[tuple[_ServerState, str]]:
     """The files that the call is going to write and for which there is a server."""
     found: dict[str, None] = {}
     for access in tool.access(arguments) if tool.access else ():
@@ -77,7 +77,7 @@ async def _watched(
                 found[await ctx.resolve(access.resource)] = None
             except OSError:
                 continue  # the tool will tell
-    return [(_watches(ctx.env, server), path) for path in found for server in servers if server.language_of(path)]
+    return [(_server_state(ctx.env, server), path) for path in found for server in servers if server.language_of(path)]
 
 
 async def _text(ctx: ToolContext, path: str) -> str | None:
@@ -85,11 +85,11 @@ async def _text(ctx: ToolContext, path: str) -> str | None:
         data = await ctx.env.read_bytes(RealPath(path), limit=_MOST_BYTES + 1)
     except OSError:
         return None
-    document = await asyncio.to_thread(read_document, data) if len(data) <= _MOST_BYTES else None
-    return None if document is None else displayable(document.text)
+    document = await asyncio.to_thread(decode_text, data) if len(data) <= _MOST_BYTES else None
+    return None if document is None else replace_surrogates(document.text)
 
 
-async def _note_before(watch: _Watch, path: str, ctx: ToolContext) -> None:
+async def _record_baseline(watch: _ServerState, path: str, ctx: ToolContext) -> None:
     """Let the server look at a file that it does not know yet, as it is before the change; nobody waits for that."""
     if watch.client.known(path) or path in watch.tasks:
         return
@@ -101,16 +101,16 @@ async def _note_before(watch: _Watch, path: str, ctx: ToolContext) -> None:
         watch.tasks[path] = asyncio.ensure_future(watch.client.diagnose(path, text))
 
 
-async def _started(client: Client) -> None:
+async def _started(client: LanguageServerClient) -> None:
     await client.ready()
 
 
-async def _told(
-    ctx: ToolContext, result: ToolResult, watched: Sequence[tuple[_Watch, str]], limit: float
+async def _with_diagnostics(
+    ctx: ToolContext, result: ToolResult, watched: Sequence[tuple[_ServerState, str]], limit: float
 ) -> ToolResult:
     texts = {path: await _text(ctx, path) for _, path in watched}
     jobs = [
-        asyncio.ensure_future(_changed(watch, path, text))
+        asyncio.ensure_future(_new_diagnostics(watch, path, text))
         for watch, path in watched
         if (text := texts[path]) is not None
     ]
@@ -121,10 +121,14 @@ async def _told(
         job.cancel()
     if late:
         for watch in dict.fromkeys(watch for watch, _ in watched):
-            await watch.client.missed()
+            await watch.client.record_timeout()
     found = [job.result() for job in jobs if job not in late]
     told = [entry for entry in found if entry is not None]
-    notes = [note for watch, path, new, gone in told if (note := _note(watch, shown(path, ctx.env.cwd), new, gone))]
+    notes = [
+        note
+        for watch, path, new, gone in told
+        if (note := _format_note(watch, display_path(path, ctx.env.cwd), new, gone))
+    ]
     diagnostics = [
         {"path": path, "server": watch.client.server.title, "line": d.line, "column": d.column, "severity": d.severity,
          "message": d.message, "code": d.code}
@@ -138,10 +142,10 @@ async def _told(
     return replace(result, output=output, metadata=metadata)
 
 
-_News = tuple[_Watch, str, list[Diagnostic], int]
+_Changes = tuple[_ServerState, str, list[Diagnostic], int]
 
 
-async def _changed(watch: _Watch, path: str, text: str) -> _News | None:
+async def _new_diagnostics(watch: _ServerState, path: str, text: str) -> _Changes | None:
     """What is new in a file, and how many problems are gone, since it was last told."""
     task = watch.tasks.get(path)
     if task is not None:
@@ -165,21 +169,21 @@ async def _changed(watch: _Watch, path: str, text: str) -> _News | None:
     return watch, path, new, sum(left.values())
 
 
-def _note(watch: _Watch, name: str, new: Sequence[Diagnostic], gone: int) -> str:
+def _format_note(watch: _ServerState, name: str, new: Sequence[Diagnostic], gone: int) -> str:
     """New problems in words: errors first, not too many."""
     serious = [d for d in new if d.severity in ("error", "warning")]
     if not serious:
         return ""
     ranked = sorted(serious, key=lambda d: (d.severity != "error", d.line, d.column))
-    lines = [f"{d.line}:{d.column} {d.severity}: {_short(d)}" for d in ranked[:MOST_TOLD]]
-    if len(ranked) > MOST_TOLD:
-        lines.append(f"and {len(ranked) - MOST_TOLD} more")
+    lines = [f"{d.line}:{d.column} {d.severity}: {_format_diagnostic(d)}" for d in ranked[:MAX_REPORTED]]
+    if len(ranked) > MAX_REPORTED:
+        lines.append(f"and {len(ranked) - MAX_REPORTED} more")
     count = f"{len(ranked)} new problem{'' if len(ranked) == 1 else 's'}"
     fixed = f", {gone} gone" if gone else ""
-    return displayable("\n".join([f"[{watch.client.server.title}: {count} in {name}{fixed}]", *lines]))
+    return replace_surrogates("\n".join([f"[{watch.client.server.title}: {count} in {name}{fixed}]", *lines]))
 
 
-def _short(diagnostic: Diagnostic) -> str:
+def _format_diagnostic(diagnostic: Diagnostic) -> str:
     text = " ".join(diagnostic.message.split())
     text = text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
     return f"{text} ({diagnostic.code})" if diagnostic.code else text

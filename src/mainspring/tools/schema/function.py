@@ -19,9 +19,15 @@ from msgspec import Struct
 from mainspring.errors import ToolError
 from mainspring.lazy import lazy_re
 from mainspring.tools.arguments.coerce import coerce
-from mainspring.tools.problems import is_dict, listing
-from mainspring.tools.schema.types import decode_custom, decoder_of, is_pydantic, is_record, schemas_of
-from mainspring.tools.validation import compile_validator
+from mainspring.tools.problems import format_issues, is_dict
+from mainspring.tools.schema.types import (
+    decode_custom,
+    decoder_for,
+    is_pydantic_model,
+    is_struct_type,
+    schemas_for_types,
+)
+from mainspring.tools.validation import get_validator
 
 _SECTIONS = frozenset(
     "args arguments parameters params other parameters keyword args keyword arguments returns return yields yield raises "
@@ -38,24 +44,24 @@ _OTHER_STYLE = lazy_re(
 )
 
 
-class Docs(NamedTuple):
+class ParsedDocstring(NamedTuple):
     """A description, and the description of each parameter that has one."""
 
     description: str
     parameters: dict[str, str]
 
 
-def read_docstring(text: str | None) -> Docs:
+def parse_docstring(text: str | None) -> ParsedDocstring:
     """Take a docstring apart: Google, NumPy and Sphinx styles; anything else is all description."""
     if not text:
-        return Docs("", {})
+        return ParsedDocstring("", {})
     clean = inspect.cleandoc(text)
     if _OTHER_STYLE.search(clean):
         return _read_with_parser(clean)
     return _read_sections(clean)
 
 
-def _read_sections(text: str) -> Docs:
+def _read_sections(text: str) -> ParsedDocstring:
     description: list[str] = []
     parameters: dict[str, str] = {}
     section, name, entry_indent = "", "", 0
@@ -77,23 +83,25 @@ def _read_sections(text: str) -> Docs:
                 parameters[name] = entry[2]
             elif name:
                 parameters[name] = f"{parameters[name]} {line.strip()}".strip()
-    return Docs("\n".join(description).strip(), {each: text for each, text in parameters.items() if text})
+    return ParsedDocstring("\n".join(description).strip(), {each: text for each, text in parameters.items() if text})
 
 
 def _is_section(heading: str) -> bool:
     return heading in _SECTIONS or heading in _MULTI_WORD
 
 
-def _read_with_parser(text: str) -> Docs:
+def _read_with_parser(text: str) -> ParsedDocstring:
     from docstring_parser import ParseError, parse
 
     try:
         found = parse(text)
     except (ParseError, ValueError):
-        return Docs(text, {})
+        return ParsedDocstring(text, {})
     parts = [found.short_description or "", found.long_description or ""]
     parameters = {each.arg_name: " ".join((each.description or "").split()) for each in found.params}
-    return Docs("\n\n".join(part for part in parts if part), {name: text for name, text in parameters.items() if text})
+    return ParsedDocstring(
+        "\n\n".join(part for part in parts if part), {name: text for name, text in parameters.items() if text}
+    )
 
 
 _EMPTY = inspect.Parameter.empty
@@ -141,12 +149,12 @@ def schema_from_signature(fn: Callable[..., Any]) -> FunctionSchema:
         TypeError: If a parameter cannot be given as JSON; the text names it and says what to do.
     """
     name = _name_of(fn)
-    docs = read_docstring(_doc_of(fn))
+    docs = parse_docstring(_doc_of(fn))
     parameters, context = _parameters(fn, name)
-    if len(parameters) == 1 and parameters[0].default is _EMPTY and is_record(parameters[0].kind):
+    if len(parameters) == 1 and parameters[0].default is _EMPTY and is_struct_type(parameters[0].kind):
         only = parameters[0]
         schema = _schemas(name, parameters)[0]
-        docs = Docs(docs.description or schema.pop("description", ""), {})
+        docs = ParsedDocstring(docs.description or schema.pop("description", ""), {})
         schema.pop("description", None)
         schema.setdefault("additionalProperties", False)
         decode = _record_decoder(only, schema)
@@ -166,13 +174,13 @@ def schema_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
         TypeError: If the type has no counterpart in JSON Schema.
     """
     try:
-        schema = schemas_of([kind])[0]
+        schema = schemas_for_types([kind])[0]
     except (TypeError, NotImplementedError) as problem:
-        raise TypeError(f"{_spelled(kind)} has no JSON Schema: {_first_line(problem)}") from problem
-    return schema, decoder_of(kind)
+        raise TypeError(f"{_type_name(kind)} has no JSON Schema: {_first_line(problem)}") from problem
+    return schema, decoder_for(kind)
 
 
-def schema_from_mapping(schema: Mapping[str, Any]) -> dict[str, Any]:
+def check_object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A raw JSON Schema of arguments, as it is, if it describes an object.
 
     Raises:
@@ -223,7 +231,7 @@ def _parameters(fn: Callable[..., Any], name: str) -> tuple[list[_Parameter], st
             star = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
             advice = "a list parameter" if star == "*" else "a dict parameter, or one parameter for each name"
             raise TypeError(f"{star}{parameter.name} of {name}() cannot be described to a model; use {advice}")
-        kind = _resolved(fn, parameter.annotation, where)
+        kind = _resolve_annotation(fn, parameter.annotation, where)
         if _is_context(kind):
             if context is not None:
                 raise TypeError(
@@ -233,12 +241,12 @@ def _parameters(fn: Callable[..., Any], name: str) -> tuple[list[_Parameter], st
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise TypeError(f"{where} is positional-only, and tools are called by name; remove the '/'")
-        kind = _annotated(kind, parameter.name, parameter.default, where)
+        kind = _check_annotation(kind, parameter.name, parameter.default, where)
         found.append(_Parameter(parameter.name, kind, parameter.default))
     return found, context
 
 
-def _resolved(fn: Any, annotation: Any, where: str) -> Any:
+def _resolve_annotation(fn: Any, annotation: Any, where: str) -> Any:
     """The annotation as a type: text, as `from __future__ import annotations` leaves it, is evaluated."""
     if not isinstance(annotation, str):
         return annotation
@@ -263,14 +271,14 @@ def _resolved(fn: Any, annotation: Any, where: str) -> Any:
         return typing.get_type_hints(holder, globalns=names, localns=names, include_extras=True)["it"]
     except Exception as problem:  # the annotation is code of the user's
         if annotation.replace('"', "").replace("'", "").split("|")[0].strip().split(".")[-1] == _CONTEXT_NAME:
-            return _Context
+            return _ContextPlaceholder
         advice = "import it outside `if TYPE_CHECKING`, and define it at the top of the module"
         raise TypeError(
             f"{where} is annotated {annotation!r}, which cannot be resolved ({problem}); {advice}"
         ) from problem
 
 
-class _Context:
+class _ContextPlaceholder:
     """Stands for the context's class where only its name is known."""
 
     __tool_context__ = True
@@ -282,7 +290,7 @@ def _is_context(kind: Any) -> bool:
     return any(getattr(each, "__tool_context__", False) for each in typing.get_args(kind))
 
 
-def _annotated(kind: Any, name: str, default: Any, where: str) -> Any:
+def _check_annotation(kind: Any, name: str, default: Any, where: str) -> Any:
     if kind is not _EMPTY:
         return kind
     if type(default) in _PLAIN_DEFAULTS:
@@ -296,26 +304,28 @@ def _annotated(kind: Any, name: str, default: Any, where: str) -> Any:
 def _schemas(name: str, parameters: list[_Parameter]) -> list[dict[str, Any]]:
     """The schema of each parameter; if one has none, the error says which."""
     try:
-        return schemas_of([each.kind for each in parameters])
+        return schemas_for_types([each.kind for each in parameters])
     except (TypeError, NotImplementedError):
         for each in parameters:
             try:
-                schemas_of([each.kind])
+                schemas_for_types([each.kind])
             except (TypeError, NotImplementedError) as problem:
                 raise TypeError(
-                    f"parameter {each.name!r} of {name}() has type {_spelled(each.kind)}, which cannot be given as JSON "
+                    f"parameter {each.name!r} of {name}() has type {_type_name(each.kind)}, which cannot be given as JSON "
                     f"({_first_line(problem)}); use plain types, a dataclass, a msgspec struct or a pydantic model"
                 ) from problem
         raise
 
 
-def _object_schema(parameters: list[_Parameter], schemas: list[dict[str, Any]], docs: Docs) -> dict[str, Any]:
+def _object_schema(
+    parameters: list[_Parameter], schemas: list[dict[str, Any]], docs: ParsedDocstring
+) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
     for parameter, schema in zip(parameters, schemas, strict=True):
         definitions |= schema.pop("$defs", {})
         described = docs.parameters.get(parameter.name)
-        if described and (is_record(parameter.kind) or "description" not in schema):
+        if described and (is_struct_type(parameter.kind) or "description" not in schema):
             schema["description"] = described
         if parameter.default is not _EMPTY and "default" not in schema:
             try:
@@ -347,7 +357,9 @@ def _decoder(name: str, parameters: list[_Parameter], schema: dict[str, Any]) ->
         try:
             made = convert(arguments, record, dec_hook=decode_custom)
         except (error, OverflowError):
-            made = _decode_again(schema, arguments, lambda v: convert(v, record, dec_hook=decode_custom, strict=False))
+            made = _coerce_and_decode(
+                schema, arguments, lambda v: convert(v, record, dec_hook=decode_custom, strict=False)
+            )
         return {key: getattr(made, key) for key in arguments}
 
     return decode
@@ -355,11 +367,13 @@ def _decoder(name: str, parameters: list[_Parameter], schema: dict[str, Any]) ->
 
 def _record_decoder(parameter: _Parameter, schema: dict[str, Any]) -> Decode:
     name, kind = parameter.name, parameter.kind
-    strict = decoder_of(kind)
+    strict = decoder_for(kind)
 
     def lax(value: Any) -> Any:
         return (
-            strict(value) if is_pydantic(kind) else msgspec.convert(value, kind, dec_hook=decode_custom, strict=False)
+            strict(value)
+            if is_pydantic_model(kind)
+            else msgspec.convert(value, kind, dec_hook=decode_custom, strict=False)
         )
 
     closed = schema["additionalProperties"] is False
@@ -371,28 +385,28 @@ def _record_decoder(parameter: _Parameter, schema: dict[str, Any]) -> Decode:
         except (ValueError, OverflowError):
             made = None
         if made is None:
-            made = _decode_again(schema, arguments, lax)
+            made = _coerce_and_decode(schema, arguments, lax)
         return {name: made}
 
     return decode
 
 
-def _decode_again(schema: dict[str, Any], arguments: dict[str, Any], lax: Callable[[Any], Any]) -> Any:
+def _coerce_and_decode(schema: dict[str, Any], arguments: dict[str, Any], lax: Callable[[Any], Any]) -> Any:
     """The way of arguments that do not fit at once: coerced, checked in full, and only then taken less strictly.
 
     Less strictly means `5.0` for an integer: JSON Schema counts it as one. All else was settled by the check.
     """
     value, _ = coerce(schema, arguments)
-    problems = compile_validator(schema)(value)
+    problems = get_validator(schema)(value)
     if problems:
-        raise ToolError(listing(problems))
+        raise ToolError(format_issues(problems))
     try:
         return lax(value)
     except (ValueError, OverflowError) as problem:
         raise ToolError(str(problem)) from problem
 
 
-def _spelled(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     return kind.__qualname__ if isinstance(kind, type) else str(kind)
 
 

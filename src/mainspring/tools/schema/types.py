@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mainspring.tools.problems import format_path, is_dict, is_list, listing
+from mainspring.tools.problems import format_issues, format_path, is_dict, is_list
 
 _PREFIX = "#/$defs/"
 _DICTS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -17,17 +17,17 @@ _LEFT_OUT = frozenset({"title", "discriminator"})
 _KINDS: tuple[tuple[type, str], ...] = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"))
 
 
-def is_pydantic(kind: Any) -> bool:
+def is_pydantic_model(kind: Any) -> bool:
     """Whether it is a pydantic model class; told by its methods, since pydantic is never imported here."""
     return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
 
 
-def is_record(kind: Any) -> bool:
+def is_struct_type(kind: Any) -> bool:
     """Whether it is a class of named fields: msgspec, pydantic, dataclass, attrs or `TypedDict`."""
-    return isinstance(kind, type) and (is_pydantic(kind) or any(hasattr(kind, mark) for mark in _RECORD_MARKS))
+    return isinstance(kind, type) and (is_pydantic_model(kind) or any(hasattr(kind, mark) for mark in _RECORD_MARKS))
 
 
-def schemas_of(kinds: Iterable[Any]) -> list[dict[str, Any]]:
+def schemas_for_types(kinds: Iterable[Any]) -> list[dict[str, Any]]:
     """The schema of each type, complete in itself.
 
     References are replaced by what they point to. Only a type that contains itself keeps its `$defs`.
@@ -39,27 +39,27 @@ def schemas_of(kinds: Iterable[Any]) -> list[dict[str, Any]]:
     found, definitions = msgspec.json.schema_components(
         list(kinds), schema_hook=custom.schema, ref_template=_PREFIX + "{name}"
     )
-    return [inlined(each, {**definitions, **custom.definitions}) for each in found]
+    return [inline_definitions(each, {**definitions, **custom.definitions}) for each in found]
 
 
 def decode_custom(kind: type, value: Any) -> Any:
     """Make a value of a type that msgspec does not know: the counterpart of the schemas given out here."""
-    if is_pydantic(kind):
+    if is_pydantic_model(kind):
         try:
             return cast("Any", kind).model_validate(value)
         except ValueError as problem:
-            raise ValueError(_told(problem)) from problem
+            raise ValueError(_pydantic_message(problem)) from problem
     if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         return kind(value)
     raise NotImplementedError(f"{kind!r} cannot be made from JSON")
 
 
-def decoder_of(kind: Any) -> Callable[[Any], Any]:
+def decoder_for(kind: Any) -> Callable[[Any], Any]:
     """A function from a JSON value to a value of the type.
 
     It raises `ValueError` with the path of the first thing that does not fit.
     """
-    if is_pydantic(kind):
+    if is_pydantic_model(kind):
         return lambda value: decode_custom(kind, value)
     convert = msgspec.convert
 
@@ -69,13 +69,13 @@ def decoder_of(kind: Any) -> Callable[[Any], Any]:
     return decode
 
 
-def _told(problem: Any) -> str:
+def _pydantic_message(problem: Any) -> str:
     """What a pydantic model objects to, in our words."""
     errors = getattr(problem, "errors", None)
     if not callable(errors):
         return str(problem)
     found = cast("list[dict[str, Any]]", errors(include_url=False, include_context=False, include_input=False))
-    return listing([f"{format_path(each['loc'])}: {each['msg']}" for each in found])
+    return format_issues([f"{format_path(each['loc'])}: {each['msg']}" for each in found])
 
 
 class _CustomTypes:
@@ -86,7 +86,7 @@ class _CustomTypes:
 
     def schema(self, kind: Any) -> dict[str, Any]:
         """The schema of a type, with references into `definitions`."""
-        if is_pydantic(kind):
+        if is_pydantic_model(kind):
             prefix = f"{kind.__name__}{len(self.definitions) or ''}_"
             whole = cast("dict[str, Any]", kind.model_json_schema(ref_template=_PREFIX + prefix + "{model}"))
             for name, each in whole.pop("$defs", {}).items():
@@ -97,7 +97,7 @@ class _CustomTypes:
         raise NotImplementedError
 
 
-def inlined(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def inline_definitions(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of the schema without titles and, as far as recursion allows, without references to `definitions`."""
     walk = _Inliner(definitions)
     made = walk.copy({k: v for k, v in schema.items() if k != "$defs"}, ())

@@ -7,7 +7,9 @@ from urllib.parse import urljoin
 
 from mainspring.lazy import lazy_re
 
-_SILENT = frozenset(("script", "style", "noscript", "template", "svg", "head", "iframe", "object", "canvas", "select"))
+_SKIPPED_ELEMENTS = frozenset(
+    ("script", "style", "noscript", "template", "svg", "head", "iframe", "object", "canvas", "select")
+)
 _BLOCKS = frozenset(
     "address article aside blockquote body center dd details dialog div dl dt fieldset figcaption figure footer form "
     "header hgroup html legend main nav p section summary".split()
@@ -16,10 +18,10 @@ _HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
 _MARKS = {"b": "**", "strong": "**", "em": "*", "i": "*"}
 _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 _SPACES = lazy_re(r"[ \t\n\r\f\v]+")
-_DEEPEST = 8
+_MAX_NESTING = 8
 
 
-class Page:
+class HtmlToMarkdownParser:
     """Reads one page; `markdown` gives what it says, `title` its title."""
 
     def __init__(self, url: str) -> None:
@@ -27,7 +29,7 @@ class Page:
         self._out: list[str] = []
         self._line = ""
         self._silent: list[str] = []
-        self._lists: list[int | None] = []
+        self._list_line: list[int | None] = []
         self._pre = 0
         self._links: list[tuple[str, int]] = []
         self._cells: list[str] | None = None
@@ -49,7 +51,7 @@ class Page:
             self._in_title = not self.title
         if tag == "body":
             self._silent.clear()  # whatever was left open before it
-        if tag in _SILENT:
+        if tag in _SKIPPED_ELEMENTS:
             self._silent.append(tag)
         if self._silent or tag in _VOID and tag not in ("br", "hr", "img"):
             return
@@ -111,9 +113,9 @@ class Page:
             self._pre += 1
         elif tag in ("ul", "ol"):
             self._end_line()
-            if not self._lists:
+            if not self._list_line:
                 self._block()
-            self._lists.append(1 if tag == "ol" else None)
+            self._list_line.append(1 if tag == "ol" else None)
         elif tag == "li":
             self._end_line()
             self._line = self._bullet()
@@ -133,10 +135,10 @@ class Page:
             self._pre -= 1
             self._end_line()
             self._out += ["```", ""]
-        elif tag in ("ul", "ol") and self._lists:
-            self._lists.pop()
+        elif tag in ("ul", "ol") and self._list_line:
+            self._list_line.pop()
             self._end_line()
-            if not self._lists:
+            if not self._list_line:
                 self._block()
         elif tag in ("td", "th"):
             self._end_cell()
@@ -146,11 +148,11 @@ class Page:
             self._block()
 
     def _bullet(self) -> str:
-        indent = "  " * min(max(len(self._lists) - 1, 0), _DEEPEST)
-        count = self._lists[-1] if self._lists else None
+        indent = "  " * min(max(len(self._list_line) - 1, 0), _MAX_NESTING)
+        count = self._list_line[-1] if self._list_line else None
         if count is None:
             return f"{indent}- "
-        self._lists[-1] = count + 1
+        self._list_line[-1] = count + 1
         return f"{indent}{count}. "
 
     def _add(self, text: str) -> None:
@@ -160,7 +162,7 @@ class Page:
 
     def _end_link(self, href: str, start: int) -> None:
         text = self._line[min(start, len(self._line)) :].strip()
-        target = "" if href.startswith(("#", "javascript:", "data:")) else _joined(self._url, href)
+        target = "" if href.startswith(("#", "javascript:", "data:")) else _resolve_url(self._url, href)
         if text and target and target != text:
             gap = " " if self._line[start : start + 1] == " " else ""
             self._line = f"{self._line[:start]}{gap}[{text}]({target})"
@@ -194,7 +196,7 @@ class Page:
             self._out.append("")
 
 
-def _joined(base: str, href: str) -> str:
+def _resolve_url(base: str, href: str) -> str:
     try:
         return urljoin(base, href.strip())
     except ValueError:
@@ -209,7 +211,7 @@ def to_markdown(html: str, url: str) -> tuple[str, str]:
     """Title and Markdown of a page. Slow for big pages; meant for a thread."""
     from html.parser import HTMLParser  # 4 ms: only where a page came
 
-    page = Page(url)
+    page = HtmlToMarkdownParser(url)
     parser = HTMLParser(convert_charrefs=True)
     parser.handle_starttag = page.handle_starttag
     parser.handle_endtag = page.handle_endtag

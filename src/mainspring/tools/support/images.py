@@ -12,11 +12,11 @@ import zlib
 
 from msgspec import Struct
 
-MOST_BYTES = 3_750_000
+MAX_IMAGE_BYTES = 3_750_000
 """Bigger images are refused by providers, which count the base64 form."""
 
 
-MOST_EDGE = 8000
+MAX_IMAGE_EDGE = 8000
 """Pixels; providers refuse images that are wider or higher."""
 
 
@@ -50,7 +50,7 @@ _TYPES: tuple[tuple[bytes, str], ...] = (
 )
 
 
-class Image(Struct, frozen=True):
+class ImageInfo(Struct, frozen=True):
     """An image that can be shown, or why it cannot.
 
     Attributes:
@@ -66,7 +66,7 @@ class Image(Struct, frozen=True):
     fault: str = ""
 
 
-def kind_of(data: bytes) -> str:
+def describe_file_type(data: bytes) -> str:
     """What bytes are, in words."""
     if data[:4] == b"RIFF":
         return {b"WEBP": "WebP image", b"WAVE": "WAV audio", b"AVI ": "AVI video"}.get(data[8:12], "RIFF container")
@@ -88,22 +88,22 @@ def is_convertible(data: bytes) -> bool:
     return data.startswith((b"II*\0", b"MM\0*")) or (data[:4] == b"\0\0\1\0" and data[4:6] != b"\0\0")
 
 
-def examine(data: bytes) -> Image:
+def inspect_image(data: bytes) -> ImageInfo:
     """Look through the whole file. Some milliseconds for a big one."""
     if data.startswith(b"\x89PNG"):
-        return _checked("image/png", _png(data), "it is cut off or damaged")
+        return _make_info("image/png", _png(data), "it is cut off or damaged")
     if data.startswith(b"\xff\xd8"):
-        return _checked("image/jpeg", _jpeg(data), "it is cut off or damaged")
+        return _make_info("image/jpeg", _jpeg(data), "it is cut off or damaged")
     if data.startswith(b"GIF8"):
         whole = len(data) > 13 and data.rstrip(b"\0")[-1:] == b";"
-        return _checked("image/gif", struct.unpack("<HH", data[6:10]) if whole else None, "it is cut off")
-    return _checked("image/webp", _webp(data), "it is cut off or damaged")
+        return _make_info("image/gif", struct.unpack("<HH", data[6:10]) if whole else None, "it is cut off")
+    return _make_info("image/webp", _webp(data), "it is cut off or damaged")
 
 
-def _checked(media_type: str, size: tuple[int, int] | None, fault: str) -> Image:
+def _make_info(media_type: str, size: tuple[int, int] | None, fault: str) -> ImageInfo:
     if size is None or 0 in size:
-        return Image(media_type, fault=fault)
-    return Image(media_type, *size)
+        return ImageInfo(media_type, fault=fault)
+    return ImageInfo(media_type, *size)
 
 
 def _png(data: bytes) -> tuple[int, int] | None:
@@ -156,14 +156,14 @@ def _webp(data: bytes) -> tuple[int, int] | None:
     return None
 
 
-LONGEST_EDGE = 1568
+MAX_EDGE = 1568
 """Pixels; providers shrink what is bigger than about that, after counting its tokens."""
-MOST_PIXELS = 100_000_000
+MAX_PIXELS = 100_000_000
 """Images with more are not decoded: one can unpack to gigabytes."""
 _QUALITIES = (85, 70, 50)
 
 
-class Picture(Struct, frozen=True):
+class EncodedImage(Struct, frozen=True):
     """An image ready to be sent."""
 
     data: bytes
@@ -172,15 +172,15 @@ class Picture(Struct, frozen=True):
     height: int
 
 
-class PictureError(ValueError):
+class ImageError(ValueError):
     """The image cannot be made fit; the text says why."""
 
 
-class NoPillowError(PictureError):
+class PillowMissingError(ImageError):
     """Pillow is not installed."""
 
 
-def fitted(data: bytes, most_bytes: int, longest_edge: int = LONGEST_EDGE) -> Picture:
+def shrink_image(data: bytes, most_bytes: int, longest_edge: int = MAX_EDGE) -> EncodedImage:
     """The image with its longest edge and its size within the limits, as PNG or JPEG. Slow; meant for a thread.
 
     Of several frames the first is taken; a photo is turned as its camera says.
@@ -192,22 +192,22 @@ def fitted(data: bytes, most_bytes: int, longest_edge: int = LONGEST_EDGE) -> Pi
     try:
         from PIL import Image, ImageOps
     except ImportError:
-        raise NoPillowError("Pillow is not installed") from None
+        raise PillowMissingError("Pillow is not installed") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about its size, which is checked here
             with Image.open(io.BytesIO(data)) as opened:
-                if opened.width * opened.height > MOST_PIXELS:
-                    raise PictureError(f"it has {opened.width}x{opened.height} pixels, which is too many to unpack")
+                if opened.width * opened.height > MAX_PIXELS:
+                    raise ImageError(f"it has {opened.width}x{opened.height} pixels, which is too many to unpack")
                 opened.draft("RGB", (longest_edge, longest_edge))
                 image = ImageOps.exif_transpose(opened)
                 image.thumbnail((longest_edge, longest_edge))
                 has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
                 flat = image.convert("RGBA" if has_alpha else "RGB")
-    except PictureError:
+    except ImageError:
         raise
     except Exception as e:  # decoders raise whatever damaged data makes them raise
-        raise PictureError(f"it cannot be decoded: {type(e).__name__}: {e}") from None
+        raise ImageError(f"it cannot be decoded: {type(e).__name__}: {e}") from None
     tries: list[tuple[str, dict[str, int | bool]]] = [("PNG", {"optimize": True})]
     if not has_alpha:
         tries += [("JPEG", {"quality": quality, "optimize": True}) for quality in _QUALITIES]
@@ -217,13 +217,13 @@ def fitted(data: bytes, most_bytes: int, longest_edge: int = LONGEST_EDGE) -> Pi
         out = io.BytesIO()
         flat.save(out, kind, **options)
         if out.tell() <= most_bytes:
-            return Picture(out.getvalue(), f"image/{kind.lower()}", flat.width, flat.height)
+            return EncodedImage(out.getvalue(), f"image/{kind.lower()}", flat.width, flat.height)
     if longest_edge > 256:
-        return fitted(data, most_bytes, longest_edge // 2)
-    raise PictureError(f"it cannot be made smaller than {most_bytes} bytes")
+        return shrink_image(data, most_bytes, longest_edge // 2)
+    raise ImageError(f"it cannot be made smaller than {most_bytes} bytes")
 
 
-def fault_of(data: bytes) -> str:
+def image_error(data: bytes) -> str:
     """Why an image cannot be decoded; empty if it can, or if Pillow is missing. Slow; meant for a thread."""
     try:
         from PIL import Image

@@ -10,14 +10,14 @@ from typing import Any
 from msgspec import Struct
 
 from mainspring.env import FileStat, RealPath, explain
-from mainspring.env.paths import is_inside, same_name, shown, spellings
+from mainspring.env.paths import display_path, is_inside, is_lookalike_name, path_variants
 from mainspring.tools.tool import Access, Scope, ToolContext, ToolErrorCode, ToolResult
 
 _MOST_SUGGESTED = 5
 _MOST_WALKED = 20_000
 
 
-class Found(Struct, frozen=True):
+class ResolvedFile(Struct, frozen=True):
     """A file that exists.
 
     Attributes:
@@ -36,7 +36,7 @@ def failure(code: ToolErrorCode, text: str, **metadata: Any) -> ToolResult:
     return ToolResult(output=text, is_error=True, code=code, metadata=metadata)
 
 
-def cannot(what: str, name: str, error: OSError) -> ToolResult:
+def os_error_result(what: str, name: str, error: OSError) -> ToolResult:
     """The result of something that the operating system refused."""
     code = ToolErrorCode.IO_ERROR
     if isinstance(error, FileNotFoundError):
@@ -46,13 +46,13 @@ def cannot(what: str, name: str, error: OSError) -> ToolResult:
     return failure(code, f"Cannot {what} {name}: {explain(error)}.")
 
 
-def accesses(scope: Scope, arguments: Mapping[str, Any]) -> list[Access]:
+def file_accesses(scope: Scope, arguments: Mapping[str, Any]) -> list[Access]:
     """The path of a call and the other spellings under which its file may be found."""
     path = str(arguments.get("path", ""))
-    return [Access(scope, p) for p in (path, *spellings(path))]
+    return [Access(scope, p) for p in (path, *path_variants(path))]
 
 
-async def find(ctx: ToolContext, path: str, what: str) -> Found | ToolResult:
+async def resolve_file(ctx: ToolContext, path: str, what: str) -> ResolvedFile | ToolResult:
     """The regular file that ``path`` means, or an error result that says what is there instead.
 
     The path is tried as it is, then in other spellings, then against names in its folder that look the same.
@@ -60,33 +60,33 @@ async def find(ctx: ToolContext, path: str, what: str) -> Found | ToolResult:
     try:
         real = RealPath(await ctx.resolve(path))
     except OSError as e:
-        return cannot(what, shown(path), e)
+        return os_error_result(what, display_path(path), e)
     try:
-        return await _checked(ctx, real, what)
+        return await _check_regular_file(ctx, real, what)
     except FileNotFoundError:
         pass
     except OSError as e:
-        return cannot(what, shown(path), e)
-    for spelling in spellings(path):
+        return os_error_result(what, display_path(path), e)
+    for spelling in path_variants(path):
         try:
-            return await _checked(ctx, RealPath(await ctx.resolve(spelling)), what)
+            return await _check_regular_file(ctx, RealPath(await ctx.resolve(spelling)), what)
         except OSError:
             continue
     above, name = posixpath.split(real)
     folder = RealPath(above)
-    names = await _names(ctx, folder)
-    alike = [n for n in names if same_name(n, name)]
+    names = await _list_names(ctx, folder)
+    alike = [n for n in names if is_lookalike_name(n, name)]
     if len(alike) == 1:
-        return await _checked(ctx, folder / alike[0], what)
+        return await _check_regular_file(ctx, folder / alike[0], what)
     similar = [posixpath.join(folder, n) for n in get_close_matches(name, names, _MOST_SUGGESTED, 0.6)]
     return await _not_found(ctx, path, real, similar)
 
 
-async def _checked(ctx: ToolContext, real: RealPath, what: str) -> Found | ToolResult:
+async def _check_regular_file(ctx: ToolContext, real: RealPath, what: str) -> ResolvedFile | ToolResult:
     stat = await ctx.env.stat(real)
-    name = shown(real, ctx.env.cwd)
+    name = display_path(real, ctx.env.cwd)
     if stat.kind == "file":
-        return Found(real, name, stat)
+        return ResolvedFile(real, name, stat)
     if stat.kind == "directory":
         return failure(
             ToolErrorCode.VALIDATION_ERROR, f"Cannot {what} {name}: it is a folder. list_files shows what is in it."
@@ -94,7 +94,7 @@ async def _checked(ctx: ToolContext, real: RealPath, what: str) -> Found | ToolR
     return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {what} {name}: it is no regular file but a {stat.kind}.")
 
 
-async def _names(ctx: ToolContext, folder: RealPath) -> list[str]:
+async def _list_names(ctx: ToolContext, folder: RealPath) -> list[str]:
     try:
         return [entry.name for entry in await ctx.env.list_dir(folder)]
     except OSError:
@@ -108,12 +108,12 @@ async def _not_found(ctx: ToolContext, path: str, real: str, similar: list[str])
         try:
             walk = await ctx.env.walk(cwd, limit=_MOST_WALKED, signal=ctx.signal)
         except OSError as e:  # the project folder itself is gone
-            text = f"{shown(path)} does not exist, and the project folder {cwd} cannot be looked through: {explain(e)}."
+            text = f"{display_path(path)} does not exist, and the project folder {cwd} cannot be looked through: {explain(e)}."
             return failure(ToolErrorCode.NOT_FOUND, text)
         same = [e.path for e in walk.entries if e.kind == "file" and posixpath.basename(e.path).lower() == name]
         similar = [*[posixpath.join(cwd, p) for p in same], *similar]
-    suggestions = [shown(p, cwd) for p in dict.fromkeys(similar)][:_MOST_SUGGESTED]
-    text = f"{shown(path)} does not exist (looked for {shown(real)})."
+    suggestions = [display_path(p, cwd) for p in dict.fromkeys(similar)][:_MOST_SUGGESTED]
+    text = f"{display_path(path)} does not exist (looked for {display_path(real)})."
     if suggestions:
         text += " Did you mean: " + ", ".join(suggestions) + "?"
     else:

@@ -12,10 +12,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.extras import how_to_install
+from mainspring.extras import install_command
 from mainspring.lazy import lazy_re
-from mainspring.tools.support.paths import Found, failure
-from mainspring.tools.support.text_files import displayable
+from mainspring.tools.support.paths import ResolvedFile, failure
+from mainspring.tools.support.text_files import replace_surrogates
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
 
@@ -23,7 +23,7 @@ class PdfError(ValueError):
     """The text cannot be had; the text says why."""
 
 
-class NoPypdfError(PdfError):
+class PypdfMissingError(PdfError):
     """pypdf is not installed."""
 
 
@@ -42,7 +42,7 @@ class Pdf:
         try:
             from pypdf import PdfReader
         except ImportError:
-            raise NoPypdfError("pypdf is not installed") from None
+            raise PypdfMissingError("pypdf is not installed") from None
         logger = logging.getLogger("pypdf")
         if (
             logger.level == logging.NOTSET
@@ -71,7 +71,7 @@ class Pdf:
             raise PdfError(f"{type(e).__name__}: {e}") from None
 
 
-MOST_BYTES = 64 << 20
+MAX_PDF_BYTES = 64 << 20
 TIME_LIMIT = 30.0
 """Seconds after which the pages that were read so far are returned."""
 
@@ -79,30 +79,32 @@ TIME_LIMIT = 30.0
 _RANGE = lazy_re(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?")
 
 
-async def read_pdf(ctx: ToolContext, found: Found, arguments: Mapping[str, Any], max_bytes: int) -> ToolResult:
+async def read_pdf(ctx: ToolContext, found: ResolvedFile, arguments: Mapping[str, Any], max_bytes: int) -> ToolResult:
     """The text of the wanted pages, as many of them as ``max_bytes`` allows."""
-    if found.stat.size > MOST_BYTES:
-        text = f"{found.name} is a PDF of {found.stat.size} bytes; text is taken from such with at most {MOST_BYTES}."
+    if found.stat.size > MAX_PDF_BYTES:
+        text = (
+            f"{found.name} is a PDF of {found.stat.size} bytes; text is taken from such with at most {MAX_PDF_BYTES}."
+        )
         return failure(ToolErrorCode.VALIDATION_ERROR, text)
     data = await ctx.env.read_bytes(found.path)
     try:
         pdf = await asyncio.to_thread(Pdf, data)
-    except NoPypdfError:
+    except PypdfMissingError:
         text = (
             f"{found.name} is a PDF of {found.stat.size} bytes, and its text cannot be read here: pypdf is missing. The "
-            f"user can install it with: {await asyncio.to_thread(how_to_install, 'pdf')}. A program in the shell, such as "
+            f"user can install it with: {await asyncio.to_thread(install_command, 'pdf')}. A program in the shell, such as "
             "pdftotext, may do."
         )
         return failure(ToolErrorCode.CONFIG_ERROR, text)
     except PdfError as e:
         return failure(ToolErrorCode.IO_ERROR, f"The text of {found.name} (a PDF) cannot be read: {e}.")
-    wanted = _pages(str(arguments.get("pages", "")), pdf.pages)
+    wanted = _parse_page_range(str(arguments.get("pages", "")), pdf.pages)
     if isinstance(wanted, str):
         return failure(ToolErrorCode.VALIDATION_ERROR, f"{wanted} {found.name} has {_count(pdf.pages)}.")
     return await _read(ctx, found, pdf, wanted, max_bytes)
 
 
-def _pages(text: str, count: int) -> tuple[int, int] | str:
+def _parse_page_range(text: str, count: int) -> tuple[int, int] | str:
     """The first and the last page of a range such as ``3``, ``3-5`` or ``3-``; or what is wrong with it."""
     if not text.strip():
         return 1, count
@@ -116,7 +118,7 @@ def _pages(text: str, count: int) -> tuple[int, int] | str:
     return first, min(last, count)
 
 
-async def _read(ctx: ToolContext, found: Found, pdf: Pdf, wanted: tuple[int, int], max_bytes: int) -> ToolResult:
+async def _read(ctx: ToolContext, found: ResolvedFile, pdf: Pdf, wanted: tuple[int, int], max_bytes: int) -> ToolResult:
     first, end = wanted
     parts: list[str] = []
     size, last, why = 0, first - 1, ""
@@ -131,12 +133,12 @@ async def _read(ctx: ToolContext, found: Found, pdf: Pdf, wanted: tuple[int, int
         except PdfError as e:
             text = f"(this page is damaged: {e})"
         empty += not text
-        part = f"--- page {number} ---\n{displayable(text) or '(no text; it may be a picture)'}\n"
+        part = f"--- page {number} ---\n{replace_surrogates(text) or '(no text; it may be a picture)'}\n"
         size += len(part.encode())
         if max_bytes and size > max_bytes:
             why = ", stopped at max_bytes"
             if not parts:
-                parts.append(_fitted(part, max_bytes))
+                parts.append(_truncate_page(part, max_bytes))
                 last = number
             break
         parts.append(part)
@@ -155,7 +157,7 @@ async def _read(ctx: ToolContext, found: Found, pdf: Pdf, wanted: tuple[int, int
     return ToolResult(output="".join(parts) + footer, title=f"{found.name}: pages {first}-{last}", metadata=metadata)
 
 
-def _fitted(part: str, most: int) -> str:
+def _truncate_page(part: str, most: int) -> str:
     kept = part.encode()[:most].decode("utf-8", "ignore")
     return f"{kept}… ({len(part) - len(kept)} more characters on this page; raise max_bytes to see them)\n"
 

@@ -16,14 +16,14 @@ from msgspec import Struct
 
 from mainspring.lazy import lazy_re
 
-_MARKS = (
+_BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_LEGACY = (
+_LEGACY_ENCODINGS = (
     *("cp1252", "cp932", "gb18030", "big5", "cp949", "euc_jp", "cp1251", "koi8_r"),
     *("cp1250", "cp1253", "cp1254", "cp1255", "cp1256"),
 )
@@ -32,7 +32,7 @@ _SAMPLE = 1 << 16
 _SURROGATES = lazy_re("[\ud800-\udfff]")
 
 
-class Document(Struct, frozen=True):
+class DecodedText(Struct, frozen=True):
     """A file's text.
 
     Attributes:
@@ -65,9 +65,9 @@ class Document(Struct, frozen=True):
         return self.encoding + (" with byte order mark" if self.mark else "")
 
 
-def mark_of(data: bytes) -> tuple[bytes, str]:
+def detect_bom(data: bytes) -> tuple[bytes, str]:
     """The byte order mark at the start and the encoding that it means; two empty values if there is none."""
-    for mark, encoding in _MARKS:
+    for mark, encoding in _BOMS:
         if data.startswith(mark):
             return mark, encoding
     return b"", ""
@@ -75,7 +75,7 @@ def mark_of(data: bytes) -> tuple[bytes, str]:
 
 def looks_binary(data: bytes) -> bool:
     """Whether bytes are no text: a NUL without a byte order mark, or mostly control characters."""
-    if mark_of(data)[0]:
+    if detect_bom(data)[0]:
         return False
     sample = data[:_SAMPLE]
     if b"\0" in sample:
@@ -87,59 +87,59 @@ def looks_binary(data: bytes) -> bool:
 _CONTROLS = [bytes([c]) for c in (*range(0x01, 0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F)]
 
 
-def read_document(data: bytes) -> Document | None:
+def decode_text(data: bytes) -> DecodedText | None:
     """The text in these bytes; ``None`` if they are binary or no encoding gives the same bytes back. May take a while."""
-    mark, encoding = mark_of(data)
+    mark, encoding = detect_bom(data)
     if mark:
-        found = _exact(data[len(mark) :], encoding, mark)
+        found = _decode_exactly(data[len(mark) :], encoding, mark)
         return found if found and is_plausible(found.text) else None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        return None if looks_binary(data) else _damaged(data) or _guess(data)
-    return None if looks_binary(data) else Document(text)
+        return None if looks_binary(data) else _decode_with_errors(data) or _guess(data)
+    return None if looks_binary(data) else DecodedText(text)
 
 
-def _exact(data: bytes, encoding: str, mark: bytes = b"") -> Document | None:
+def _decode_exactly(data: bytes, encoding: str, mark: bytes = b"") -> DecodedText | None:
     try:
         text = data.decode(encoding)
-        return Document(text, encoding, mark) if text.encode(encoding) == data else None
+        return DecodedText(text, encoding, mark) if text.encode(encoding) == data else None
     except (UnicodeError, LookupError):
         return None
 
 
-def _damaged(data: bytes) -> Document | None:
+def _decode_with_errors(data: bytes) -> DecodedText | None:
     """Text that is UTF-8 but for a few bytes."""
     text = data.decode("utf-8", "surrogateescape")
     odd = [c for c in text if c > "\x7f"]
     damage = sum("\udc80" <= c <= "\udcff" for c in odd)
-    return Document(text, damage=damage) if damage * 2 < len(odd) else None
+    return DecodedText(text, damage=damage) if damage * 2 < len(odd) else None
 
 
-def displayable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Text without halves of surrogate pairs, which nothing can encode."""
     return _SURROGATES.sub("\ufffd", text)
 
 
-def _guess(data: bytes) -> Document | None:
+def _guess(data: bytes) -> DecodedText | None:
     """The likeliest of the encodings that text files still have."""
     sample = data if len(data) <= 4 * _SAMPLE else data[: data.rfind(b"\n", 0, 4 * _SAMPLE) + 1]
-    for encoding in _likely(sample):
-        found = _exact(data, encoding)
+    for encoding in _likely_encodings(sample):
+        found = _decode_exactly(data, encoding)
         if found and is_plausible(found.text):
             return found
     odd = len(sample) - len(sample.decode("ascii", "ignore"))
-    return _exact(data, "latin-1") if odd * 10 < len(sample) else None
+    return _decode_exactly(data, "latin-1") if odd * 10 < len(sample) else None
 
 
-def _likely(sample: bytes) -> list[str]:
+def _likely_encodings(sample: bytes) -> list[str]:
     from charset_normalizer import from_bytes  # 50 ms, and only for files that are not UTF-8
 
-    matches = from_bytes(sample, cp_isolation=list(_LEGACY), threshold=0.3)
-    found = {m.encoding: m.chaos for m in matches if m.encoding in _LEGACY}
+    matches = from_bytes(sample, cp_isolation=list(_LEGACY_ENCODINGS), threshold=0.3)
+    found = {m.encoding: m.chaos for m in matches if m.encoding in _LEGACY_ENCODINGS}
     if "cp1250" in found and sample.decode("cp1250") == sample.decode("cp1252", "replace"):
         found["cp1252"] = found["cp1250"]
-    return sorted(found, key=lambda name: (found[name], _LEGACY.index(name)))
+    return sorted(found, key=lambda name: (found[name], _LEGACY_ENCODINGS.index(name)))
 
 
 def is_plausible(text: str) -> bool:
@@ -154,23 +154,23 @@ _NAMED = lazy_re(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _XML = lazy_re(rb"<\?xml[^>]+encoding\s*=\s*[\"']([\w.:-]+)")
 
 
-def decoded(body: bytes, content_type: str) -> str:
+def decode_body(body: bytes, content_type: str) -> str:
     """The text of a body; bytes that are none become U+FFFD."""
-    mark, encoding = mark_of(body)
+    mark, encoding = detect_bom(body)
     if mark:
         return body[len(mark) :].decode(encoding, "replace")
-    for name in _named(body, content_type):
+    for name in _declared_charsets(body, content_type):
         try:
             return body.decode(codecs.lookup(name).name, "replace")
         except (LookupError, UnicodeError, AttributeError):
             continue
-    document = read_document(body)
+    document = decode_text(body)
     if document is not None and not document.damage:
         return document.text
     return body.decode("utf-8", "replace")
 
 
-def _named(body: bytes, content_type: str) -> list[str]:
+def _declared_charsets(body: bytes, content_type: str) -> list[str]:
     head = body[:2048]
     header = _NAMED.search(content_type)
     inside = _META.search(head) or _XML.search(head)

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from mainspring.app.chat import Chat, ChatOptions
-from mainspring.app.chat.commands import Approve, ChatCommand, Prompt, Receipt, Slash
+from mainspring.app.chat.commands import Approve, ChatCommand, CommandReceipt, Prompt, Slash
 from mainspring.app.chat.events import ApprovalAsked, ChatEvent, CommandDone, RunFinished
-from mainspring.app.run.options import AskOptions, Place
+from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.cancellation import CancelToken
 from mainspring.testing import ScriptedModel
 
@@ -33,7 +33,7 @@ class Reader:
         self.model = model
         self.seen: list[ChatEvent] = []
 
-    async def send(self, command: ChatCommand) -> Receipt:
+    async def send(self, command: ChatCommand) -> CommandReceipt:
         return await self.chat.send(command)
 
     async def next(self) -> ChatEvent:
@@ -79,7 +79,7 @@ async def chatting(folder: Path, home: Path, *script: Any, **options: Any) -> As
     model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
     ask = options.pop("ask", {})
     made = ChatOptions(
-        ask=AskOptions(**{"prompt": "", "place": Place(cwd=str(folder), offline=True), **ask}),
+        ask=LaunchOptions(**{"prompt": "", "place": WorkspaceOptions(cwd=str(folder), offline=True), **ask}),
         environ={"MAINSPRING_HOME": str(home / ".agent"), "HOME": str(home), "PATH": "/usr/bin:/bin"},
         **{"model": model, **options},
     )
@@ -91,11 +91,11 @@ class Gate:
     """Lets a model wait until a test says go."""
 
     def __init__(self) -> None:
-        self.reached = asyncio.Event()
+        self.reached_limit = asyncio.Event()
         self.open = asyncio.Event()
 
     async def wait(self, signal: CancelToken | None = None) -> None:
-        self.reached.set()
+        self.reached_limit.set()
         await self.open.wait()
 
 

@@ -10,8 +10,8 @@ from mainspring.app.chat.command_results import Picker, Table
 from mainspring.app.chat.commands import Approve, Prompt, SetMode, Slash
 from mainspring.app.chat.events import ApprovalAsked, CommandDone, Notice, RunFinished, StatusChanged, ToolFinished
 from mainspring.app.chat.types import EditOutcome
-from mainspring.testing.scripted_model import Call, Reply
-from mainspring.tools.support.editing.review import parse_outcomes
+from mainspring.testing.scripted_model import Reply, ScriptedCall
+from mainspring.tools.support.editing.review import parse_edit_outcomes
 from tests.unit.app.chat.harness import chatting
 
 
@@ -21,12 +21,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(path: str = "b.txt", content: str = "new\n") -> Call:
-    return Call("write_file", {"path": path, "content": content})
+def write(path: str = "b.txt", content: str = "new\n") -> ScriptedCall:
+    return ScriptedCall("write_file", {"path": path, "content": content})
 
 
-def shell(command: str) -> Call:
-    return Call("shell", {"command": command})
+def shell(command: str) -> ScriptedCall:
+    return ScriptedCall("shell", {"command": command})
 
 
 def grants_of(home: Path) -> list[tuple[str, str]]:
@@ -35,11 +35,13 @@ def grants_of(home: Path) -> list[tuple[str, str]]:
     return [(grant["effect"], grant["rule"]) for grant in project["grants"]]
 
 
-def edits(*pairs: tuple[str, str]) -> Call:
-    return Call("multi_edit", {"path": "a.txt", "edits": [{"old_string": a, "new_string": b} for a, b in pairs]})
+def edits(*pairs: tuple[str, str]) -> ScriptedCall:
+    return ScriptedCall(
+        "multi_edit", {"path": "a.txt", "edits": [{"old_string": a, "new_string": b} for a, b in pairs]}
+    )
 
 
-READ = Call("read_file", {"path": "a.txt"})
+READ = ScriptedCall("read_file", {"path": "a.txt"})
 """The profile that works changes no file that it has not read."""
 
 
@@ -183,7 +185,7 @@ async def test_the_rule_that_asks_is_named(folder: Path, home: Path) -> None:
 
 
 async def test_questions_come_one_after_the_other(folder: Path, home: Path) -> None:
-    calls = [Call("write_file", {"path": f"{i}.txt", "content": "x"}, id=f"w{i}") for i in range(3)]
+    calls = [ScriptedCall("write_file", {"path": f"{i}.txt", "content": "x"}, id=f"w{i}") for i in range(3)]
     async with chatting(folder, home, Reply(calls=calls), "done") as chat:
         await chat.run("go", Approve("", "once"))
 
@@ -197,8 +199,8 @@ async def test_questions_come_one_after_the_other(folder: Path, home: Path) -> N
 @pytest.mark.covers("CLI-12")
 async def test_the_exact_change_is_shown(folder: Path, home: Path) -> None:
     (folder / "crlf.txt").write_bytes(b"one\r\ntwo\r\n")
-    seen = Call("read_file", {"path": "crlf.txt"})
-    call = Call("write_file", {"path": "crlf.txt", "content": "one\ntwo\n"})
+    seen = ScriptedCall("read_file", {"path": "crlf.txt"})
+    call = ScriptedCall("write_file", {"path": "crlf.txt", "content": "one\ntwo\n"})
     async with chatting(folder, home, seen, call, "done") as chat:
         await chat.run("go", Approve("", "deny"))
 
@@ -221,7 +223,7 @@ async def test_a_new_file_and_a_patch_are_shown(folder: Path, home: Path) -> Non
 
 
 async def test_what_changed_after_the_yes_is_not_written_over(folder: Path, home: Path) -> None:
-    edit = Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"})
+    edit = ScriptedCall("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"})
     async with chatting(folder, home, READ, edit, "done") as chat:
         await chat.send(Prompt("go"))
         asked = await chat.until(ApprovalAsked)
@@ -236,7 +238,7 @@ async def test_what_changed_after_the_yes_is_not_written_over(folder: Path, home
 
 
 async def test_a_call_that_was_not_made_after_all_is_not_asked_about_twice(folder: Path, home: Path) -> None:
-    edit = Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"})
+    edit = ScriptedCall("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"})
     async with chatting(folder, home, edit, READ, edit, edit, "done") as chat:
         await chat.run("go", Approve("", "once"))
 
@@ -247,7 +249,7 @@ async def test_a_call_that_was_not_made_after_all_is_not_asked_about_twice(folde
 
 
 async def test_nobody_is_asked_about_an_edit_of_a_file_that_was_not_read(folder: Path, home: Path) -> None:
-    edit = Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"})
+    edit = ScriptedCall("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"})
     async with chatting(folder, home, edit, "done") as chat:
         await chat.run("go", Approve("", "once"))
 
@@ -258,8 +260,8 @@ async def test_nobody_is_asked_about_an_edit_of_a_file_that_was_not_read(folder:
 
 
 async def test_an_edit_behind_the_read_of_the_same_answer_is_asked_about(folder: Path, home: Path) -> None:
-    edit = Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"}, id="e")
-    read = Call("read_file", {"path": "./a.txt"}, id="r")
+    edit = ScriptedCall("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"}, id="e")
+    read = ScriptedCall("read_file", {"path": "./a.txt"}, id="r")
     async with chatting(folder, home, Reply(calls=[read, edit]), "done") as chat:
         await chat.run("go", Approve("", "once"))
 
@@ -268,8 +270,8 @@ async def test_an_edit_behind_the_read_of_the_same_answer_is_asked_about(folder:
 
 
 async def test_two_edits_of_one_file_may_be_approved_before_either_is_made(folder: Path, home: Path) -> None:
-    first = Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "1"}, id="e1")
-    second = Call("edit", {"path": "a.txt", "old_string": "three", "new_string": "3"}, id="e2")
+    first = ScriptedCall("edit", {"path": "a.txt", "old_string": "one", "new_string": "1"}, id="e1")
+    second = ScriptedCall("edit", {"path": "a.txt", "old_string": "three", "new_string": "3"}, id="e2")
     async with chatting(folder, home, READ, Reply(calls=[first, second]), "done") as chat:
         await chat.run("go", Approve("", "once"))
 
@@ -277,7 +279,7 @@ async def test_two_edits_of_one_file_may_be_approved_before_either_is_made(folde
 
 
 async def test_an_edit_that_would_fail_says_so(folder: Path, home: Path) -> None:
-    edit = Call("edit", {"path": "a.txt", "old_string": "nine", "new_string": "9"})
+    edit = ScriptedCall("edit", {"path": "a.txt", "old_string": "nine", "new_string": "9"})
     async with chatting(folder, home, READ, edit, "done") as chat:
         await chat.run("go", Approve("", "once"))
 
@@ -299,7 +301,7 @@ async def test_each_edit_is_a_hunk_that_can_be_left_out(folder: Path, home: Path
     done = chat.of(ToolFinished)[-1]
     assert done.output.splitlines()[0] == "Edited a.txt: 2/3 applied · 1 denied"
     assert done.edits == (EditOutcome("a.txt", 2, 3, 1, 0, "leave the middle"),)
-    outcomes = parse_outcomes(done.output)
+    outcomes = parse_edit_outcomes(done.output)
     assert outcomes is not None
     assert [hunk.fate for hunk in outcomes.hunks] == ["applied", "denied", "applied"]
 
@@ -355,8 +357,8 @@ async def test_a_call_may_be_made_with_other_arguments(folder: Path, home: Path)
 
 async def test_what_was_answered_beside_an_edited_call_is_not_asked_again(folder: Path, home: Path) -> None:
     calls = [
-        Call("write_file", {"path": "b.txt", "content": "x"}, id="w1"),
-        Call("write_file", {"path": "c.txt", "content": "x"}, id="w2"),
+        ScriptedCall("write_file", {"path": "b.txt", "content": "x"}, id="w1"),
+        ScriptedCall("write_file", {"path": "c.txt", "content": "x"}, id="w2"),
     ]
     async with chatting(folder, home, Reply(calls=calls), "done") as chat:
         await chat.send(Prompt("go"))
@@ -455,13 +457,13 @@ async def test_all_edits_are_allowed_for_the_session_and_nothing_else_is(folder:
     outside = folder.parent / "outside.txt"
     patch = "*** Begin Patch\n*** Add File: d.txt\n+new\n*** End Patch"
     delete = "*** Begin Patch\n*** Delete File: d.txt\n*** End Patch"
-    free = [write("c.txt"), Call("apply_patch", {"patch": patch}), READ, edits(("one", "1"))]
+    free = [write("c.txt"), ScriptedCall("apply_patch", {"patch": patch}), READ, edits(("one", "1"))]
     asks = [
         *(shell("touch ran"), write(".git/hooks/pre-commit"), write(".agent/settings.json"), write(".env")),
         *(
             write(str(outside)),
             write("../outside.txt"),
-            Call("apply_patch", {"patch": delete}),
+            ScriptedCall("apply_patch", {"patch": delete}),
             shell("echo x > e.txt"),
         ),
     ]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.chat.event_stream import MOST_PROGRESS, Outbox
+from mainspring.app.chat.event_stream import MAX_PENDING_PROGRESS, EventBuffer
 from mainspring.app.chat.events import (
     AnswerText,
     ChatEvent,
@@ -19,13 +19,13 @@ from mainspring.app.chat.events import (
 from mainspring.app.chat.types import Status
 
 
-async def read(outbox: Outbox) -> list[ChatEvent]:
+async def read(outbox: EventBuffer) -> list[ChatEvent]:
     outbox.close()
     return [event async for event in outbox]
 
 
 async def test_pieces_that_wait_are_joined() -> None:
-    outbox = Outbox()
+    outbox = EventBuffer()
     for piece in ("a", "b", "c"):
         outbox.push(AnswerText(piece))
     outbox.push(Notice("between"))
@@ -35,7 +35,7 @@ async def test_pieces_that_wait_are_joined() -> None:
 
 
 async def test_what_a_slow_reader_waits_for_does_not_grow_with_the_number_of_pieces() -> None:
-    outbox = Outbox()
+    outbox = EventBuffer()
     for i in range(100_000):
         outbox.push(ChildEvent(f"agent-{i % 3}", AnswerText("x")))
         outbox.push(ToolProgress("call", "y" * 10))
@@ -47,11 +47,11 @@ async def test_what_a_slow_reader_waits_for_does_not_grow_with_the_number_of_pie
         == 100_000
     )
     [progress] = [e for e in events if isinstance(e, ToolProgress)]
-    assert len(progress.output) <= MOST_PROGRESS
+    assert len(progress.output) <= MAX_PENDING_PROGRESS
 
 
 async def test_only_the_latest_state_matters() -> None:
-    outbox = Outbox()
+    outbox = EventBuffer()
     for turns in range(5):
         outbox.push(StatusChanged(Status(model="m", turns=turns)))
 
@@ -59,7 +59,7 @@ async def test_only_the_latest_state_matters() -> None:
 
 
 async def test_a_piece_that_was_read_takes_no_more() -> None:
-    outbox = Outbox()
+    outbox = EventBuffer()
     outbox.push(AnswerText("a"))
     first = await anext(outbox)
     outbox.push(AnswerText("b"))
@@ -69,7 +69,7 @@ async def test_a_piece_that_was_read_takes_no_more() -> None:
 
 
 async def test_the_title_of_progress_is_the_last_one() -> None:
-    outbox = Outbox()
+    outbox = EventBuffer()
     outbox.push(ToolProgress("1", "a", "first"))
     outbox.push(ToolProgress("1", "b"))
     outbox.push(ToolProgress("1", "", "second"))
@@ -78,7 +78,7 @@ async def test_the_title_of_progress_is_the_last_one() -> None:
 
 
 async def test_a_reader_that_waits_is_woken_and_released() -> None:
-    outbox = Outbox()
+    outbox = EventBuffer()
     waiting = asyncio.ensure_future(anext(outbox))
     await asyncio.sleep(0)
     outbox.push(Notice("now"))
@@ -106,7 +106,7 @@ def test_nothing_is_lost_and_each_text_stays_in_order(steps: list[ChatEvent | No
     """``None`` is a reader that takes one event."""
 
     async def go() -> list[ChatEvent]:
-        outbox, got = Outbox(), list[ChatEvent]()
+        outbox, got = EventBuffer(), list[ChatEvent]()
         for step in steps:
             if step is not None:
                 outbox.push(step)

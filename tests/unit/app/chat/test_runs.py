@@ -36,7 +36,7 @@ from mainspring.app.chat.events import (
 )
 from mainspring.errors import NetworkError
 from mainspring.messages import Cost, ImageBlock, Usage
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
 YES = Approve("", "once")
@@ -48,13 +48,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(content: str = "new\n", path: str = "b.txt") -> Call:
-    return Call("write_file", {"path": path, "content": content})
+def write(content: str = "new\n", path: str = "b.txt") -> ScriptedCall:
+    return ScriptedCall("write_file", {"path": path, "content": content})
 
 
 @pytest.mark.covers("CLI-06", "CLI-08", "CLI-10", "CLI-16")
 async def test_a_run_is_told_by_events_in_order(folder: Path, home: Path) -> None:
-    read = Reply("I look.", thinking="hm", calls=[Call("read_file", {"path": "a.txt"})])
+    read = Reply("I look.", thinking="hm", calls=[ScriptedCall("read_file", {"path": "a.txt"})])
     async with chatting(folder, home, read, Reply("Three lines.", pieces=3)) as chat:
         end = await chat.run("what is in a.txt?")
 
@@ -74,7 +74,7 @@ async def test_a_run_is_told_by_events_in_order(folder: Path, home: Path) -> Non
 
 @pytest.mark.covers("HOK-04")
 async def test_what_is_waited_for_is_told_until_nothing_is(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, Call("read_file", {"path": "a.txt"}), "done") as chat:
+    async with chatting(folder, home, ScriptedCall("read_file", {"path": "a.txt"}), "done") as chat:
         await chat.run("go")
 
     told = [w.message for w in chat.of(Working)]
@@ -93,8 +93,8 @@ async def test_an_answer_comes_in_pieces_and_then_as_a_whole(folder: Path, home:
 
 
 @pytest.mark.covers("CLI-20")
-@pytest.mark.parametrize("call", [write(), Call("shell", {"command": "touch b.txt"})])
-async def test_writes_and_shell_ask_first(folder: Path, home: Path, call: Call) -> None:
+@pytest.mark.parametrize("call", [write(), ScriptedCall("shell", {"command": "touch b.txt"})])
+async def test_writes_and_shell_ask_first(folder: Path, home: Path, call: ScriptedCall) -> None:
     async with chatting(folder, home, call, "done") as chat:
         await chat.send(Prompt("go"))
         asked = await chat.until(ApprovalAsked)
@@ -225,10 +225,12 @@ async def test_an_empty_prompt_is_refused(folder: Path, home: Path) -> None:
 @pytest.mark.covers("CLI-02", "BYD-04")
 async def test_steering_is_seen_at_the_next_step_and_queued_text_afterwards(folder: Path, home: Path) -> None:
     gate = Gate()
-    model = WaitingModel(Call("read_file", {"path": "a.txt"}), "with steering", "then the queue", gates={0: gate})
+    model = WaitingModel(
+        ScriptedCall("read_file", {"path": "a.txt"}), "with steering", "then the queue", gates={0: gate}
+    )
     async with chatting(folder, home, model) as chat:
         await chat.send(Prompt("go"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         await chat.send(Queue("afterwards"))
         await chat.send(Steer("use Celsius"))
         gate.open.set()
@@ -255,7 +257,7 @@ async def test_what_waits_can_be_changed_and_taken_back(
     model = WaitingModel("one", "two", "three", gates={0: gate})
     async with chatting(folder, home, model) as chat:
         await chat.send(Prompt("go"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         keep = await chat.send(kind("first thuoght"))
         drop = await chat.send(kind("never mind"))
         await chat.send(EditQueued(keep.id, "first thought"))
@@ -277,7 +279,7 @@ async def test_queued_text_survives_an_abort_and_is_said_when_asked_for(folder: 
     model = WaitingModel("sooner", "later", gates={0: gate})
     async with chatting(folder, home, model) as chat:
         await chat.send(Prompt("go"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         await chat.send(Queue("later"))
         await chat.send(Steer("sooner"))
         await chat.send(Abort())
@@ -313,7 +315,7 @@ async def test_queued_text_is_there_again_when_the_session_is_resumed(folder: Pa
     gate = Gate()
     async with chatting(folder, home, WaitingModel("never", gates={0: gate})) as chat:
         await chat.send(Prompt("go"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         await chat.send(Queue("do not lose this"))
 
     async with chatting(folder, home, "found", ask={"continued": True}) as again:
@@ -330,7 +332,7 @@ async def test_a_prompt_while_a_run_goes_on_is_queued(folder: Path, home: Path) 
     gate = Gate()
     async with chatting(folder, home, WaitingModel("one", "two", gates={0: gate})) as chat:
         await chat.send(Prompt("first"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         receipt = await chat.send(Prompt("second"))
         changed = await chat.until(QueueChanged, lambda q: bool(q.items))
         gate.open.set()
@@ -342,10 +344,10 @@ async def test_a_prompt_while_a_run_goes_on_is_queued(folder: Path, home: Path) 
 
 async def test_a_text_that_waits_can_be_said_now(folder: Path, home: Path) -> None:
     gate = Gate()
-    model = WaitingModel(Call("read_file", {"path": "a.txt"}), "done", gates={0: gate})
+    model = WaitingModel(ScriptedCall("read_file", {"path": "a.txt"}), "done", gates={0: gate})
     async with chatting(folder, home, model) as chat:
         await chat.send(Prompt("go"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         queued = await chat.send(Queue("now please"))
         await chat.send(SendQueued(queued.id))
         gate.open.set()
@@ -408,7 +410,7 @@ async def test_the_status_tells_costs_limits_and_branch(folder: Path, home: Path
 @pytest.mark.covers("BYD-20")
 async def test_people_are_told_when_a_limit_is_near(folder: Path, home: Path) -> None:
     usage = Usage(1000, 0, cost=Cost(input=0.9))
-    read = Reply(calls=[Call("read_file", {"path": "a.txt"})], usage=usage)
+    read = Reply(calls=[ScriptedCall("read_file", {"path": "a.txt"})], usage=usage)
     async with chatting(folder, home, read, "done", ask={"max_cost": 1.0}) as chat:
         await chat.run("go")
 
@@ -417,10 +419,12 @@ async def test_people_are_told_when_a_limit_is_near(folder: Path, home: Path) ->
 
 async def test_what_steered_a_run_that_is_over_does_not_hold_up_the_next_one(folder: Path, home: Path) -> None:
     gate = Gate()
-    two = Reply(calls=[Call("todo_write", {"todos": []}, id="t1"), Call("todo_write", {"todos": []}, id="t2")])
+    two = Reply(
+        calls=[ScriptedCall("todo_write", {"todos": []}, id="t1"), ScriptedCall("todo_write", {"todos": []}, id="t2")]
+    )
     async with chatting(folder, home, WaitingModel(two, "done", gates={0: gate})) as chat:
         await chat.send(Prompt("go"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         steered = await chat.send(Steer("too late"))
         await chat.send(Abort())
         await chat.until(RunFinished)
@@ -434,10 +438,10 @@ async def test_what_steered_a_run_that_is_over_does_not_hold_up_the_next_one(fol
 
 async def test_a_limit_ends_the_run_and_the_queue_waits(folder: Path, home: Path) -> None:
     gate = Gate()
-    model = WaitingModel(Call("read_file", {"path": "a.txt"}), gates={0: gate})
+    model = WaitingModel(ScriptedCall("read_file", {"path": "a.txt"}), gates={0: gate})
     async with chatting(folder, home, model, ask={"max_turns": 1}) as chat:
         await chat.send(Prompt("go"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         await chat.send(Queue("not lost at the limit"))
         gate.open.set()
         end = await chat.until(RunFinished)
@@ -459,7 +463,7 @@ async def test_a_chat_is_closed_though_its_task_is_cancelled_again(
         async with chatting(folder, home, model) as chat:
             try:
                 await chat.send(Prompt("go"))
-                await gate.reached.wait()
+                await gate.reached_limit.wait()
                 for text in queued:
                     await chat.send(Queue(text))
                 await chat.until(StatusChanged, lambda event: event.status.queued == len(queued))

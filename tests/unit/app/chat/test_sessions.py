@@ -20,7 +20,7 @@ from mainspring.app.chat.events import (
     ToolStarted,
     UserText,
 )
-from mainspring.testing import Call, Reply
+from mainspring.testing import Reply, ScriptedCall
 from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
 
 YES = Approve("", "once")
@@ -32,13 +32,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(content: str) -> Call:
-    return Call("write_file", {"path": "b.txt", "content": content})
+def write(content: str) -> ScriptedCall:
+    return ScriptedCall("write_file", {"path": "b.txt", "content": content})
 
 
 @pytest.mark.covers("CLI-13")
 async def test_a_session_is_told_again_by_the_same_events(folder: Path, home: Path) -> None:
-    script = (Reply("I look.", thinking="hm", calls=[Call("read_file", {"path": "a.txt"})]), "It says one.")
+    script = (Reply("I look.", thinking="hm", calls=[ScriptedCall("read_file", {"path": "a.txt"})]), "It says one.")
     told = ("UserText", "ThinkingText", "ThinkingEnd", "AnswerText", "AnswerEnd", "ToolStarted", "ToolFinished")
     async with chatting(folder, home, *script) as chat:
         await chat.run("what is in a.txt?")
@@ -104,7 +104,7 @@ async def test_an_unknown_session_leaves_everything_as_it_is(folder: Path, home:
 
 
 async def test_a_fork_goes_on_from_an_entry(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, Call("read_file", {"path": "a.txt"}), "one", "two", "three") as chat:
+    async with chatting(folder, home, ScriptedCall("read_file", {"path": "a.txt"}), "one", "two", "three") as chat:
         await chat.run("first")
         await chat.run("second")
         old = chat.chat.status.session_id
@@ -133,7 +133,7 @@ async def two_writes(chat: Reader) -> None:
 
 @pytest.mark.covers("BYD-02")
 async def test_conversation_and_files_go_back_together_and_come_again(folder: Path, home: Path) -> None:
-    read = Call("read_file", {"path": "b.txt"})
+    read = ScriptedCall("read_file", {"path": "b.txt"})
     async with chatting(folder, home, write("1"), "done", Reply(calls=[read, write("2")]), "done", "again") as chat:
         await two_writes(chat)
         preview = await chat.slash("/rewind 1 preview")
@@ -198,7 +198,7 @@ async def test_what_needs_that_no_run_goes_on_is_refused_while_one_does(folder: 
     gate = Gate()
     async with chatting(folder, home, WaitingModel("one", gates={0: gate})) as chat:
         await chat.send(Prompt("go"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         for command in (NewSession(), Resume(), Fork(), Rewind(), Compact(), Slash("/clear")):
             receipt = await chat.send(command)
             assert "run" in receipt.refused

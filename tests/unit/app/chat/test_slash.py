@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.chat import command_of
+from mainspring.app.chat import parse_line
 from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Screen, Table, Text
 from mainspring.app.chat.commands import Prompt, Queue, Shell, Slash, Steer
 from mainspring.app.chat.events import CommandDone, Notice, Refused, RunFinished, SessionChanged, UserText
@@ -134,7 +134,7 @@ async def test_a_command_while_a_run_goes_on(folder: Path, home: Path) -> None:
     gate = Gate()
     async with chatting(folder, home, WaitingModel("ok", gates={0: gate})) as chat:
         await chat.send(Prompt("go"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         done = await chat.slash("/cost")
         refused = await chat.send(Slash("/rewind"))
         gate.open.set()
@@ -273,12 +273,12 @@ async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) ->
     ],
 )
 def test_what_a_line_means(line: str, command: object) -> None:
-    assert command_of(line) == command
+    assert parse_line(line) == command
 
 
 def test_a_line_may_be_said_in_other_ways() -> None:
-    assert command_of("x", say=Steer) == Steer("x")
-    assert command_of("x", say=Queue) == Queue("x")
+    assert parse_line("x", say=Steer) == Steer("x")
+    assert parse_line("x", say=Queue) == Queue("x")
 
 
 async def test_quit_and_clear_are_the_front_ends(folder: Path, home: Path) -> None:

@@ -6,32 +6,38 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.chat.tool_display import MOST_LINES, fold, parse_diff, started, summary_of
-from mainspring.app.workspace.git import branch_of
+from mainspring.app.chat.tool_display import (
+    MAX_LINES,
+    parse_diff,
+    summarize_arguments,
+    tool_started_event,
+    truncate_middle,
+)
+from mainspring.app.workspace.git import current_branch
 from mainspring.messages import ToolUseBlock
 
 
 def test_a_call_says_what_it_is_about() -> None:
-    assert summary_of({"content": "x", "path": "a.txt"}) == "a.txt"
-    assert summary_of({"command": "ls\n  -l"}) == "ls -l"
-    assert summary_of({"odd": "only this"}) == "only this"
-    assert summary_of({"n": 1}) == ""
-    assert len(summary_of({"command": "x" * 10_000})) <= 160
+    assert summarize_arguments({"content": "x", "path": "a.txt"}) == "a.txt"
+    assert summarize_arguments({"command": "ls\n  -l"}) == "ls -l"
+    assert summarize_arguments({"odd": "only this"}) == "only this"
+    assert summarize_arguments({"n": 1}) == ""
+    assert len(summarize_arguments({"command": "x" * 10_000})) <= 160
 
 
 def test_arguments_that_nobody_can_read_are_shown_as_they_came() -> None:
-    event = started(ToolUseBlock("1", "shell", raw_input='{"command": "ls'), "Shell")
+    event = tool_started_event(ToolUseBlock("1", "shell", raw_input='{"command": "ls'), "Shell")
 
     assert event.arguments == {"(not readable)": '{"command": "ls'}
 
 
 def test_a_long_result_loses_its_middle() -> None:
-    shown, hidden = fold("\n".join(map(str, range(1000))))
+    shown, hidden = truncate_middle("\n".join(map(str, range(1000))))
 
-    assert hidden == 1000 - MOST_LINES
+    assert hidden == 1000 - MAX_LINES
     assert shown.startswith("0\n1\n")
     assert shown.endswith("\n999")
-    assert len(fold("x" * 1_000_000)[0]) < 20_000
+    assert len(truncate_middle("x" * 1_000_000)[0]) < 20_000
 
 
 def test_a_removed_line_may_look_like_a_header() -> None:
@@ -97,5 +103,5 @@ def test_the_branch_of_a_worktree(tmp_path: Path) -> None:
     work.mkdir(parents=True)
     (tmp_path / "w" / ".git").write_text(f"gitdir: {git}\n", encoding="utf-8")
 
-    assert branch_of(str(work)) == "topic"
-    assert branch_of(str(tmp_path)) == ""
+    assert current_branch(str(work)) == "topic"
+    assert current_branch(str(tmp_path)) == ""

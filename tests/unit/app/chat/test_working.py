@@ -40,7 +40,7 @@ from mainspring.app.chat.events import (
 )
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelInfo
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
 YES = Approve("", "once")
@@ -62,11 +62,11 @@ def other(*script: Any, model: str = "other-2") -> ScriptedModel:
 @pytest.mark.covers("BYD-09")
 async def test_another_model_answers_from_the_next_request_on(folder: Path, home: Path) -> None:
     gate = Gate()
-    first = WaitingModel(Call("read_file", {"path": "a.txt"}), gates={0: gate})
+    first = WaitingModel(ScriptedCall("read_file", {"path": "a.txt"}), gates={0: gate})
     second = other("I am another one")
     async with chatting(folder, home, first, make_model={"elsewhere:other-2": second}.__getitem__) as chat:
         await chat.send(Prompt("go"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         await chat.send(SetModel("elsewhere:other-2"))
         await chat.until(CommandDone, lambda done: done.name == "set_model")
         gate.open.set()
@@ -117,8 +117,8 @@ async def test_reasoning_is_set_by_command(folder: Path, home: Path) -> None:
 # --- modes ----------------------------------------------------------------------------------------------------------------
 
 
-def write(content: str = "x") -> Call:
-    return Call("write_file", {"path": "b.txt", "content": content})
+def write(content: str = "x") -> ScriptedCall:
+    return ScriptedCall("write_file", {"path": "b.txt", "content": content})
 
 
 @pytest.mark.covers("BYD-05")
@@ -146,7 +146,7 @@ async def test_in_plan_mode_nothing_changes_and_the_plan_is_a_file(folder: Path,
 
 @pytest.mark.covers("BYD-05")
 async def test_an_approved_plan_ends_plan_mode(folder: Path, home: Path) -> None:
-    present = Call("present_plan", {"plan": "1. Write b.txt", "title": "B"})
+    present = ScriptedCall("present_plan", {"plan": "1. Write b.txt", "title": "B"})
     async with chatting(folder, home, present, write(), "done", ask={"plan": True}) as chat:
         await chat.send(Prompt("go"))
         asked = await chat.until(QuestionAsked)
@@ -176,7 +176,7 @@ async def test_the_mode_is_kept_with_the_session(folder: Path, home: Path) -> No
 
 
 async def test_a_question_of_the_agent_is_answered_or_not(folder: Path, home: Path) -> None:
-    ask = Call("ask_user", {"question": "Which?", "options": [{"label": "red"}, {"label": "blue"}]})
+    ask = ScriptedCall("ask_user", {"question": "Which?", "options": [{"label": "red"}, {"label": "blue"}]})
     async with chatting(folder, home, ask, ask, "done") as chat:
         await chat.send(Prompt("go"))
         first = await chat.until(QuestionAsked)
@@ -197,8 +197,8 @@ async def test_a_question_of_the_agent_is_answered_or_not(folder: Path, home: Pa
 # --- sub-agents -----------------------------------------------------------------------------------------------------------
 
 
-def spawn(task: str, kind: str = "", id: str = "") -> Call:
-    return Call("spawn", {"task": task, **({"agent": kind} if kind else {})}, id=id)
+def spawn(task: str, kind: str = "", id: str = "") -> ScriptedCall:
+    return ScriptedCall("spawn", {"task": task, **({"agent": kind} if kind else {})}, id=id)
 
 
 @pytest.mark.covers("CLI-15", "BYD-03")
@@ -226,7 +226,7 @@ async def test_sub_agents_of_files_run_in_parallel_and_are_shown(folder: Path, h
         started.append(text)
         if len(started) == 2:
             both.set()
-        return Reply(calls=[Call("read_file", {"path": "a.txt"})], usage=usage)
+        return Reply(calls=[ScriptedCall("read_file", {"path": "a.txt"})], usage=usage)
 
     async with chatting(folder, home, ScriptedModel(*[answer] * 6)) as chat:
         end = await chat.run("go")
@@ -261,7 +261,7 @@ async def test_a_sub_agent_is_stopped_alone_and_asks_under_its_own_name(folder: 
         await chat.send(Prompt("go"))
         asked = await chat.until(ApprovalAsked)
         await chat.send(Approve(asked.id, "once"))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         child = chat.of(ChildStarted)[0].id
         running = chat.chat.status.children
         gate.open.set()
@@ -372,7 +372,7 @@ async def test_no_extension_gets_the_name_of_a_command_of_the_chat(folder: Path,
 
 
 async def test_a_command_in_the_background_wakes_the_agent(folder: Path, home: Path) -> None:
-    call = Call("shell", {"command": "sleep 0.6; echo over", "background": True})
+    call = ScriptedCall("shell", {"command": "sleep 0.6; echo over", "background": True})
     async with chatting(folder, home, call, "it runs", "it has ended") as chat:
         first = await chat.run("start it", YES)
         second = await chat.until(RunFinished)

@@ -10,7 +10,7 @@ pytestmark = [on_posix]
 
 _PROGRAM = """
 import os, signal
-from mainspring.app.cli.signals import Signals
+from mainspring.app.cli.signals import ScreenShutdown as Signals
 with Signals(lambda: print("leave", flush=True), lambda: print("restored", flush=True)) as signals:
     {work}
 print("number", signals.number)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.app.commands.cost import CostRow, money
+from mainspring.app.commands.cost import CostRow, format_cost
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from mainspring.app.commands.cost import CostRow, money
     ],
 )
 def test_small_sums_are_not_told_as_nothing(cost: float, unpriced: int, told: str) -> None:
-    assert money(CostRow(key="x", cost=cost, unpriced_calls=unpriced)) == told
+    assert format_cost(CostRow(key="x", cost=cost, unpriced_calls=unpriced)) == told

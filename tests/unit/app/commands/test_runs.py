@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, Behavior, ModelError, Permissions, tool
+from mainspring import Agent, ModelError, Permissions, RunOptions, tool
 from mainspring.app.cli.main import main
-from mainspring.app.commands.runs import Asked, report_of, reports
-from mainspring.durable import DurableAgents, MemoryEngine
+from mainspring.app.commands.runs import Asked, get_run, list_runs
+from mainspring.durable import DurableWorker, MemoryEngine
 from mainspring.env.memory import MemoryEnv
-from mainspring.testing.scripted_model import Call, ScriptedModel
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from tests.contract.test_durable_engines import empty_database
 
 pytestmark = pytest.mark.covers("BYD-31")
@@ -108,10 +108,10 @@ async def test_runs_are_told_as_they_ended_or_wait() -> None:
         return "done"
 
     def make(steps: Any) -> Agent:
-        script = (ModelError("down"),) if len(made) == 1 else (Call("act", {}, id="c1"), "done")
+        script = (ModelError("down"),) if len(made) == 1 else (ScriptedCall("act", {}, id="c1"), "done")
         made.append("")
         permissions = Permissions(ask=["act"], unattended="pause")
-        behavior = Behavior(retry=None)
+        behavior = RunOptions(retry=None)
         return Agent(
             ScriptedModel(*script),
             execution=MemoryEnv({}),
@@ -122,19 +122,19 @@ async def test_runs_are_told_as_they_ended_or_wait() -> None:
         )
 
     made: list[str] = []
-    async with DurableAgents(MemoryEngine(), {"one": make}) as agents:
+    async with DurableWorker(MemoryEngine(), {"one": make}) as agents:
         paused = await agents.start("one", "go", run_id="paused")
         async for item in paused.follow():
             if isinstance(item.event, Asked):
                 break
         failed = await agents.start("one", "go", run_id="failed")
         await failed.result()
-        assert {(r.run.id, r.run.state, r.run.status, r.run.error) for r in await reports(agents, 10)} == {
+        assert {(r.run.id, r.run.state, r.run.status, r.run.error) for r in await list_runs(agents, 10)} == {
             ("paused", "running", "paused", ""),
             ("failed", "done", "error", "down"),
         }
-        (waiting,) = (await report_of(paused)).waiting
+        (waiting,) = (await get_run(paused)).waiting
         assert (waiting.call_id, waiting.tool, waiting.input) == ("c1", "act", {})
         await paused.abort("enough")
         await paused.result()
-        assert (await report_of(paused)).run.status == "aborted"
+        assert (await get_run(paused)).run.status == "aborted"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring.app.cli.main import main
-from mainspring.skills.discovery import SAMPLES
+from mainspring.skills.discovery import BUNDLED_FOLDER
 
 
 @dataclass
@@ -329,7 +329,7 @@ def test_only_the_users_own_are_removed(command: Command) -> None:
         done = command.run("skills", "remove", name, "--yes")
         assert done.code == 2
         assert told in done.err
-    assert SAMPLES.joinpath("hello-extended", "SKILL.md").is_file()
+    assert BUNDLED_FOLDER.joinpath("hello-extended", "SKILL.md").is_file()
     assert names(command) == {"shared": "on"}
 
 

@@ -9,23 +9,30 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring.app.compose.client_services import Front
-from mainspring.app.compose.conversation import Conversation, behavior_of, chosen, converse, open_session, retry_of
-from mainspring.app.compose.system_prompt import system_prompt
-from mainspring.app.compose.tool_selection import allows_server, allows_skills, for_small
-from mainspring.app.run.events import Notice, Report
-from mainspring.app.run.options import AskOptions, Place, Rules
-from mainspring.app.workspace.load import working_folder
-from mainspring.app.workspace.permissions import permissions_of
+from mainspring.app.compose.client_services import ClientServices
+from mainspring.app.compose.conversation import (
+    Conversation,
+    build_behavior,
+    build_retry,
+    open_conversation,
+    open_session,
+    select_tools,
+)
+from mainspring.app.compose.system_prompt import build_system_prompt
+from mainspring.app.compose.tool_selection import are_skills_allowed, is_server_allowed, tools_for_small_model
+from mainspring.app.run.events import Notice, RunEvent
+from mainspring.app.run.options import LaunchOptions, PermissionFlags, WorkspaceOptions
+from mainspring.app.workspace.load import resolve_working_folder
+from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.settings import AgentSettings, AppConfig, PermissionSettings, RetrySettings, Settings
 from mainspring.app.workspace.settings.environment import env_bool, env_float, env_int, env_str
 from mainspring.app.workspace.settings.load import RuleSource
 from mainspring.errors import ConfigError, SessionError
-from mainspring.mcp import Mcp
+from mainspring.mcp import McpPlug
 from mainspring.models import ModelInfo, RetryConfig
 from mainspring.permissions import RuleSet
 from mainspring.sessions import Session
-from mainspring.skills import Skills
+from mainspring.skills import SkillsPlug
 from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
@@ -36,12 +43,14 @@ def environ(monkeypatch: pytest.MonkeyPatch, home: Path) -> dict[str, str]:
     return {"OPENAI_API_KEY": "sk-1", "MAINSPRING_HOME": str(home / ".agent")}
 
 
-def options(folder: Path, **more: Any) -> AskOptions:
-    return AskOptions(prompt="x", place=Place(cwd=str(folder)), **more)
+def options(folder: Path, **more: Any) -> LaunchOptions:
+    return LaunchOptions(prompt="x", place=WorkspaceOptions(cwd=str(folder)), **more)
 
 
-async def build(given: AskOptions, environ: dict[str, str], report: Callable[[Report], None] = print) -> Conversation:
-    conversation = await converse(given, report, environ)
+async def build(
+    given: LaunchOptions, environ: dict[str, str], report: Callable[[RunEvent], None] = print
+) -> Conversation:
+    conversation = await open_conversation(given, report, environ)
     await conversation.aclose()
     return conversation
 
@@ -67,7 +76,7 @@ def odd_project(tmp_path: Path) -> Path:
 
 
 async def test_warnings_are_told(odd_project: Path, environ: dict[str, str]) -> None:
-    told: list[Report] = []
+    told: list[RunEvent] = []
 
     await build(options(odd_project), environ, told.append)
 
@@ -78,7 +87,7 @@ async def test_a_session_is_closed_where_the_agent_cannot_be_made(tmp_path: Path
     with pytest.raises(ConfigError, match="did you mean 'read_file'"):
         await build(options(tmp_path, tools=("raed_file",)), environ)
     with pytest.raises(ConfigError, match="--deny"):
-        await build(options(tmp_path, rules=Rules(deny=("shell(",))), environ)
+        await build(options(tmp_path, rules=PermissionFlags(deny=("shell(",))), environ)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +101,7 @@ async def test_a_session_is_closed_where_the_agent_cannot_be_made(tmp_path: Path
     ],
 )
 def test_a_small_model_is_offered_reading_and_what_is_allowed(rules: dict[str, Any], extra: list[str]) -> None:
-    offered = {t.name for t in for_small(builtin_tools(), RuleSet.build(**rules))}
+    offered = {t.name for t in tools_for_small_model(builtin_tools(), RuleSet.build(**rules))}
 
     assert offered == {"read_file", "list_files", "grep", *extra}
 
@@ -114,8 +123,8 @@ def test_a_small_model_is_offered_servers_and_skills_that_are_allowed_by_name(
 ) -> None:
     rules = RuleSet.build(allow=allowed)
 
-    assert allows_server("mine", rules) is server
-    assert allows_skills(rules) is skills
+    assert is_server_allowed("mine", rules) is server
+    assert are_skills_allowed(rules) is skills
 
 
 class Small(ScriptedModel):
@@ -133,40 +142,40 @@ async def test_a_small_model_has_the_servers_and_skills_that_are_allowed_and_is_
     home.mkdir()
     servers = {name: {"command": "serve"} for name in ("mine", "other")}
     (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    told: list[Report] = []
+    told: list[RunEvent] = []
 
     async def plugs(*allowed: str, **more: Any) -> list[Any]:
         told.clear()
-        given = options(tmp_path, rules=Rules(allow=allowed), **more)
-        conversation = await converse(given, told.append, environ, Front(model=Small("x")))
+        given = options(tmp_path, rules=PermissionFlags(allow=allowed), **more)
+        conversation = await open_conversation(given, told.append, environ, ClientServices(model=Small("x")))
         await conversation.aclose()
-        return [p for p in conversation.agent.plugs if isinstance(p, (Mcp, Skills))]
+        return [p for p in conversation.agent.plugs if isinstance(p, (McpPlug, SkillsPlug))]
 
     assert await plugs() == []
     assert "--allow mcp__mine --allow mcp__other" in str(told)
     mcp, skills = sorted(await plugs("mcp__mine", "skills_activate"), key=lambda p: type(p).__name__)
-    assert isinstance(mcp, Mcp)
-    assert isinstance(skills, Skills)
+    assert isinstance(mcp, McpPlug)
+    assert isinstance(skills, SkillsPlug)
     assert [s.name for s in mcp.servers] == ["mine"]
     assert "--allow mcp__other" in str(told)
     assert await plugs("mcp__mine", tools=("read_file",)) == [], "who names tools has these"
 
 
 def test_tools_by_name_keep_their_order() -> None:
-    assert [t.name for t in chosen(builtin_tools(), ["grep", "read_file"])] == ["read_file", "grep"]
-    assert chosen(builtin_tools(), []) == []
-    assert [t.name for t in chosen(builtin_tools(), ["bash", "read"])] == ["read_file", "shell"]
+    assert [t.name for t in select_tools(builtin_tools(), ["grep", "read_file"])] == ["read_file", "grep"]
+    assert select_tools(builtin_tools(), []) == []
+    assert [t.name for t in select_tools(builtin_tools(), ["bash", "read"])] == ["read_file", "shell"]
 
 
 @pytest.mark.covers("AGT-37")
 def test_limits_of_the_settings() -> None:
-    behavior = behavior_of(AppConfig(agent=AgentSettings(max_tokens=9, temperature=0.5, max_cost=2.0))).resolved()
+    behavior = build_behavior(AppConfig(agent=AgentSettings(max_tokens=9, temperature=0.5, max_cost=2.0))).resolved()
 
     assert (behavior.max_output_tokens, behavior.temperature, behavior.max_cost) == (9, 0.5, 2.0)
-    assert behavior_of(AppConfig()).resolved().max_turns == 50
-    assert behavior_of(AppConfig()).resolved().max_output_tokens == 16384
+    assert build_behavior(AppConfig()).resolved().max_turns == 50
+    assert build_behavior(AppConfig()).resolved().max_output_tokens == 16384
     for given, made in ((None, 3), (5, 5), (0, None)):
-        assert behavior_of(AppConfig(agent=AgentSettings(repeat_hint=given))).resolved().repeat_hint == made
+        assert build_behavior(AppConfig(agent=AgentSettings(repeat_hint=given))).resolved().repeat_hint == made
 
 
 @pytest.mark.covers("CFG-11", "CFG-14")
@@ -184,15 +193,15 @@ def test_limits_of_the_settings() -> None:
     ],
 )
 def test_retries_of_the_settings(settings: RetrySettings, made: RetryConfig | None) -> None:
-    assert retry_of(settings) == made
-    assert behavior_of(AppConfig(retry=settings)).retry == made
+    assert build_retry(settings) == made
+    assert build_behavior(AppConfig(retry=settings)).retry == made
 
 
 def test_a_bad_rule_of_a_file_is_located() -> None:
     source = RuleSource("user", "/x/settings.json", PermissionSettings(ask=("shell", "fs-write")))
 
     with pytest.raises(ConfigError, match=r"/x/settings.json: permissions.ask\[1\].*scope:fs-write"):
-        permissions_of(Settings(config=AppConfig(), rules=(source,)), Rules(), "/x")
+        build_permissions(Settings(config=AppConfig(), rules=(source,)), PermissionFlags(), "/x")
 
 
 def test_sessions(tmp_path: Path, home: Path) -> None:
@@ -218,26 +227,26 @@ def test_sessions(tmp_path: Path, home: Path) -> None:
 def test_the_prompt_is_the_same_all_day() -> None:
     day = date(2026, 11, 28)
 
-    prompt = system_prompt("/work", day)
+    prompt = build_system_prompt("/work", day)
 
-    assert prompt == system_prompt("/work", day)
+    assert prompt == build_system_prompt("/work", day)
     assert "Folder: /work" in prompt
     assert "2026-11-28" in prompt
     assert len(prompt) < 1500
-    assert system_prompt("/work", day, instructions="Mine.").startswith("Mine.\n\nFolder:")
-    assert system_prompt("/work", day, small=True) == ""
-    assert system_prompt("/work", day, instructions="Mine.", small=True) == "Mine."
+    assert build_system_prompt("/work", day, instructions="Mine.").startswith("Mine.\n\nFolder:")
+    assert build_system_prompt("/work", day, small=True) == ""
+    assert build_system_prompt("/work", day, instructions="Mine.", small=True) == "Mine."
 
 
 def test_the_folder_to_work_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
 
-    assert working_folder(str(tmp_path / "link"), {}) == (str(tmp_path / "real"), "")
+    assert resolve_working_folder(str(tmp_path / "link"), {}) == (str(tmp_path / "real"), "")
     monkeypatch.chdir(tmp_path)
-    assert working_folder(None, {})[0] == str(tmp_path)
+    assert resolve_working_folder(None, {})[0] == str(tmp_path)
     with pytest.raises(NotADirectoryError):
-        working_folder(str(tmp_path / "none"), {})
+        resolve_working_folder(str(tmp_path / "none"), {})
 
 
 @pytest.mark.covers("PKG-19")

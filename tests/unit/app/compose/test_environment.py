@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from mainspring.app.compose.client_services import Front
-from mainspring.app.compose.conversation import converse
-from mainspring.app.compose.environment import environment, with_language_servers
-from mainspring.app.run.options import AskOptions, Confinement, Place, Rules
+from mainspring.app.compose.client_services import ClientServices
+from mainspring.app.compose.conversation import open_conversation
+from mainspring.app.compose.environment import create_environment, with_language_servers
+from mainspring.app.run.options import LaunchOptions, PermissionFlags, SandboxOptions, WorkspaceOptions
 from mainspring.app.workspace.settings import Settings, load_settings
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
-from tests.requires import missing, on_linux
+from tests.requires import on_linux, skip_missing
 
 
 def settings(tmp_path: Path, values: str, **options: Any) -> Settings:
@@ -26,7 +26,7 @@ def settings(tmp_path: Path, values: str, **options: Any) -> Settings:
 
 
 async def test_without_a_sandbox_it_is_this_machine_with_its_limits(tmp_path: Path) -> None:
-    env, told = environment(settings(tmp_path, '{"execution": {"maxProcesses": 3}}'), str(tmp_path))
+    env, told = create_environment(settings(tmp_path, '{"execution": {"maxProcesses": 3}}'), str(tmp_path))
 
     assert (type(env), told) == (LocalEnv, "")
     done = await env.run("for i in 1 2 3 4 5 6; do sleep 5 & done; wait", timeout=10)
@@ -38,15 +38,15 @@ async def test_without_a_sandbox_it_is_this_machine_with_its_limits(tmp_path: Pa
 async def test_a_sandbox_of_the_settings_and_of_the_flag(tmp_path: Path) -> None:
     wanted = '{"sandbox": {"layer": "auto", "hidden": ["secret"]}}'
     try:
-        env, told = environment(settings(tmp_path, wanted), str(tmp_path))
+        env, told = create_environment(settings(tmp_path, wanted), str(tmp_path))
     except ConfigError:
-        missing("a sandbox that works here")
+        skip_missing("a sandbox that works here")
     (tmp_path / "secret").write_text("x", encoding="utf-8")
     assert told
     assert (await env.run("cat secret")).exit_code != 0
     await env.aclose()
-    off = AskOptions(prompt="x", sandbox=Confinement(layer="none")).flags()
-    env, told = environment(settings(tmp_path, wanted, flags=off), str(tmp_path))
+    off = LaunchOptions(prompt="x", sandbox=SandboxOptions(layer="none")).flags()
+    env, told = create_environment(settings(tmp_path, wanted, flags=off), str(tmp_path))
     assert (type(env), told) == (LocalEnv, "")
     await env.aclose()
 
@@ -70,9 +70,13 @@ async def test_language_servers_of_the_settings_look_at_what_is_edited(tmp_path:
         tmp_path, f'{{"languageServers": {{"fake": {{"command": {command}, "languages": {{}}, "enabled": false}}}}}}'
     )
     assert with_language_servers(builtin_tools(), off) == list(builtin_tools())
-    model = ScriptedModel(Reply(calls=[Call("write_file", {"path": "a.py", "content": "x = 1\n"})]), "done")
-    asked = AskOptions(prompt="x", place=Place(cwd=str(tmp_path)), save=False, rules=Rules(allow=("write_file",)))
-    made = await converse(asked, lambda told: None, {"MAINSPRING_HOME": str(tmp_path / "home")}, Front(model=model))
+    model = ScriptedModel(Reply(calls=[ScriptedCall("write_file", {"path": "a.py", "content": "x = 1\n"})]), "done")
+    asked = LaunchOptions(
+        prompt="x", place=WorkspaceOptions(cwd=str(tmp_path)), save=False, rules=PermissionFlags(allow=("write_file",))
+    )
+    made = await open_conversation(
+        asked, lambda told: None, {"MAINSPRING_HOME": str(tmp_path / "home")}, ClientServices(model=model)
+    )
     result = await made.agent.run("x")
     assert result.text == "done"
     assert (tmp_path / "a.py").read_text(encoding="utf-8") == "x = 1\n"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mainspring.app.compose.extensions import command_hooks, hook_depth, places_of
-from mainspring.app.workspace.paths import Home
+from mainspring.app.compose.extensions import command_hooks, extension_paths, hook_depth
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.settings import load_settings
 from mainspring.app.workspace.settings.schema import HookSettings
 from mainspring.app.workspace.trust import TrustStore
@@ -79,20 +79,20 @@ def test_places_are_the_users_and_those_of_the_nearest_project(home: Path, tmp_p
     inner = tmp_path / "inner"
     inner.mkdir()
 
-    places = places_of(str(inner), load_settings(str(inner)))
+    places = extension_paths(str(inner), load_settings(str(inner)))
     assert places.user == (home / ".agent" / "extensions", home / "more", Path("/abs/one.py"))
     assert places.relative == ("./near.py",)
     assert (places.project, places.trusted) == (tmp_path / ".agent" / "extensions", False)
 
-    TrustStore(Home(home / ".agent")).add(inner)  # the project's own folder is not trusted by that
-    assert not places_of(str(inner), load_settings(str(inner))).trusted
-    TrustStore(Home(home / ".agent")).add(tmp_path)
-    assert places_of(str(inner), load_settings(str(inner))).trusted
+    TrustStore(UserPaths(home / ".agent")).add(inner)  # the project's own folder is not trusted by that
+    assert not extension_paths(str(inner), load_settings(str(inner))).trusted
+    TrustStore(UserPaths(home / ".agent")).add(tmp_path)
+    assert extension_paths(str(inner), load_settings(str(inner))).trusted
 
 
 def test_the_users_own_folder_is_no_projects(home: Path) -> None:
     (home / ".agent" / "extensions").mkdir(parents=True)
-    assert places_of(str(home), load_settings(str(home))).project is None
+    assert extension_paths(str(home), load_settings(str(home))).project is None
 
 
 @pytest.mark.parametrize(("value", "depth"), [("", 0), ("2", 2), ("-1", 3), ("many", 3), ("999999999", 3)])

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from mainspring import Agent, ToolContext, tool
-from mainspring.app.compose.environment import services, tell_of_ends
-from mainspring.app.workspace.paths import Home
+from mainspring.app.compose.environment import enable_background_wakeups, tool_services
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.env import LocalEnv
 from mainspring.messages import Message
-from mainspring.testing import Call, ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import shell, todo_read, todo_write
 
 
@@ -34,13 +34,13 @@ async def test_a_command_that_ends_in_the_background_wakes_the_agent(env: LocalE
         return "released"
 
     model = ScriptedModel(
-        Call("shell", {"command": "read -r x < go; echo built", "background": True}),
-        Call("release", {}),
+        ScriptedCall("shell", {"command": "read -r x < go; echo built", "background": True}),
+        ScriptedCall("release", {}),
         "waiting for the build",
         "it is built",
     )
     agent = Agent(model, tools=[shell, release], execution=env)
-    tell_of_ends(agent)
+    enable_background_wakeups(agent)
 
     result = await agent.run("build it")
 
@@ -56,7 +56,7 @@ async def test_a_command_that_ends_in_the_background_wakes_the_agent(env: LocalE
 @pytest.mark.covers("OPT-02")
 async def test_only_their_owner_may_read_what_is_to_be_done(env: LocalEnv, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    ctx = ToolContext(env=env, session_id="s1", extra=services(Home(home)))
+    ctx = ToolContext(env=env, session_id="s1", extra=tool_services(UserPaths(home)))
     for status in ("pending", "completed"):  # a new file, and one that is replaced
         await todo_write(ctx, todos=[{"content": "read", "status": status}])
 

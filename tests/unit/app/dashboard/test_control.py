@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.app.dashboard.control import Dashboard, DashboardError, serve, start
-from mainspring.app.run.options import Place
+from mainspring.app.dashboard.control import Dashboard, DashboardError, run_viewer, start_dashboard
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.servers.viewer import Viewer
 from mainspring.errors import ConfigError
 
@@ -17,23 +17,23 @@ async def test_a_number_that_is_no_port_is_refused(tmp_path: Path) -> None:
     environ = {"MAINSPRING_HOME": str(tmp_path / "home")}
     for port in (-1, 65_536, 99_999):
         with pytest.raises(ConfigError, match=f"--port {port} is no port"):
-            await asyncio.to_thread(start, Place(cwd=str(tmp_path)), port=port, environ=environ)
+            await asyncio.to_thread(start_dashboard, WorkspaceOptions(cwd=str(tmp_path)), port=port, environ=environ)
         with pytest.raises(ConfigError, match="give a number up to 65535"):
-            await serve(Place(cwd=str(tmp_path)), port, lambda _: None, environ)
+            await run_viewer(WorkspaceOptions(cwd=str(tmp_path)), port, lambda _: None, environ)
     assert not (tmp_path / "home").exists()
 
 
 @pytest.mark.covers("CLI-17")
 async def test_one_that_is_there_is_given_unless_another_kind_is_asked_for(tmp_path: Path) -> None:
-    environ, place = {"MAINSPRING_HOME": str(tmp_path)}, Place(cwd=str(tmp_path))
+    environ, place = {"MAINSPRING_HOME": str(tmp_path)}, WorkspaceOptions(cwd=str(tmp_path))
     viewer = Viewer()
     await viewer.start()
     there = Dashboard(kind="viewer", url=viewer.url, endpoint=viewer.endpoint, pid=1)
     (tmp_path / "telemetry.json").write_bytes(msgspec.json.encode(there))
     try:
-        assert await asyncio.to_thread(start, place, environ=environ) == (there, False)
-        assert await asyncio.to_thread(start, place, choice="viewer", environ=environ) == (there, False)
+        assert await asyncio.to_thread(start_dashboard, place, environ=environ) == (there, False)
+        assert await asyncio.to_thread(start_dashboard, place, choice="viewer", environ=environ) == (there, False)
         with pytest.raises(DashboardError, match=r"\(viewer\); stop it first: mainspring telemetry stop"):
-            await asyncio.to_thread(start, place, choice="aspire", environ=environ)
+            await asyncio.to_thread(start_dashboard, place, choice="aspire", environ=environ)
     finally:
         await viewer.aclose()

@@ -9,7 +9,7 @@ from mainspring import Agent, AgentError, Session
 from mainspring.errors import ModelError
 from mainspring.messages import Cost, ImageBlock, TextBlock, Usage
 from mainspring.sessions import PairEntry
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
 KEY = "sk-ant-" + "api03-" + "Ab1" * 12
@@ -20,12 +20,14 @@ async def talk(folder: Path, home: Path) -> str:
     """Have the conversation; the id of its session."""
     session = Session.create(folder, home=home, title="A <b>test</b> & more")
     model = ScriptedModel(
-        Reply("Let me look.", calls=[Call("read_file", {"path": "app.py"})], thinking="First read, then change."),
-        Reply(calls=[Call("edit", {"path": "app.py", "old_string": "one", "new_string": "two"})]),
+        Reply(
+            "Let me look.", calls=[ScriptedCall("read_file", {"path": "app.py"})], thinking="First read, then change."
+        ),
+        Reply(calls=[ScriptedCall("edit", {"path": "app.py", "old_string": "one", "new_string": "two"})]),
         Reply(
             "Done: `x` is **two** now.\n\n```python\nx = 'two'\n```", usage=Usage(1200, 30, 800, cost=Cost(0.01, 0.02))
         ),
-        Reply(calls=[Call("shell", {"command": "exit 3"})]),
+        Reply(calls=[ScriptedCall("shell", {"command": "exit 3"})]),
         Reply("It </script><script>alert(1)</script> failed.", usage=Usage(10, 5)),
         ModelError("the provider is on fire"),
         Reply("Another way."),

@@ -7,9 +7,9 @@ import pytest
 
 from mainspring import Agent, CancelToken
 from mainspring.app.cli.main import main
-from mainspring.app.export import html_page, markdown
-from mainspring.app.run.options import Place
-from mainspring.app.workspace.saved_sessions import export_lines, export_transcript, import_file
+from mainspring.app.export import render_html, render_markdown
+from mainspring.app.run.options import WorkspaceOptions
+from mainspring.app.workspace.saved_sessions import export_jsonl, export_transcript, import_file
 from mainspring.errors import AgentAbortedError, SessionError
 from mainspring.loop.hooks import Hooks, TurnBefore
 from mainspring.messages import encode_message
@@ -28,7 +28,7 @@ def environ(home: Path) -> dict[str, str]:
 def test_the_page_holds_everything_and_can_load_nothing(exported: Exported) -> None:
     folder, home, id = exported
 
-    page = html_page(export_transcript(id, Place(cwd=str(folder)), environ(home)))
+    page = render_html(export_transcript(id, WorkspaceOptions(cwd=str(folder)), environ(home)))
 
     for text in (
         "Change app.py",
@@ -51,8 +51,8 @@ def test_the_page_holds_everything_and_can_load_nothing(exported: Exported) -> N
 def test_branches_and_costs_are_shown(exported: Exported) -> None:
     folder, home, id = exported
 
-    transcript = export_transcript(id, Place(cwd=str(folder)), environ(home))
-    page, text = html_page(transcript), markdown(transcript)
+    transcript = export_transcript(id, WorkspaceOptions(cwd=str(folder)), environ(home))
+    page, text = render_html(transcript), render_markdown(transcript)
 
     assert page.count('class="item assistant left"') == 4
     assert "Another way." in text.split("## Branches that were left")[0]
@@ -68,10 +68,14 @@ def test_no_form_holds_a_secret(tmp_path: Path) -> None:
         session.custom("note", {"text": f"password: correct-horse-1 and hunter2-hunter2 and {KEY}"})
         session.label(f"about {KEY}")
         session.save()
-    place, given = Place(cwd=str(tmp_path)), environ(tmp_path / "home")
+    place, given = WorkspaceOptions(cwd=str(tmp_path)), environ(tmp_path / "home")
 
     transcript = export_transcript(session.id, place, given)
-    forms = [html_page(transcript), markdown(transcript), b"\n".join(export_lines(session.id, place, given)).decode()]
+    forms = [
+        render_html(transcript),
+        render_markdown(transcript),
+        b"\n".join(export_jsonl(session.id, place, given)).decode(),
+    ]
 
     for form in forms:
         assert KEY not in form
@@ -91,7 +95,7 @@ def test_what_the_program_keeps_for_itself_is_not_shown_and_a_stopped_run_is_tol
         with suppress(AgentAbortedError):
             agent.run_sync("hello", signal=signal, hooks=hooks)
 
-    page = markdown(export_transcript(session.id, Place(cwd=str(folder)), environ(tmp_path / "home")))
+    page = render_markdown(export_transcript(session.id, WorkspaceOptions(cwd=str(folder)), environ(tmp_path / "home")))
 
     assert "chat_queue" not in page
     assert "stopped: the chat is closed" in page
@@ -101,11 +105,13 @@ def test_what_the_program_keeps_for_itself_is_not_shown_and_a_stopped_run_is_tol
 def test_lines_that_were_exported_can_be_taken_in_and_gone_on_with(exported: Exported, tmp_path: Path) -> None:
     folder, home, id = exported
     file = tmp_path / "session.jsonl"
-    file.write_bytes(b"".join(line + b"\n" for line in export_lines(id, Place(cwd=str(folder)), environ(home))))
+    file.write_bytes(
+        b"".join(line + b"\n" for line in export_jsonl(id, WorkspaceOptions(cwd=str(folder)), environ(home)))
+    )
     there = {"MAINSPRING_HOME": str(tmp_path / "other")}
 
-    first, problems = import_file(str(file), Place(cwd=str(tmp_path)), there)
-    second, _ = import_file(str(file), Place(cwd=str(tmp_path)), there)
+    first, problems = import_file(str(file), WorkspaceOptions(cwd=str(tmp_path)), there)
+    second, _ = import_file(str(file), WorkspaceOptions(cwd=str(tmp_path)), there)
 
     assert problems == ()
     assert first == id != second
@@ -119,17 +125,17 @@ def test_what_is_no_session_is_refused_and_nothing_is_stored(text: str, tmp_path
     (tmp_path / "x.jsonl").write_text(text, encoding="utf-8")
 
     with pytest.raises(SessionError, match="no session"):
-        import_file("x.jsonl", Place(cwd=str(tmp_path)), environ(tmp_path / "home"))
+        import_file("x.jsonl", WorkspaceOptions(cwd=str(tmp_path)), environ(tmp_path / "home"))
 
     assert not (tmp_path / "home").exists()
 
 
 def test_damaged_lines_are_left_out_and_told(exported: Exported, tmp_path: Path) -> None:
     folder, home, id = exported
-    lines = export_lines(id, Place(cwd=str(folder)), environ(home))
+    lines = export_jsonl(id, WorkspaceOptions(cwd=str(folder)), environ(home))
     (tmp_path / "x.jsonl").write_bytes(b"\n".join([*lines[:4], b"{broken", *lines[4:]]))
 
-    _, problems = import_file("x.jsonl", Place(cwd=str(tmp_path)), environ(tmp_path / "home"))
+    _, problems = import_file("x.jsonl", WorkspaceOptions(cwd=str(tmp_path)), environ(tmp_path / "home"))
 
     assert problems == ("line 5 cannot be read; it was left out",)
 
@@ -160,7 +166,9 @@ def test_the_command_writes_a_private_file_and_nothing_over_one(
     assert main([*call, "--force"]) == 0
     assert target.read_text(encoding="utf-8") == first
     assert main(["export", id, "-o", "-", "--format", "jsonl", "--cwd", str(folder)]) == 0
-    assert capsys.readouterr().out.count("\n") == len(export_lines(id, Place(cwd=str(folder)), environ(home)))
+    assert capsys.readouterr().out.count("\n") == len(
+        export_jsonl(id, WorkspaceOptions(cwd=str(folder)), environ(home))
+    )
     assert main(["export", id, "-o", "x.txt", "--cwd", str(folder)]) == 2
 
 

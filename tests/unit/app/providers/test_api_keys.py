@@ -8,7 +8,13 @@ import keyring
 import pytest
 from keyring.backend import KeyringBackend
 
-from mainspring.app.providers.api_keys import StoredKey, from_file, from_keyring, keep_in_keyring, key_of
+from mainspring.app.providers.api_keys import (
+    LazyApiKey,
+    read_key_from_file,
+    read_key_from_keyring,
+    resolve_api_key,
+    save_key_to_keyring,
+)
 from mainspring.app.providers.select_model import make
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, ProviderSettings
@@ -17,9 +23,9 @@ from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.models import HttpModel
 
 
-def stored(**given: Any) -> StoredKey:
-    key = key_of("openai", ProviderSettings(**given))
-    assert isinstance(key, StoredKey)
+def stored(**given: Any) -> LazyApiKey:
+    key = resolve_api_key("openai", ProviderSettings(**given))
+    assert isinstance(key, LazyApiKey)
     return key
 
 
@@ -47,18 +53,18 @@ def test_a_file_must_be_its_owners_alone(tmp_path: Path) -> None:
     file.write_text("sk-1\n", encoding="utf-8")
     file.chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
-        from_file(str(file))
+        read_key_from_file(str(file))
 
     file.chmod(0o600)
-    assert from_file(str(file)) == "sk-1"
+    assert read_key_from_file(str(file)) == "sk-1"
 
     file.write_text("a\nb\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="only line"):
-        from_file(str(file))
+        read_key_from_file(str(file))
     with pytest.raises(ConfigError, match="cannot be read"):
-        from_file(str(tmp_path / "none"))
+        read_key_from_file(str(tmp_path / "none"))
     with pytest.raises(ConfigError, match="from / or ~/ on"):
-        from_file("key")
+        read_key_from_file("key")
 
 
 class Held(KeyringBackend):
@@ -80,9 +86,9 @@ def test_the_keyring_keeps_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     keyring.set_keyring(Held())
     try:
         with pytest.raises(ConfigError, match="config init openai --keyring"):
-            from_keyring("openai")
-        keep_in_keyring("openai", "sk-9")
-        assert from_keyring("openai") == "sk-9"
+            read_key_from_keyring("openai")
+        save_key_to_keyring("openai", "sk-9")
+        assert read_key_from_keyring("openai") == "sk-9"
     finally:
         keyring.set_keyring(before)
 

@@ -7,8 +7,9 @@ import pytest
 
 from mainspring.app.providers.select_model import make
 from mainspring.app.workspace.model_providers import registry_of
-from mainspring.app.workspace.settings.load import build, parse_settings
-from mainspring.app.workspace.settings.schema import OWN_SETTINGS, ProviderSettings
+from mainspring.app.workspace.settings.load import build_config, parse_settings
+from mainspring.app.workspace.settings.schema import ProviderSettings
+from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelProvider
 
@@ -28,7 +29,7 @@ FILE = """{
 def model(text: str, spec: str) -> HttpModel:
     layer = parse_settings(text, "settings.json")
     assert layer.warnings == []
-    config = build(layer.values)
+    config = build_config(layer.values)
     made: ModelProvider = make(spec, config, registry_of(config))
     assert isinstance(made, HttpModel)
     return made
@@ -66,5 +67,5 @@ def test_every_setting_that_a_provider_reads_is_known(repository: Path) -> None:
 
     assert {
         head + "".join(word.title() for word in tail) for head, *tail in (name.split("_") for name in read)
-    } == OWN_SETTINGS
-    assert not OWN_SETTINGS & set(ProviderSettings.__struct_encode_fields__)
+    } == PROVIDER_SPECIFIC_SETTINGS
+    assert not PROVIDER_SPECIFIC_SETTINGS & set(ProviderSettings.__struct_encode_fields__)

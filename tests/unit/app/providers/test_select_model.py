@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.app.providers.select_model import Choice, choose_model
+from mainspring.app.providers.select_model import Choice, select_model
 from mainspring.app.workspace.settings import AppConfig, Providers, ProviderSettings, Settings
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.models.http_model import HttpModel
@@ -28,7 +28,7 @@ async def choose(
         return servers
 
     settings = Settings(config=config or AppConfig(), origins=origins or {})
-    return await choose_model(settings, environ or {}, servers=found, has_engine=lambda: engine)
+    return await select_model(settings, environ or {}, servers=found, has_engine=lambda: engine)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.app.cli.serve_options import serve_parser
+from mainspring.app.cli.serve_options import build_serve_parser
 
 pytestmark = pytest.mark.covers("BYD-23")
 
@@ -31,13 +31,13 @@ def test_settings(page: str, form: str, count: int) -> None:
     for program in programs:
         assert program["command"].endswith("mainspring")
         assert program["args"][0] == "serve"
-        assert serve_parser().parse_args(program["args"][1:]).form == form
+        assert build_serve_parser().parse_args(program["args"][1:]).form == form
 
 
 @pytest.mark.parametrize("page", ["editors.md", "mcp-server.md", "rpc.md"])
 def test_flags_that_a_page_names(page: str) -> None:
     text = (DOCS / page).read_text()
-    known = serve_parser().format_help()
+    known = build_serve_parser().format_help()
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
     assert named
     assert {flag for flag in named if flag not in known} == set()

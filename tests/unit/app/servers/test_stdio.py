@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.app.servers.stdio import LineTooLongError, Wire, open_wire
+from mainspring.app.servers.stdio import LineTooLongError, LineTransport, open_wire
 
 pytestmark = pytest.mark.covers("BYD-23")
 
@@ -26,7 +26,7 @@ async def lines_of(pieces: Sequence[bytes]) -> list[bytes | None]:
     async def put(data: bytes) -> None:
         pass
 
-    wire = Wire(chunk, put, MOST)
+    wire = LineTransport(chunk, put, MOST)
     found: list[bytes | None] = []
     while True:
         try:
@@ -71,7 +71,7 @@ async def test_a_reader_that_waits_holds_the_writer() -> None:
 def test_prints_go_to_stderr_and_reads_get_nothing() -> None:
     code = """
 import os, subprocess, sys
-from mainspring.app.servers.stdio import claimed_stdio
+from mainspring.app.servers.stdio import take_over_stdio as claimed_stdio
 with claimed_stdio() as (given, out):
     print("stray", flush=True)
     subprocess.run(["echo", "from a program"])

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from mainspring.app.chat.command_results import Candidate
-from mainspring.app.chat.commands import ChatCommand, Receipt
+from mainspring.app.chat.commands import ChatCommand, CommandReceipt
 from mainspring.app.chat.events import ChatEvent
 from mainspring.app.chat.types import Status
 
@@ -32,12 +32,12 @@ class ScriptedChat:
         for event in events:
             self._events.put_nowait(event)
 
-    async def send(self, command: ChatCommand) -> Receipt:
+    async def send(self, command: ChatCommand) -> CommandReceipt:
         self.commands.append(command)
         self.got.set()
         if self._react is not None:
             self._react(self, command)
-        return Receipt(str(len(self.commands)), self.refuse)
+        return CommandReceipt(str(len(self.commands)), self.refuse)
 
     async def events(self) -> AsyncIterator[ChatEvent]:
         while (event := await self._events.get()) is not None:

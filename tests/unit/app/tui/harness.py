@@ -10,15 +10,15 @@ from pathlib import Path
 from prompt_toolkit.input import PipeInput, create_pipe_input
 
 from mainspring.app.chat.commands import ChatCommand
-from mainspring.app.tui.app import Session
+from mainspring.app.tui.app import TerminalApp
 from mainspring.app.tui.input_history import HistoryFile
-from mainspring.app.tui.safe_text import plain
-from mainspring.app.tui.styled_text import text_of
-from mainspring.app.tui.theme import Look
+from mainspring.app.tui.safe_text import sanitize
+from mainspring.app.tui.styled_text import to_text
+from mainspring.app.tui.theme import Theme
 from tests.unit.app.tui.fake_chat import ScriptedChat
 
 
-class Written(io.StringIO):
+class OutputBuffer(io.StringIO):
     """A terminal that is not one."""
 
     encoding = "utf-8"
@@ -33,10 +33,10 @@ class Written(io.StringIO):
         raise OSError("no file")
 
 
-class Desk:
+class TuiHarness:
     """A session that runs."""
 
-    def __init__(self, session: Session, chat: ScriptedChat, keyboard: PipeInput, written: Written) -> None:
+    def __init__(self, session: TerminalApp, chat: ScriptedChat, keyboard: PipeInput, written: OutputBuffer) -> None:
         self.session = session
         self.chat = chat
         self.keyboard = keyboard
@@ -48,7 +48,7 @@ class Desk:
     @property
     def written(self) -> str:
         """All that was ever written, without sequences."""
-        return plain(self._written.getvalue())
+        return sanitize(self._written.getvalue())
 
     def lose(self) -> None:
         """The terminal is closed."""
@@ -61,7 +61,7 @@ class Desk:
     @property
     def drawn(self) -> str:
         """What stands above the input now."""
-        return text_of(self.session.live_rows(80, 24, 18))
+        return to_text(self.session.live_rows(80, 24, 18))
 
     async def until(self, condition: Callable[[], object]) -> None:
         for _ in range(2000):
@@ -87,16 +87,16 @@ class Desk:
 @asynccontextmanager
 async def desk(
     folder: Path, chat: ScriptedChat | None = None, *, fails: bool = False, **environ: str
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[TuiHarness]:
     """A session in a folder; it is left at the end."""
     chat = chat or ScriptedChat()
-    written = Written()
+    written = OutputBuffer()
     with create_pipe_input() as keyboard:
         history = HistoryFile(folder / "history.jsonl")
         variables = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", **environ}
-        session = Session(chat.open, Look(), written, keyboard, history, variables)
+        session = TerminalApp(chat.open, Theme(), written, keyboard, history, variables)
         running = asyncio.create_task(session.run())
-        one = Desk(session, chat, keyboard, written)
+        one = TuiHarness(session, chat, keyboard, written)
         try:
             await one.until(lambda: session.is_open and session.screen.app.is_running)
             yield one

@@ -13,10 +13,10 @@ from mainspring.app.chat.commands import (
     Answer,
     Approve,
     ChatCommand,
+    CommandReceipt,
     EditQueued,
     Prompt,
     Queue,
-    Receipt,
     RemoveQueued,
     SendQueued,
     SetMode,
@@ -26,10 +26,10 @@ from mainspring.app.chat.commands import (
     Steer,
 )
 from mainspring.app.chat.decisions import choices_for
-from mainspring.app.chat.types import FileDiff, Hunk, Mode, Option, Queued
+from mainspring.app.chat.types import AgentMode, FileDiff, Hunk, Option, Queued
 from mainspring.app.tui.input_history import HistoryFile
 from tests.unit.app.tui.fake_chat import ScriptedChat
-from tests.unit.app.tui.harness import Desk, desk
+from tests.unit.app.tui.harness import TuiHarness, desk
 
 DIFF = FileDiff(
     path="a.py",
@@ -50,7 +50,7 @@ ASKED = told.ApprovalAsked(
 )
 
 
-def run(one: Desk) -> None:
+def run(one: TuiHarness) -> None:
     one.chat.status = msgspec.structs.replace(one.chat.status, running=True)
     one.chat.tell(told.RunStarted("r1"), told.StatusChanged(one.chat.status))
 
@@ -97,7 +97,7 @@ async def test_enter_steers_and_tab_queues_while_a_run_goes_on(tmp_path: Path) -
         await one.until(lambda: one.session.screen.buffer.text == "half a draft")
 
         one.keys("\x1b[1;3A")
-        await one.until(lambda: one.session.screen.editing == "q2")
+        await one.until(lambda: one.session.screen.editing_queued_id == "q2")
         one.keys("\x15")
         await one.until(lambda: not one.session.screen.buffer.text)
         await asyncio.sleep(0.025)
@@ -217,7 +217,7 @@ async def test_approvals(tmp_path: Path, keys: str, answer: Approve) -> None:
         one.chat.tell(told.ToolStarted("t1", "edit", "Edit", "a.py"), ASKED)
         await one.until(lambda: "Edit a.py?" in one.drawn)
         await one.until(lambda: "- a" in one.written)
-        await one.until(one.session.screen.takes_keys)
+        await one.until(one.session.screen.dialog_takes_keys)
         for key in keys.replace("\x1b[B", "D"):
             if key == "W":
                 await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog.wants)
@@ -231,7 +231,7 @@ async def test_approvals(tmp_path: Path, keys: str, answer: Approve) -> None:
 async def test_a_denial_with_a_reason_and_changed_arguments(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(ASKED)
-        await one.until(lambda: one.session.screen.takes_keys())
+        await one.until(lambda: one.session.screen.dialog_takes_keys())
         one.keys("n")
         await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog.wants)
         one.keys("not this file")
@@ -240,7 +240,7 @@ async def test_a_denial_with_a_reason_and_changed_arguments(tmp_path: Path) -> N
         assert await one.command(Approve) == Approve("q1", "deny", "not this file")
 
         one.chat.tell(ASKED)
-        await one.until(lambda: one.session.screen.takes_keys())
+        await one.until(lambda: one.session.screen.dialog_takes_keys())
         one.keys("e")
         await one.until(lambda: '"a.py"' in one.session.screen.answer.text)
         one.session.screen.answer.text = "{"
@@ -260,7 +260,7 @@ async def test_who_is_typing_does_not_answer_a_question_by_accident(tmp_path: Pa
         one.keys("o y")
         await one.until(lambda: one.session.screen.buffer.text == "yes but also y")
         assert not one.chat.commands
-        await one.until(one.session.screen.takes_keys)
+        await one.until(one.session.screen.dialog_takes_keys)
         one.keys("\x1b")
         assert await one.command(Approve) == Approve("q1", "deny")
         assert one.session.screen.buffer.text == "yes but also y"
@@ -274,7 +274,7 @@ async def test_a_key_that_meets_a_question_which_only_now_appears_does_not_answe
         one.keys("y")  # the first letter of something, for nothing was typed before
         await one.until(lambda: one.session.screen.buffer.text == "y")
         await one.until(lambda: "keys go to the input" in one.drawn)
-        await one.until(one.session.screen.takes_keys)
+        await one.until(one.session.screen.dialog_takes_keys)
         assert not one.chat.commands
         await one.until(lambda: "keys go to the input" not in one.drawn)
         one.keys("\x1b")
@@ -286,11 +286,11 @@ async def test_a_key_that_meets_a_question_which_only_now_appears_does_not_answe
 async def test_a_key_that_is_pressed_twice_does_not_answer_the_question_behind(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(ASKED, msgspec.structs.replace(ASKED, id="q2"))
-        await one.until(one.session.screen.takes_keys)
+        await one.until(one.session.screen.dialog_takes_keys)
         one.keys("yy")
         assert await one.command(Approve) == Approve("q1", "once")
         await one.until(lambda: one.session.screen.buffer.text == "y")
-        await one.until(one.session.screen.takes_keys)
+        await one.until(one.session.screen.dialog_takes_keys)
         assert not one.chat.commands
 
 
@@ -299,7 +299,7 @@ async def test_whoever_types_a_text_over_a_question_does_not_answer_it(tmp_path:
     async with desk(tmp_path) as one:
         one.chat.tell(ASKED)
         await one.until(lambda: "Edit a.py?" in one.drawn)
-        await one.until(one.session.screen.takes_keys)
+        await one.until(one.session.screen.dialog_takes_keys)
         one.keys("to say")  # a, s, and y would all allow it
         await one.until(lambda: one.session.screen.buffer.text == "to say")
         assert not one.chat.commands
@@ -343,7 +343,7 @@ async def test_a_question_that_falls_away_is_not_shown_any_more(tmp_path: Path) 
 async def test_questions(tmp_path: Path, question: told.QuestionAsked, keys: str, answer: Answer) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(question)
-        await one.until(lambda: one.session.screen.dialog and one.session.screen.takes_keys())
+        await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog_takes_keys())
         screen = one.session.screen
         for key in keys:
             if key == "W":
@@ -471,7 +471,7 @@ async def test_folded_output_can_be_seen(tmp_path: Path) -> None:
 @pytest.mark.covers("CLI-19")
 async def test_an_agent_that_fails_ends_the_screen_with_its_error(tmp_path: Path) -> None:
     class Broken(ScriptedChat):
-        async def send(self, command: ChatCommand) -> Receipt:
+        async def send(self, command: ChatCommand) -> CommandReceipt:
             raise ValueError("it broke")
 
     async with desk(tmp_path, Broken(), fails=True) as one:
@@ -483,7 +483,7 @@ async def test_an_agent_that_fails_ends_the_screen_with_its_error(tmp_path: Path
 
 async def test_modes_and_the_draft_of_a_rewind(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
-        modes: tuple[Mode, ...] = ("build", "accept_edits", "plan")
+        modes: tuple[AgentMode, ...] = ("build", "accept_edits", "plan")
         for before, after in zip(modes, (*modes[1:], modes[0]), strict=True):
             status = msgspec.structs.replace(one.chat.status, mode=before)
             one.chat.tell(told.StatusChanged(status))
@@ -497,7 +497,7 @@ async def test_modes_and_the_draft_of_a_rewind(tmp_path: Path) -> None:
 @pytest.mark.covers("BYD-24")
 async def test_only_who_looks_elsewhere_is_told(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
-        one.session.notify_by("unfocused", ("bell", "osc9"), None, 5.0)
+        one.session.set_notifications("unfocused", ("bell", "osc9"), None, 5.0)
         one.keys("\x1b[I")
         await one.until(lambda: one.session.notifier.focused)
         one.chat.tell(told.RunFinished("completed", text="all done", seconds=9))

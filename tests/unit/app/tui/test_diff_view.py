@@ -1,6 +1,6 @@
 from mainspring.app.chat.types import FileDiff, Hunk
 from mainspring.app.tui.diff_view import diff_rows
-from mainspring.app.tui.styled_text import text_of
+from mainspring.app.tui.styled_text import to_text
 
 DIFF = FileDiff(
     path="src/a.py",
@@ -17,7 +17,7 @@ DIFF = FileDiff(
 
 def test_numbers_signs_and_colours() -> None:
     rows = diff_rows([DIFF], 80)
-    assert text_of(rows) == (
+    assert to_text(rows) == (
         "  src/a.py +1 -1\n"
         "     def f():\n"
         "   9   a\n"
@@ -35,7 +35,7 @@ def test_numbers_signs_and_colours() -> None:
 
 
 def test_narrow_windows_leave_out_the_numbers() -> None:
-    text = text_of(diff_rows([DIFF], 30))
+    text = to_text(diff_rows([DIFF], 30))
     assert "@@ -9,3 +9,3 @@" in text
     assert r"  - b\x1b[31m" in text
 
@@ -43,9 +43,9 @@ def test_narrow_windows_leave_out_the_numbers() -> None:
 def test_at_most_so_many_rows() -> None:
     rows = diff_rows([DIFF], 80, most=4)
     assert len(rows) == 4
-    assert "more rows" in text_of(rows)
+    assert "more rows" in to_text(rows)
 
 
 def test_kinds() -> None:
-    assert "(new)" in text_of(diff_rows([FileDiff(path="a", change="create")], 80))
-    assert "(deleted)" in text_of(diff_rows([FileDiff(path="a", change="delete")], 80))
+    assert "(new)" in to_text(diff_rows([FileDiff(path="a", change="create")], 80))
+    assert "(deleted)" in to_text(diff_rows([FileDiff(path="a", change="delete")], 80))

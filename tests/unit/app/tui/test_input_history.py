@@ -5,24 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.tui.input_history import MOST_BYTES, MOST_ENTRIES, HistoryFile, history_of
+from mainspring.app.tui.input_history import MAX_ENTRIES, MAX_ENTRY_BYTES, HistoryFile, open_history
 
 
 @pytest.mark.covers("CLI-02")
 def test_entries_come_back_in_order_and_private(tmp_path: Path) -> None:
-    file = history_of(tmp_path / "home", tmp_path / "project")
+    file = open_history(tmp_path / "home", tmp_path / "project")
     for text in ("one", "two\nlines \u65e5", "two\nlines \u65e5"):
         assert file.add(text)
-    assert history_of(tmp_path / "home", tmp_path / "project").read() == ["one", "two\nlines \u65e5"]
+    assert open_history(tmp_path / "home", tmp_path / "project").read() == ["one", "two\nlines \u65e5"]
     (path,) = (tmp_path / "home" / "history").glob("*.jsonl")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert history_of(tmp_path / "home", tmp_path / "other").read() == []
+    assert open_history(tmp_path / "home", tmp_path / "other").read() == []
 
 
 def test_nothing_empty_and_nothing_huge_is_kept(tmp_path: Path) -> None:
     file = HistoryFile(tmp_path / "h.jsonl")
     assert not file.add("  ")
-    assert not file.add("x" * MOST_BYTES)
+    assert not file.add("x" * MAX_ENTRY_BYTES)
     assert file.read() == []
 
 
@@ -48,10 +48,10 @@ def test_sessions_side_by_side_lose_nothing(tmp_path: Path) -> None:
 
 def test_what_is_too_much_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
-    path.write_text("".join(json.dumps(f"{i}") + "\n" for i in range(2 * MOST_ENTRIES + 1)))
+    path.write_text("".join(json.dumps(f"{i}") + "\n" for i in range(2 * MAX_ENTRIES + 1)))
     HistoryFile(path).trim()
-    assert path.read_text().count("\n") == MOST_ENTRIES
-    assert HistoryFile(path).read()[-1] == str(2 * MOST_ENTRIES)
+    assert path.read_text().count("\n") == MAX_ENTRIES
+    assert HistoryFile(path).read()[-1] == str(2 * MAX_ENTRIES)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 

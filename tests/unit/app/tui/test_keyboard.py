@@ -7,7 +7,7 @@ from prompt_toolkit.keys import Keys
 
 from mainspring.app.chat import events as told
 from mainspring.app.chat.commands import Prompt
-from mainspring.app.tui.paste_detection import BURST, joined
+from mainspring.app.tui.paste_detection import BURST, join_bursts
 from tests.unit.app.tui.harness import desk
 
 ENTER = KeyPress(Keys.ControlM, "\r")
@@ -18,17 +18,17 @@ def typed(text: str) -> list[KeyPress]:
 
 
 def test_a_run_of_characters_is_one_key_and_its_last_enter_another() -> None:
-    assert joined(typed("a" * 40 + "\r" + "b" * 5 + "\r")) == [KeyPress(BURST, "a" * 40 + "\n" + "b" * 5), ENTER]
+    assert join_bursts(typed("a" * 40 + "\r" + "b" * 5 + "\r")) == [KeyPress(BURST, "a" * 40 + "\n" + "b" * 5), ENTER]
 
 
 def test_a_key_that_does_something_stays_where_it_is() -> None:
     up = KeyPress(Keys.Up, "\x1b[A")
 
-    assert joined([*typed("a" * 40), up, *typed("b" * 3)]) == [KeyPress(BURST, "a" * 40), up, *typed("bbb")]
+    assert join_bursts([*typed("a" * 40), up, *typed("b" * 3)]) == [KeyPress(BURST, "a" * 40), up, *typed("bbb")]
 
 
 def test_what_a_person_types_stays_as_it_is() -> None:
-    assert joined(typed("hello\r")) == typed("hello\r")
+    assert join_bursts(typed("hello\r")) == typed("hello\r")
 
 
 async def test_a_large_paste_without_brackets_is_quick_and_whole(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ async def test_a_line_that_comes_at_once_with_its_enter_is_sent(tmp_path: Path) 
 async def test_a_burst_answers_no_question(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(told.QuestionAsked("q", "confirm", "Go?"))
-        await one.until(one.session.screen.takes_keys)
+        await one.until(one.session.screen.dialog_takes_keys)
         one.keys("yes, and then " * 5)
         await one.until(lambda: one.session.screen.buffer.text == "yes, and then " * 5)
         assert not one.chat.commands

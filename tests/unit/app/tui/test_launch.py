@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.chat import Chat, command_of
+from mainspring.app.chat import Chat, parse_line
 from mainspring.app.chat.events import CommandDone, StatusChanged
 from mainspring.app.cli.arguments import parse
-from mainspring.app.cli.runner import ask_options
+from mainspring.app.cli.runner import chat_launch_options
 from mainspring.app.tui.chat_client import open_chat
-from mainspring.app.tui.launch import follow_settings
+from mainspring.app.tui.launch import apply_settings
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.settings.load import load_settings
 from tests.unit.app.tui.harness import desk
@@ -25,7 +25,7 @@ def test_flags_reach_the_chat() -> None:
         "--sandbox landlock --sandbox-network"
     )
     _, given = parse(line.split())
-    ask = ask_options(given)
+    ask = chat_launch_options(given)
     assert (ask.model, ask.thinking, ask.system, tuple(ask.tools or ())) == (
         "openai:m",
         "high",
@@ -37,8 +37,8 @@ def test_flags_reach_the_chat() -> None:
     assert limits == (3, 4, 0.5, 600, 70)
     assert "shell" in str(ask.rules)
     assert (ask.sandbox.layer, ask.sandbox.network) == ("landlock", True)
-    assert ask_options(parse(["-c"])[1]).continued
-    assert not ask_options(parse(["--no-session"])[1]).save
+    assert chat_launch_options(parse(["-c"])[1]).continued
+    assert not chat_launch_options(parse(["--no-session"])[1]).save
 
 
 @pytest.mark.covers("OPT-03", "CLI-07")
@@ -51,7 +51,7 @@ async def test_settings_reach_the_screen(tmp_path: Path) -> None:
     )
     settings = load_settings(str(tmp_path), environ={"MAINSPRING_HOME": str(home)})
     async with desk(tmp_path) as one:
-        follow_settings(settings, one.session)
+        apply_settings(settings, one.session)
         how = one.session.notifier.how
         assert (how.when, tuple(how.ways), how.command, how.after) == ("always", ("osc9",), "true", 3)
         assert one.session.screen.look.theme == one.session.transcript.look.theme == "light"
@@ -73,7 +73,7 @@ async def test_the_entry_loads_the_settings_and_opens_the_engine_with_what_the_c
     _, options = parse(["--no-session", "--model", "compatible:two"])
     async with open_chat(options, str(tmp_path), seen.append) as chat, asyncio.timeout(20):
         assert isinstance(chat, Chat)
-        assert (await chat.send(command_of("/help", known=("help",)))).refused == ""
+        assert (await chat.send(parse_line("/help", known=("help",)))).refused == ""
         told = [event async for event in _until_done(chat)]
 
     assert [s.config.ui.theme for s in seen] == ["light"]

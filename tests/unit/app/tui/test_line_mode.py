@@ -10,7 +10,7 @@ from mainspring.app.chat.command_results import Screen
 from mainspring.app.chat.commands import Abort, Answer, Approve, ChatCommand, Prompt, Slash, Steer
 from mainspring.app.chat.decisions import choices_for
 from mainspring.app.tui.line_mode import LineMode
-from mainspring.app.tui.theme import Look
+from mainspring.app.tui.theme import Theme
 from tests.unit.app.tui.fake_chat import ScriptedChat
 
 ASKED = told.ApprovalAsked(
@@ -29,7 +29,7 @@ ASKED = told.ApprovalAsked(
 async def test_a_chat_in_lines() -> None:
     chat, out = ScriptedChat(), io.StringIO()
     keyboard, typing = os.pipe()
-    mode = LineMode(chat.open, Look(utf8=False, colors="none", dumb=True), out)
+    mode = LineMode(chat.open, Theme(utf8=False, colors="none", dumb=True), out)
     running = asyncio.create_task(mode.run(keyboard))
 
     async def after(line: str, command: ChatCommand) -> None:

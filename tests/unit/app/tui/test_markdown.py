@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.app.tui.markdown import MarkdownPainter
+from mainspring.app.tui.markdown import MarkdownRenderer
 from mainspring.app.tui.safe_text import width
 from mainspring.app.tui.streaming_markdown import Answer, Block
-from mainspring.app.tui.styled_text import text_of
-from mainspring.app.tui.theme import Look
+from mainspring.app.tui.styled_text import to_text
+from mainspring.app.tui.theme import Theme
 
 
-def shown(text: str, columns: int = 80, look: Look | None = None) -> str:
-    return text_of(Answer(look or Look()).whole(text, columns))
+def shown(text: str, columns: int = 80, look: Theme | None = None) -> str:
+    return to_text(Answer(look or Theme()).whole(text, columns))
 
 
 def test_lists_tables_and_code() -> None:
@@ -54,7 +54,7 @@ def test_terminal_sequences_do_nothing(hostile: str) -> None:
     st.integers(4, 60),
 )
 def test_nothing_breaks_the_painter(text: str, columns: int) -> None:
-    rows = Answer(Look()).whole(text, columns)
+    rows = Answer(Theme()).whole(text, columns)
     assert all("\x1b" not in part and "\n" not in part for row in rows for _, part in row)
 
 
@@ -66,7 +66,7 @@ def test_prose_fits_the_window_by_the_width_of_its_characters() -> None:
 
 
 def test_without_colours_there_are_none() -> None:
-    painter = MarkdownPainter(Look(colors="none"), 80)
+    painter = MarkdownRenderer(Theme(colors="none"), 80)
     rows = painter.rows(Block("# a `b` [c](d)")) + painter.rows(Block("x = 1", "py"))
     assert not any("ansi" in style or "#" in style for row in rows for style, _ in row)
 
@@ -77,7 +77,7 @@ def test_blanks_that_only_fill_a_row_are_not_printed() -> None:
 
 @pytest.mark.covers("CLI-01")
 def test_the_cost_of_a_piece_does_not_grow_with_the_answer() -> None:
-    answer = Answer(Look())
+    answer = Answer(Theme())
     paragraph = "Some **words** about `things` that go on for a while, and then some more of them.\n\n- one\n- two\n\n"
     costs: list[float] = []
     for _ in range(3):

@@ -2,14 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.tui.paste_placeholders import Pastes, image_at, read_image
+from mainspring.app.tui.paste_placeholders import PasteStore, find_image_path, read_image
 
 BIG = "\n".join(f"line {i}" for i in range(5000))
 
 
 @pytest.mark.covers("CLI-02")
 def test_a_large_paste_is_one_sign_that_is_sent_in_full() -> None:
-    pastes = Pastes()
+    pastes = PasteStore()
     sign = pastes.text(BIG)
     assert len(sign) == 1
     assert pastes.label(sign) == "[pasted 5000 lines]"
@@ -18,7 +18,7 @@ def test_a_large_paste_is_one_sign_that_is_sent_in_full() -> None:
 
 
 def test_each_sign_is_bound_to_its_own_text() -> None:
-    pastes = Pastes()
+    pastes = PasteStore()
     one, two = pastes.text("a" * 2000), pastes.text("b" * 2000)
     assert pastes.label(one) == "[pasted 2000 characters]"
     assert pastes.expand(two + one).text == "b" * 2000 + "a" * 2000
@@ -26,11 +26,11 @@ def test_each_sign_is_bound_to_its_own_text() -> None:
 
 
 def test_small_pastes_stay_text_with_plain_line_ends() -> None:
-    assert Pastes().text("a\r\nb\rc\0") == "a\nb\nc"
+    assert PasteStore().text("a\r\nb\rc\0") == "a\nb\nc"
 
 
 def test_signs_cannot_be_pasted() -> None:
-    pastes = Pastes()
+    pastes = PasteStore()
     sign = pastes.text(BIG)
     assert pastes.text(f"x{sign}y") == "xy"
     assert pastes.expand("\U0010fffd").text == ""
@@ -40,10 +40,10 @@ def test_images(tmp_path: Path) -> None:
     path = tmp_path / "a b.png"
     path.write_bytes(b"\x89PNG")
     for pasted in (str(path), f"'{path}'", str(path).replace(" ", "\\ "), f"file://{str(path).replace(' ', '%20')}\n"):
-        assert image_at(pasted) == path
-    assert image_at("see /a/b.png") is None
-    assert image_at("/a/b.txt") is None
-    pastes = Pastes()
+        assert find_image_path(pasted) == path
+    assert find_image_path("see /a/b.png") is None
+    assert find_image_path("/a/b.txt") is None
+    pastes = PasteStore()
     sign = pastes.image(*read_image(path), path.name)
     whole = pastes.expand(f"what is {sign}?")
     assert whole.text == "what is [image a b.png]?"

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.tui.streaming_markdown import Block, Blocks
+from mainspring.app.tui.streaming_markdown import Block, MarkdownBlocks
 
 TEXT = """# Title
 Some words
@@ -57,7 +57,7 @@ WORDS = [
 
 
 def cut(text: str, size: int) -> list[Block]:
-    blocks = Blocks()
+    blocks = MarkdownBlocks()
     done: list[Block] = []
     for at in range(0, len(text), size):
         done += blocks.feed(text[at : at + size])
@@ -92,18 +92,18 @@ def test_every_line_is_in_exactly_one_block(words: list[str], size: int) -> None
 @given(st.lists(st.sampled_from(WORDS), max_size=60), st.integers(2, 6))
 def test_relieved_parts_are_printed_once_as_well(words: list[str], most: int) -> None:
     text = "".join(words)
-    blocks = Blocks()
+    blocks = MarkdownBlocks()
     done: list[Block] = []
     for at in range(0, len(text), 3):
         done += blocks.feed(text[at : at + 3])
-        done += blocks.relieve(most)
+        done += blocks.flush_partial(most)
     done += blocks.close()
     whole = "\n".join(block.text for block in cut(text, 1000)).split()
     assert "\n".join(block.text for block in done).split() == whole
 
 
 def test_a_fence_that_is_never_closed_is_code_to_the_end() -> None:
-    blocks = Blocks()
+    blocks = MarkdownBlocks()
     assert blocks.feed("```py\nx = 1\n\ny = ") == []
     tail = blocks.tail
     assert tail is not None
@@ -112,12 +112,12 @@ def test_a_fence_that_is_never_closed_is_code_to_the_end() -> None:
 
 
 def test_a_long_fence_is_given_in_parts_that_begin_at_something() -> None:
-    blocks = Blocks()
+    blocks = MarkdownBlocks()
     code = "".join(f"def f{i}():\n    return {i}\n\n\n" for i in range(50))
     parts: list[Block] = []
     for line in ("```python\n" + code + "```\n").splitlines(keepends=True):
         parts += blocks.feed(line)
-        parts += blocks.relieve(20)
+        parts += blocks.flush_partial(20)
     assert len(parts) > 5
     assert all(part.text.startswith("def") for part in parts)
     assert [part.begins for part in parts].count(True) == 1
@@ -125,7 +125,7 @@ def test_a_long_fence_is_given_in_parts_that_begin_at_something() -> None:
 
 
 def test_a_line_without_end_is_the_tail() -> None:
-    blocks = Blocks()
+    blocks = MarkdownBlocks()
     blocks.feed("word " * 1000)
     tail = blocks.tail
     assert tail is not None

@@ -3,32 +3,32 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.tui.collapsed_output import Folds, broken, output_rows
+from mainspring.app.tui.collapsed_output import CollapsedOutput, output_rows, wrap_rows
 from mainspring.app.tui.safe_text import width
-from mainspring.app.tui.styled_text import row, text_of, wrapped
+from mainspring.app.tui.styled_text import make_row, to_text, wrap_row
 
 
 def test_rows_break_between_words_and_keep_their_styles_and_indent() -> None:
-    rows = broken([row(("bad", "    one two "), ("faint", "three four"))], 16)
-    assert text_of(rows) == "    one two\n    three four\n"
-    assert rows[1][1:] == row(("faint", "three four"))
-    assert wrapped(row("one two"), 8) == [row("one two")]
-    assert text_of(wrapped(row("a " + "path/" * 6 + " b"), 20)) == f"a\n{'path/' * 6}\nb\n"  # can be copied
-    assert text_of(wrapped(row("x" * 25), 21, hard=True)) == f"{'x' * 20}\nxxxxx\n"
+    rows = wrap_rows([make_row(("bad", "    one two "), ("faint", "three four"))], 16)
+    assert to_text(rows) == "    one two\n    three four\n"
+    assert rows[1][1:] == make_row(("faint", "three four"))
+    assert wrap_row(make_row("one two"), 8) == [make_row("one two")]
+    assert to_text(wrap_row(make_row("a " + "path/" * 6 + " b"), 20)) == f"a\n{'path/' * 6}\nb\n"  # can be copied
+    assert to_text(wrap_row(make_row("x" * 25), 21, hard=True)) == f"{'x' * 20}\nxxxxx\n"
 
 
 @given(st.text(alphabet="ab \u65e5\U0001f600", max_size=80), st.integers(12, 40), st.sampled_from(["", "  "]))
 def test_nothing_is_lost_and_everything_fits(text: str, columns: int, indent: str) -> None:
-    rows = wrapped(row(text), columns, indent, hard=True)
+    rows = wrap_row(make_row(text), columns, indent, hard=True)
     lines = ["".join(part for _, part in each) for each in rows]
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     assert all(width(line) < columns for line in lines) or len(rows) == 1
 
 
 def test_what_is_long_is_folded_by_the_rows_that_are_seen_and_kept_as_it_was() -> None:
-    folds = Folds()
+    folds = CollapsedOutput()
     rows = output_rows("word " * 100)
     shown = folds.fold("it", rows, 5, columns=40)
     assert len(shown) == 6
-    assert "more lines (Ctrl-O shows them)" in text_of(shown[-1:])
+    assert "more lines (Ctrl-O shows them)" in to_text(shown[-1:])
     assert folds.unfold()[1:-1] == rows

@@ -1,6 +1,6 @@
 import pytest
 
-from mainspring.app.tui.theme import is_narrow, locale_encoding, look_of
+from mainspring.app.tui.theme import detect_encoding, detect_theme, is_narrow
 
 
 @pytest.mark.parametrize(
@@ -20,27 +20,27 @@ from mainspring.app.tui.theme import is_narrow, locale_encoding, look_of
     ],
 )
 def test_colours(environ: dict[str, str], colors: str) -> None:
-    assert look_of(environ, "utf-8").colors == colors
+    assert detect_theme(environ, "utf-8").colors == colors
 
 
 def test_themes() -> None:
     term = {"TERM": "xterm-256color"}
-    assert look_of(term, "utf-8").theme == "dark"
-    assert look_of({**term, "COLORFGBG": "0;15"}, "utf-8").theme == "light"
-    assert look_of({**term, "COLORFGBG": "15;0"}, "utf-8").theme == "dark"
-    assert look_of(term, "utf-8", "light").styles["accent"] == "ansiblue"
-    plain = look_of(term, "utf-8", "plain")
+    assert detect_theme(term, "utf-8").theme == "dark"
+    assert detect_theme({**term, "COLORFGBG": "0;15"}, "utf-8").theme == "light"
+    assert detect_theme({**term, "COLORFGBG": "15;0"}, "utf-8").theme == "dark"
+    assert detect_theme(term, "utf-8", "light").styles["accent"] == "ansiblue"
+    plain = detect_theme(term, "utf-8", "plain")
     assert not any("ansi" in style for name, style in plain.styles.items() if "-menu" not in name)
     assert plain.code_theme is None
-    dark, light = look_of(term, "utf-8", "dark"), look_of(term, "utf-8", "light")
+    dark, light = detect_theme(term, "utf-8", "dark"), detect_theme(term, "utf-8", "light")
     assert set(dark.styles) == set(light.styles) == set(plain.styles)
 
 
 def test_dumb_and_not_utf8() -> None:
-    assert look_of({"TERM": "dumb"}, "utf-8").dumb
-    assert look_of({}, "utf-8").dumb
-    assert not look_of({"TERM": "xterm"}, "iso-8859-1").utf8
-    assert look_of({"TERM": "xterm"}, "ascii").sign("\u2026", "...") == "..."
+    assert detect_theme({"TERM": "dumb"}, "utf-8").dumb
+    assert detect_theme({}, "utf-8").dumb
+    assert not detect_theme({"TERM": "xterm"}, "iso-8859-1").utf8
+    assert detect_theme({"TERM": "xterm"}, "ascii").sign("\u2026", "...") == "..."
     assert is_narrow(20)
     assert not is_narrow(80)
 
@@ -57,4 +57,4 @@ def test_dumb_and_not_utf8() -> None:
     ],
 )
 def test_the_encoding_of_the_locale(environ: dict[str, str], encoding: str) -> None:
-    assert locale_encoding(environ) == encoding
+    assert detect_encoding(environ) == encoding

@@ -4,17 +4,17 @@ import pytest
 from mainspring.app.chat import events as told
 from mainspring.app.chat.command_results import Text
 from mainspring.app.chat.types import EditOutcome, FileDiff, Hunk
-from mainspring.app.tui.styled_text import text_of
-from mainspring.app.tui.theme import Look
-from mainspring.app.tui.transcript_view import Transcript
+from mainspring.app.tui.styled_text import to_text
+from mainspring.app.tui.theme import Theme
+from mainspring.app.tui.transcript_view import TranscriptView
 
 
-def transcript(columns: int = 80, **look: object) -> Transcript:
-    return Transcript(msgspec.structs.replace(Look(), **look), columns, 24)
+def transcript(columns: int = 80, **look: object) -> TranscriptView:
+    return TranscriptView(msgspec.structs.replace(Theme(), **look), columns, 24)
 
 
-def shown(one: Transcript, *events: told.ChatEvent, now: float = 1.0) -> str:
-    return text_of([row for event in events for row in one.show(event, now)])
+def shown(one: TranscriptView, *events: told.ChatEvent, now: float = 1.0) -> str:
+    return to_text([row for event in events for row in one.show(event, now)])
 
 
 @pytest.mark.covers("CLI-15")
@@ -30,7 +30,7 @@ def test_sub_agents_stand_nested_under_their_names() -> None:
     )
     assert text == "+ explore: find it in there\n  | * Search 3 hits\n  | + deep: more\n"
     one.show(told.ChildEvent("c2", told.AnswerText("thinking about it")), 1.0)
-    live = text_of(one.live(3.0, 10))
+    live = to_text(one.live(3.0, 10))
     assert "explore 2.0 s waiting for the model" in live
     assert "  | " in live
     assert "deep 2.0 s thinking about it" in live
@@ -54,12 +54,12 @@ def test_tools_have_their_names_for_people_and_fold_what_is_long() -> None:
     started = told.ToolStarted("t", "shell", "Run command", "make \x1b]0;x\x07 all")
     assert shown(one, started) == ""
     one.show(told.ToolProgress("t", "compiling\r\x1b[2K"), 1.0)
-    assert r"Run command make \x1b]0;x\x07 all 4.0 s" "\n    compiling" in text_of(one.live(5.0, 10))
+    assert r"Run command make \x1b]0;x\x07 all 4.0 s" "\n    compiling" in to_text(one.live(5.0, 10))
     text = shown(one, told.ToolFinished("t", "shell", "Run command", "make all", output=output, seconds=4))
     assert text.startswith(
         "* Run command make all 4.0 s\n  ... 15 more lines (Ctrl-O shows them)\n    row 15 [bold]x[/nope]\n"
     )
-    assert text_of(one.folds.unfold()).count("row ") == 20
+    assert to_text(one.folds.unfold()).count("row ") == 20
     denied = told.ToolFinished("u", "shell", "Run command", "rm", is_error=True, denied=True, output="not now")
     assert shown(one, denied) == "- Run command rm not permitted\n    not now\n"
 
@@ -106,7 +106,7 @@ def test_a_tail_longer_than_the_window_shows_its_end() -> None:
     one.show(told.RunStarted(), 0)
     printed = shown(one, told.AnswerText("```py\n" + "".join(f"x{i} = {i}\n" for i in range(100))))
     assert "x9 = 9" in printed  # its first part is not held back until the end
-    live = text_of(one.live(1.0, 10))
+    live = to_text(one.live(1.0, 10))
     assert live.count("\n") <= 10
     assert "x99 = 99" in live
     done = printed + shown(one, told.AnswerEnd(""))
@@ -115,16 +115,16 @@ def test_a_tail_longer_than_the_window_shows_its_end() -> None:
 
 def test_what_is_going_on() -> None:
     one = transcript(utf8=False)
-    assert text_of(one.live(0, 10)) == ""
+    assert to_text(one.live(0, 10)) == ""
     for event in (told.RunStarted(), told.Working("waiting for the model"), told.ThinkingText("hm \x1b[2J\nso")):
         one.show(event, 1.0)
-    live = text_of(one.live(4.5, 10))
+    live = to_text(one.live(4.5, 10))
     assert live.isascii()
     assert "  hm\n  so\n" in live
     assert "waiting for the model  3.5 s  Esc stops" in live
     assert one.busy
     assert "reasoned for 2.0 s" in shown(one, told.ThinkingEnd("hm"), now=3.0)
-    assert "hm" in text_of(one.folds.unfold())
+    assert "hm" in to_text(one.folds.unfold())
     text = shown(one, told.RunFinished("error", error="no key", hint="set it\x07"))
     assert text.endswith("error: no key\nset it\\x07\n")
     assert not one.busy
@@ -160,10 +160,10 @@ def test_shell_commands_of_the_user() -> None:
     one = transcript()
     one.show(told.ShellStarted("s", "make"), 0)
     one.show(told.ShellOutput("s", "a\nb\n"), 0)
-    assert "! make\n  a\n  b\n" in text_of(one.live(0, 10))
+    assert "! make\n  a\n  b\n" in to_text(one.live(0, 10))
     text = shown(one, told.ShellFinished("s", 2, "a\nb\n"))
     assert text == "! make\n  a\n  b\n  exit code 2\n"
-    assert text_of(one.live(0, 10)) == ""
+    assert to_text(one.live(0, 10)) == ""
 
 
 @pytest.mark.parametrize("columns", [1, 2, 5, 20])
@@ -238,7 +238,7 @@ def test_many_calls_at_once_do_not_fill_the_screen() -> None:
     one = transcript()
     for i in range(30):
         one.show(told.ToolStarted(f"t{i}", "shell", "Shell", f"sleep {i}"), 1.0)
-    live = text_of(one.live(1.5, 40))
+    live = to_text(one.live(1.5, 40))
     assert "sleep 7" in live
     assert "sleep 8" not in live
     assert "... and 22 more\n" in live

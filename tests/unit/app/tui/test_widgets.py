@@ -7,21 +7,27 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.app.chat.command_results import Changes, Choice, Fields, Picker, Shown, Table, Text
+from mainspring.app.chat.command_results import Changes, Choice, CommandResult, Fields, Picker, Table, Text
 from mainspring.app.chat.types import FileDiff, Status
-from mainspring.app.tui.dialogs.base import Item, Menu
-from mainspring.app.tui.event_rows import shown_rows
-from mainspring.app.tui.external_programs import clipboard_image, copy_sequence, edit_text
-from mainspring.app.tui.format import dollars, seconds, tokens
-from mainspring.app.tui.keymap import KEYS, key_table, keys_of, sequence_of
-from mainspring.app.tui.notifications import Happened, Notifications, Notifier
+from mainspring.app.tui.dialogs.base import Menu, MenuItem
+from mainspring.app.tui.event_rows import result_rows
+from mainspring.app.tui.external_programs import edit_in_editor, osc52_copy, read_clipboard_image
+from mainspring.app.tui.format import format_dollars, format_seconds, format_tokens
+from mainspring.app.tui.keymap import KEYS, key_table, parse_key, resolve_keys
+from mainspring.app.tui.notifications import NotificationOptions, Notifier, NotifyReason
 from mainspring.app.tui.status_line import status_row
-from mainspring.app.tui.styled_text import text_of
+from mainspring.app.tui.styled_text import to_text
 
 
 def test_figures() -> None:
-    assert [seconds(v) for v in (0.04, 9.94, 12.7, 185, 7800)] == ["0.0 s", "9.9 s", "12 s", "3 min 5 s", "2 h 10 min"]
-    assert [tokens(v) for v in (0, 999, 1000, 12_345, 123_456, 1_234_567)] == [
+    assert [format_seconds(v) for v in (0.04, 9.94, 12.7, 185, 7800)] == [
+        "0.0 s",
+        "9.9 s",
+        "12 s",
+        "3 min 5 s",
+        "2 h 10 min",
+    ]
+    assert [format_tokens(v) for v in (0, 999, 1000, 12_345, 123_456, 1_234_567)] == [
         "0",
         "999",
         "1.0k",
@@ -29,7 +35,7 @@ def test_figures() -> None:
         "123k",
         "1.2M",
     ]
-    assert [dollars(v) for v in (None, 0.0, 0.0042, 1.255)] == ["price unknown", "$0.00", "$0.0042", "$1.25"]
+    assert [format_dollars(v) for v in (None, 0.0, 0.0042, 1.255)] == ["price unknown", "$0.00", "$0.0042", "$1.25"]
 
 
 STATUS = Status(
@@ -40,33 +46,33 @@ STATUS = Status(
 
 @pytest.mark.covers("CLI-01", "OPT-03")
 def test_the_status_line_leaves_out_what_matters_least() -> None:
-    assert text_of([status_row(STATUS, 200)]) == (
+    assert to_text([status_row(STATUS, 200)]) == (
         "GPT  thinking high  plan mode  sandbox off  ctx 90% of 100k  .../checkout/service  $0.50 of $2.00  main  1 sub-agent"
         "  2 queued  my work\n"
     )
-    assert text_of([status_row(STATUS, 40)]) == "GPT  plan mode  sandbox off  2 queued\n"
+    assert to_text([status_row(STATUS, 40)]) == "GPT  plan mode  sandbox off  2 queued\n"
     long = msgspec.structs.replace(STATUS, model_label="A model with quite a long name", queued=0, mode="accept_edits")
-    assert text_of([status_row(long, 40)]) == "A model with quit...  accept edits\n"
+    assert to_text([status_row(long, 40)]) == "A model with quit...  accept edits\n"
     boxed = msgspec.structs.replace(STATUS, sandbox="bubblewrap 0.8.0", cwd="/odd\x1b[2Jname")
-    assert "plan mode  sandbox bubblewrap 0.8.0  ctx" in text_of([status_row(boxed, 200)])
-    assert "\x1b" not in text_of([status_row(boxed, 200)])
-    assert text_of([status_row(STATUS, 5)]) == "GPT\n"
+    assert "plan mode  sandbox bubblewrap 0.8.0  ctx" in to_text([status_row(boxed, 200)])
+    assert "\x1b" not in to_text([status_row(boxed, 200)])
+    assert to_text([status_row(STATUS, 5)]) == "GPT\n"
     assert ("class:warn", "ctx 90% of 100k") in status_row(STATUS, 200)
     assert ("class:status", "ctx 79% of 100k") in status_row(msgspec.structs.replace(STATUS, context_used=79_000), 200)
     unpriced = msgspec.structs.replace(STATUS, cost=None, tokens=1500, thinking=None)
-    assert ".../checkout/service  1.5k tokens  main" in text_of([status_row(unpriced, 200)])
-    assert text_of([status_row(None, 80)]) == "starting ...\n"
+    assert ".../checkout/service  1.5k tokens  main" in to_text([status_row(unpriced, 200)])
+    assert to_text([status_row(None, 80)]) == "starting ...\n"
 
 
 @pytest.mark.covers("OPT-03")
 def test_keys_can_be_changed() -> None:
-    keys, wrong = keys_of({"unfold": "Ctrl-T", "stop": "nonsense", "fly": "F1", "editor": "ctrl-x ctrl-e"})
+    keys, wrong = resolve_keys({"unfold": "Ctrl-T", "stop": "nonsense", "fly": "F1", "editor": "ctrl-x ctrl-e"})
     assert keys["unfold"] == (("c-t",),)
     assert keys["editor"] == (("c-x", "c-e"),)
     assert keys["stop"] == (("escape",),)
     assert [line.split(":")[0] for line in wrong] == ["ui.keys.stop", "ui.keys.fly"]
     written = {"Alt-Up": ("escape", "up"), "Shift-Tab": ("s-tab",), "F12": ("f12",), "ctrl+j": ("c-j",), "x": None}
-    assert {text: sequence_of(text) for text in written} == written
+    assert {text: parse_key(text) for text in written} == written
     assert len({key.action for key in KEYS}) == len(KEYS)
     assert ("Ctrl-Z", "suspend; fg comes back") in key_table({"unfold": "F2"})
     assert "F2" in dict(key_table({"unfold": "F2"}))
@@ -74,24 +80,24 @@ def test_keys_can_be_changed() -> None:
 
 
 def test_lists_scroll_and_mark() -> None:
-    menu = Menu([Item(str(i), f"item {i}") for i in range(30)])
-    assert menu.press("up") is None
+    menu = Menu([MenuItem(str(i), f"item {i}") for i in range(30)])
+    assert menu.on_key("up") is None
     assert menu.at == 29
     rows = menu.rows(80, 5)
     assert len(rows) == 5
-    assert "30 of 30" in text_of(rows)
-    assert menu.press("enter") == ("29",)
-    assert menu.press("3") == ("2",)
-    several = Menu([Item("a", "a"), Item("b", "b")], multiple=True)
-    assert several.press("space") is None
-    assert "[x] 1  a" in text_of(several.rows(80, 5))
-    several.press("down")
-    several.press("space")
-    assert several.press("enter") == ("a", "b")
+    assert "30 of 30" in to_text(rows)
+    assert menu.on_key("enter") == ("29",)
+    assert menu.on_key("3") == ("2",)
+    several = Menu([MenuItem("a", "a"), MenuItem("b", "b")], multiple=True)
+    assert several.on_key("space") is None
+    assert "[x] 1  a" in to_text(several.rows(80, 5))
+    several.on_key("down")
+    several.on_key("space")
+    assert several.on_key("enter") == ("a", "b")
 
 
 class Told:
-    def __init__(self, how: Notifications) -> None:
+    def __init__(self, how: NotificationOptions) -> None:
         self.written = ""
         self.ran: list[tuple[str, str, str]] = []
         self.notifier = Notifier(how, self.write, {"PATH": os.environ["PATH"]}, self.run)
@@ -118,7 +124,7 @@ class Told:
     ],
 )
 async def test_when_it_is_told(when, focused, idle, took, expected) -> None:
-    told = Told(Notifications(when=when, ways=("bell", "osc9", "osc777"), command="notify"))
+    told = Told(NotificationOptions(when=when, ways=("bell", "osc9", "osc777"), command="notify"))
     told.notifier.focused = focused
     assert await told.notifier.tell("asking", "may\x1b[31m it;\nrun?", idle=idle, took=took) is expected
     sequences = "\a\x1b]9;may it; run?\a\x1b]777;notify;Mainspring;may it, run?\a"
@@ -128,25 +134,25 @@ async def test_when_it_is_told(when, focused, idle, took, expected) -> None:
 
 @pytest.mark.covers("BYD-24")
 async def test_the_command_of_a_notification_runs(tmp_path: Path) -> None:
-    what: Happened = "done"
+    what: NotifyReason = "done"
     command = f'printf "%s %s" "$MAINSPRING_EVENT" "$MAINSPRING_MESSAGE" > {tmp_path}/told'
     notifier = Notifier(
-        Notifications(when="always", ways=(), command=command), lambda _: None, {"PATH": os.environ["PATH"]}
+        NotificationOptions(when="always", ways=(), command=command), lambda _: None, {"PATH": os.environ["PATH"]}
     )
     assert await notifier.tell(what, "all $(rm x) good")
     assert (tmp_path / "told").read_text() == "done all $(rm x) good"
 
 
 async def test_the_clipboard(tmp_path: Path) -> None:
-    assert copy_sequence("hi", {}) == "\x1b]52;c;aGk=\a"
-    assert copy_sequence("hi", {"STY": "1"}) == "\x1bP\x1b]52;c;aGk=\a\x1b\\"
-    assert copy_sequence("x" * 100_000, {}) is None
+    assert osc52_copy("hi", {}) == "\x1b]52;c;aGk=\a"
+    assert osc52_copy("hi", {"STY": "1"}) == "\x1bP\x1b]52;c;aGk=\a\x1b\\"
+    assert osc52_copy("x" * 100_000, {}) is None
     tool = tmp_path / "wl-paste"
     tool.write_text('#!/bin/sh\nprintf "\\211PNG data"\n')
     tool.chmod(0o755)
     environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "WAYLAND_DISPLAY": "w"}
-    assert await clipboard_image(environ) == b"\x89PNG data"
-    assert await clipboard_image({"PATH": str(tmp_path / "none")}) is None
+    assert await read_clipboard_image(environ) == b"\x89PNG data"
+    assert await read_clipboard_image({"PATH": str(tmp_path / "none")}) is None
 
 
 def test_an_editor_that_fails_changes_nothing(tmp_path: Path) -> None:
@@ -154,9 +160,9 @@ def test_an_editor_that_fails_changes_nothing(tmp_path: Path) -> None:
     script.write_text('#!/bin/sh\n[ "$1" = --wait ] || exit 3\ncase "$2" in *.json) printf "new\\n" > "$2";; esac\n')
     script.chmod(0o755)
     environ = {"VISUAL": f"{script} --wait", "PATH": os.environ["PATH"]}
-    assert edit_text("old", environ, ".json") == "new"
+    assert edit_in_editor("old", environ, ".json") == "new"
     with pytest.raises(OSError, match="ended with 3"):
-        edit_text("old", {**environ, "VISUAL": str(script)})
+        edit_in_editor("old", {**environ, "VISUAL": str(script)})
 
 
 @pytest.mark.parametrize(
@@ -171,13 +177,13 @@ def test_an_editor_that_fails_changes_nothing(tmp_path: Path) -> None:
         (Changes("undone", (FileDiff(path="a", added=1),)), "undone\n  a +1 -0\n"),
     ],
 )  # fmt: skip
-def test_what_commands_give(given: Shown, text: str) -> None:
-    assert text_of(shown_rows(given, 60, lambda markdown: [[("", f"<{markdown}>")]])) == text
+def test_what_commands_give(given: CommandResult, text: str) -> None:
+    assert to_text(result_rows(given, 60, lambda markdown: [[("", f"<{markdown}>")]])) == text
 
 
 def test_tables_in_narrow_windows() -> None:
     table = Table(("name", "arguments", "does"), (("/model", "[NAME] " * 6, "which model answers " * 4),))
-    assert text_of(shown_rows(table, 60, lambda _: [])).count("\n") == 4  # broken between words, not cut
-    assert "answers which model answers\n" in text_of(shown_rows(table, 60, lambda _: []))
-    assert text_of(shown_rows(table, 24, lambda _: [])).startswith("/model\n  arguments: [NAME]\n    [NAME]")
-    assert "does" not in text_of(shown_rows(Table(("name", "does"), (("/model", ""),) * 2), 9, lambda _: []))[9:]
+    assert to_text(result_rows(table, 60, lambda _: [])).count("\n") == 4  # broken between words, not cut
+    assert "answers which model answers\n" in to_text(result_rows(table, 60, lambda _: []))
+    assert to_text(result_rows(table, 24, lambda _: [])).startswith("/model\n  arguments: [NAME]\n    [NAME]")
+    assert "does" not in to_text(result_rows(Table(("name", "does"), (("/model", ""),) * 2), 9, lambda _: []))[9:]

@@ -5,25 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.commands.check import check
-from mainspring.app.commands.replay import Tally, replay_traffic
+from mainspring.app.commands.check import run_checks
+from mainspring.app.commands.replay import ReplaySummary, decode_recordings
 from mainspring.app.commands.tools import call_tool, list_tools
-from mainspring.app.providers.availability import get_model, list_models
-from mainspring.app.run.options import Place, Rules
-from mainspring.app.workspace.manage_settings import change_config, show_config
-from mainspring.app.workspace.saved_sessions import saved_sessions
+from mainspring.app.providers.availability import download_model, list_models
+from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
+from mainspring.app.workspace.manage_settings import change_config, describe_settings
+from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError
-from mainspring.extras import how_to_install
+from mainspring.extras import install_command
 from mainspring.models import registry
 from mainspring.sessions import Session
 from tests.unit.models.server import plain, serve
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> WorkspaceOptions:
     (tmp_path / "a.txt").write_text("one\n", encoding="utf-8")
-    return Place(cwd=str(tmp_path))
+    return WorkspaceOptions(cwd=str(tmp_path))
 
 
 @pytest.fixture
@@ -52,16 +52,18 @@ def test_tools_are_listed_with_their_schemas() -> None:
     assert all(tool.summary for tool in found.values())
 
 
-async def test_a_call_gives_the_result_of_the_tool(place: Place, environ: dict[str, str]) -> None:
-    result = await call_tool("read_file", '{"path": "a.txt"}', place, Rules(), environ=environ)
+async def test_a_call_gives_the_result_of_the_tool(place: WorkspaceOptions, environ: dict[str, str]) -> None:
+    result = await call_tool("read_file", '{"path": "a.txt"}', place, PermissionFlags(), environ=environ)
 
     assert "one" in result.output
     assert (result.is_error, result.code) == (False, None)
     assert result.metadata["total_lines"] == 1
 
 
-async def test_who_types_a_call_may_make_it(place: Place, environ: dict[str, str], tmp_path: Path) -> None:
-    result = await call_tool("write_file", '{"path": "b.txt", "content": "x"}', place, Rules(), environ=environ)
+async def test_who_types_a_call_may_make_it(place: WorkspaceOptions, environ: dict[str, str], tmp_path: Path) -> None:
+    result = await call_tool(
+        "write_file", '{"path": "b.txt", "content": "x"}', place, PermissionFlags(), environ=environ
+    )
 
     assert not result.is_error
     assert (tmp_path / "b.txt").read_text(encoding="utf-8") == "x"
@@ -69,10 +71,14 @@ async def test_who_types_a_call_may_make_it(place: Place, environ: dict[str, str
 
 @pytest.mark.parametrize(
     ("rules", "path"),
-    [(Rules(deny=("write_file",)), "b.txt"), (Rules(ask=("scope:fs-write",)), "b.txt"), (Rules(), ".env")],
+    [
+        (PermissionFlags(deny=("write_file",)), "b.txt"),
+        (PermissionFlags(ask=("scope:fs-write",)), "b.txt"),
+        (PermissionFlags(), ".env"),
+    ],
 )
 async def test_rules_hold_for_it(
-    place: Place, environ: dict[str, str], tmp_path: Path, rules: Rules, path: str
+    place: WorkspaceOptions, environ: dict[str, str], tmp_path: Path, rules: PermissionFlags, path: str
 ) -> None:
     result = await call_tool("write_file", json.dumps({"path": path, "content": "x"}), place, rules, environ=environ)
 
@@ -81,9 +87,9 @@ async def test_rules_hold_for_it(
 
 
 @pytest.mark.covers("SEC-06")
-async def test_guardrails_hold_for_it(place: Place, environ: dict[str, str], tmp_path: Path) -> None:
+async def test_guardrails_hold_for_it(place: WorkspaceOptions, environ: dict[str, str], tmp_path: Path) -> None:
     call = json.dumps({"command": "echo 'DROP DATABASE x' > out.txt"})
-    result = await call_tool("shell", call, place, Rules(allow=("shell",)), environ=environ)
+    result = await call_tool("shell", call, place, PermissionFlags(allow=("shell",)), environ=environ)
 
     assert (result.is_error, result.code) == (True, "PERMISSION_DENIED")
     assert "guardrail" in result.output
@@ -91,28 +97,30 @@ async def test_guardrails_hold_for_it(place: Place, environ: dict[str, str], tmp
 
 
 @pytest.mark.parametrize("arguments", ['{"path": ', "[]", '{"paht": "a.txt"}', ""])
-async def test_wrong_arguments_are_the_tools_error(place: Place, environ: dict[str, str], arguments: str) -> None:
-    result = await call_tool("read_file", arguments, place, Rules(), environ=environ)
+async def test_wrong_arguments_are_the_tools_error(
+    place: WorkspaceOptions, environ: dict[str, str], arguments: str
+) -> None:
+    result = await call_tool("read_file", arguments, place, PermissionFlags(), environ=environ)
 
     assert (result.is_error, result.code) == (True, "VALIDATION_ERROR")
 
 
-async def test_an_unknown_tool(place: Place, environ: dict[str, str]) -> None:
+async def test_an_unknown_tool(place: WorkspaceOptions, environ: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="did you mean 'read_file'"):
-        await call_tool("readfile", "{}", place, Rules(), environ=environ)
+        await call_tool("readfile", "{}", place, PermissionFlags(), environ=environ)
 
 
 # --- config -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("CFG-06")
-def test_settings_are_changed_and_shown_with_their_origin(place: Place, environ: dict[str, str]) -> None:
+def test_settings_are_changed_and_shown_with_their_origin(place: WorkspaceOptions, environ: dict[str, str]) -> None:
     file = change_config("providers.openai.apiKey", "sk-secret", environ)
     change_config("providers.openai.baseUrl", "https://me:hunter2@host/v1", environ)
     change_config("agent.max_tokens", "100", environ)
     change_config("permissions.deny", "shell\nedit(.github/**)", environ)
 
-    shown = {s.key: s for s in show_config(place, {**environ, "AGENT_MODEL": "a:b"}).settings}
+    shown = {s.key: s for s in describe_settings(place, {**environ, "AGENT_MODEL": "a:b"}).settings}
 
     assert shown["providers.openai.apiKey"].value == "[redacted]"
     assert shown["providers.openai.baseUrl"].value == "https://[redacted]@host/v1"
@@ -120,7 +128,7 @@ def test_settings_are_changed_and_shown_with_their_origin(place: Place, environ:
     assert shown["permissions.deny"].value == ("shell", "edit(.github/**)")
     assert (shown["model"].value, shown["model"].origin) == ("a:b", "environment")
     change_config("agent.maxTokens", None, environ)
-    assert "agent.maxTokens" not in {s.key for s in show_config(place, environ).settings}
+    assert "agent.maxTokens" not in {s.key for s in describe_settings(place, environ).settings}
 
 
 @pytest.mark.parametrize(("key", "value"), [("agent.maxTokens", "x"), ("nonsense", "1"), ("model", " ")])
@@ -139,15 +147,15 @@ def test_without_a_home_nothing_can_be_set() -> None:
 # --- the others -------------------------------------------------------------------------------------------------------------
 
 
-def test_sessions_of_the_folder(place: Place, environ: dict[str, str], tmp_path: Path) -> None:
+def test_sessions_of_the_folder(place: WorkspaceOptions, environ: dict[str, str], tmp_path: Path) -> None:
     with Session.create(tmp_path, title="mine") as session:
         session.save()
     with Session.create(tmp_path / "else") as other:
         other.save()
 
-    assert [s.title for s in saved_sessions(place, environ=environ)] == ["mine"]
-    assert len(saved_sessions(place, everywhere=True, environ=environ)) == 2
-    assert saved_sessions(place, environ={"HOME": "nowhere"}) == []
+    assert [s.title for s in list_saved_sessions(place, environ=environ)] == ["mine"]
+    assert len(list_saved_sessions(place, everywhere=True, environ=environ)) == 2
+    assert list_saved_sessions(place, environ={"HOME": "nowhere"}) == []
 
 
 EXCHANGE = {
@@ -168,7 +176,7 @@ def test_recordings_are_decoded(tmp_path: Path) -> None:
     single = tmp_path / "a.json"
     single.write_text(json.dumps({**EXCHANGE, "response": {"status": 429, "body_text": "{}"}}), encoding="utf-8")
 
-    results = list(replay_traffic([str(tmp_path / "traffic"), str(single)]))
+    results = list(decode_recordings([str(tmp_path / "traffic"), str(single)]))
 
     assert [r["file"] for r in results] == [str(folder / "b.json"), str(single)]
     assert results[0]["text"] == "hello"
@@ -179,9 +187,9 @@ def test_one_bad_file_in_a_folder_does_not_keep_the_others_from_being_decoded(tm
     (tmp_path / "a.json").write_text("{", encoding="utf-8")
     (tmp_path / "b.json").write_text(json.dumps({**EXCHANGE, "api": "embeddings"}), encoding="utf-8")
     (tmp_path / "c.json").write_text(json.dumps(EXCHANGE), encoding="utf-8")
-    tally = Tally()
+    tally = ReplaySummary()
 
-    results = list(replay_traffic([str(tmp_path)]))
+    results = list(decode_recordings([str(tmp_path)]))
     for result in results:
         tally.add(result)
 
@@ -194,11 +202,13 @@ def test_what_is_no_recording_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")
 
     with pytest.raises(ConfigError, match=name):
-        list(replay_traffic([str(tmp_path / name)]))
+        list(decode_recordings([str(tmp_path / name)]))
 
 
-async def test_models_that_can_be_named(place: Place, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(cwd=place.cwd, offline=True)
+async def test_models_that_can_be_named(
+    place: WorkspaceOptions, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = WorkspaceOptions(cwd=place.cwd, offline=True)
     found = {view.spec: view for view in await list_models(place, environ)}
 
     assert "OPENAI_API_KEY" in found["openai:MODEL"].note
@@ -222,18 +232,18 @@ SETTINGS = """{"providers": {
 @pytest.fixture
 def quick_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Providers of other machines are left out, so that no test depends on a network."""
-    monkeypatch.delitem(registry._BUILT_IN, "ollama")
+    monkeypatch.delitem(registry._BUILTIN_PROVIDERS, "ollama")
 
 
 @pytest.mark.usefixtures("quick_probes")
 async def test_hosts_of_configured_models_are_asked_whether_they_answer(
-    place: Place, environ: dict[str, str], home: Path
+    place: WorkspaceOptions, environ: dict[str, str], home: Path
 ) -> None:
     async with serve(plain(b"{}", "401 Unauthorized")) as server:
         (home / ".agent").mkdir()
         (home / ".agent" / "settings.json").write_text(SETTINGS % server.url, encoding="utf-8")
         found = {view.spec: view for view in await list_models(place, environ)}
-        quiet = {view.spec: view for view in await list_models(Place(cwd=place.cwd, offline=True), environ)}
+        quiet = {view.spec: view for view in await list_models(WorkspaceOptions(cwd=place.cwd, offline=True), environ)}
 
     assert (found["mine:m1"].state, found["mine:m1"].reachable) == ("ready", True)
     assert (found["mine:m2"].context_window, found["mine:m2"].prices) == (5000, (1.0, 2.0, 1.0, 1.0))
@@ -244,13 +254,13 @@ async def test_hosts_of_configured_models_are_asked_whether_they_answer(
     assert "authorization" not in server.requests[0].headers
 
 
-async def test_an_unknown_embedded_model_cannot_be_fetched(place: Place) -> None:
+async def test_an_unknown_embedded_model_cannot_be_fetched(place: WorkspaceOptions) -> None:
     with pytest.raises(ConfigError, match="qwen-coder-0.5b"):
-        await get_model("gpt-9", place, print, CancelToken())
+        await download_model("gpt-9", place, print, CancelToken())
 
 
-async def test_check_says_what_is_there_and_what_is_not(place: Place, environ: dict[str, str]) -> None:
-    found = await check(Place(cwd=place.cwd, offline=True), model="nobody:x", environ=environ)
+async def test_check_says_what_is_there_and_what_is_not(place: WorkspaceOptions, environ: dict[str, str]) -> None:
+    found = await run_checks(WorkspaceOptions(cwd=place.cwd, offline=True), model="nobody:x", environ=environ)
 
     items = {item.name: item for item in found.items}
     assert items["home"].state == "ok"
@@ -269,21 +279,25 @@ async def test_check_says_what_is_there_and_what_is_not(place: Place, environ: d
 
 
 async def test_check_says_what_is_set_up(
-    place: Place, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    place: WorkspaceOptions, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
 
-    found = await check(Place(cwd=place.cwd, offline=True), environ={**environ, "ANTHROPIC_API_KEY": "k"})
+    found = await run_checks(
+        WorkspaceOptions(cwd=place.cwd, offline=True), environ={**environ, "ANTHROPIC_API_KEY": "k"}
+    )
 
     item = next(item for item in found.items if item.name == "provider anthropic")
     assert (item.state, item.advice) == ("ok", "")
     assert "claude-sonnet-4-20250514 at https://api.anthropic.com" in item.text
 
 
-async def test_check_tries_the_address(place: Place, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_check_tries_the_address(
+    place: WorkspaceOptions, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
 
-    found = await check(place, environ={**environ, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
+    found = await run_checks(place, environ={**environ, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
 
     assert found.model is not None
     assert found.model.spec == "openai:gpt-5-mini"
@@ -291,8 +305,10 @@ async def test_check_tries_the_address(place: Place, environ: dict[str, str], mo
     assert found.error is not None
 
 
-async def test_check_says_that_nothing_answers_where_nothing_runs(place: Place, environ: dict[str, str]) -> None:
-    report = await check(place, environ={**environ, "OLLAMA_HOST": "127.0.0.1:9"})
+async def test_check_says_that_nothing_answers_where_nothing_runs(
+    place: WorkspaceOptions, environ: dict[str, str]
+) -> None:
+    report = await run_checks(place, environ={**environ, "OLLAMA_HOST": "127.0.0.1:9"})
 
     [item] = [i for i in report.items if i.name == "provider ollama"]
     assert (item.state, "nothing answers at http://" in item.text) == ("note", True)
@@ -300,10 +316,10 @@ async def test_check_says_that_nothing_answers_where_nothing_runs(place: Place, 
 
 @pytest.mark.covers("MCP-01")
 async def test_check_says_what_mcp_servers_lack(
-    place: Place, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    place: WorkspaceOptions, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def told() -> tuple[str, str, str]:
-        report = await check(Place(cwd=place.cwd, offline=True), model="nobody:x", environ=environ)
+        report = await run_checks(WorkspaceOptions(cwd=place.cwd, offline=True), model="nobody:x", environ=environ)
         item = next((i for i in report.items if i.name == "MCP servers"), None)
         return (item.state, item.text, item.advice) if item else ("", "", "")
 
@@ -313,5 +329,5 @@ async def test_check_says_what_mcp_servers_lack(
     (home / "mcp.json").write_text('{"mcpServers": {"mine": {"command": "serve"}}}')
     assert (await told())[:2] == ("ok", "configured: mine")
     monkeypatch.setattr("mainspring.app.commands.check.find_spec", lambda name: None)
-    lacking = "mine: the extra mcp is not installed", how_to_install("mcp")
+    lacking = "mine: the extra mcp is not installed", install_command("mcp")
     assert await told() == ("note", *lacking)

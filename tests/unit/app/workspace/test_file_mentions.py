@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from mainspring.app.workspace import file_mentions as mentions
-from mainspring.app.workspace.file_mentions import attach
+from mainspring.app.workspace.file_mentions import attach_mentions
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
-from mainspring.permissions import Decision, Permissions
-from mainspring.prompt_tags import delimited
+from mainspring.permissions import PermissionDecision, Permissions
+from mainspring.prompt_tags import wrap_in_tag
 from mainspring.tools.builtin import read_file
 
 FILES = {"a.txt": "one\ntwo\n", "docs/b c.md": "# B", "bin": b"\0\1", "big.txt": "0123456789\n" * 30_000}
@@ -18,7 +18,7 @@ FILES = {"a.txt": "one\ntwo\n", "docs/b c.md": "# B", "bin": b"\0\1", "big.txt":
 
 async def attached(prompt: str, **rules: Any) -> str:
     env = MemoryEnv(FILES)
-    return await attach(prompt, env, Permissions(home="/home/nobody", **rules), read_file)
+    return await attach_mentions(prompt, env, Permissions(home="/home/nobody", **rules), read_file)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ async def attached(prompt: str, **rules: Any) -> str:
     ],
 )
 def test_what_a_mention_is(prompt: str, paths: list[str]) -> None:
-    assert mentions.mentions(prompt) == paths
+    assert mentions.find_mentions(prompt) == paths
 
 
 async def test_files_and_folders_are_attached() -> None:
@@ -67,13 +67,13 @@ async def test_too_much_is_refused() -> None:
     class Yes:
         async def decide(
             self, tool: str, arguments: Mapping[str, Any], *, env: Any, definition: Any = None
-        ) -> Decision:
-            return Decision(tool, "allow", "", None)
+        ) -> PermissionDecision:
+            return PermissionDecision(tool, "allow", "", None)
 
     env = MemoryEnv({f"{i}.txt": "x" * 300_000 for i in range(5)})
 
     with pytest.raises(ConfigError, match="larger than 1 MiB"):
-        await attach("@0.txt @1.txt @2.txt @3.txt @4.txt", env, Yes(), None)
+        await attach_mentions("@0.txt @1.txt @2.txt @3.txt @4.txt", env, Yes(), None)
 
 
 @pytest.mark.parametrize("path", ["../other/x", "/etc/passwd", ".env"])
@@ -88,4 +88,4 @@ async def test_a_denied_file() -> None:
 
 
 def test_delimiters_do_not_occur_in_what_they_hold() -> None:
-    assert delimited("file", "a</file>b</file-2>") == "<file-3>\na</file>b</file-2>\n</file-3>"
+    assert wrap_in_tag("file", "a</file>b</file-2>") == "<file-3>\na</file>b</file-2>\n</file-3>"

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.workspace.git import Worktrees
-from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
-from tests.requires import needs
+from tests.requires import requires
 
-pytestmark = [pytest.mark.covers("BYD-28"), needs(shutil.which("git") is not None, "git")]
+pytestmark = [pytest.mark.covers("BYD-28"), requires(shutil.which("git") is not None, "git")]
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -35,11 +35,11 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def user(tmp_path: Path) -> Home:
-    return Home(tmp_path / "user")
+def user(tmp_path: Path) -> UserPaths:
+    return UserPaths(tmp_path / "user")
 
 
-def test_one_word_begins_it_on_a_branch_of_its_own(repository: Path, user: Home) -> None:
+def test_one_word_begins_it_on_a_branch_of_its_own(repository: Path, user: UserPaths) -> None:
     hook = repository / ".git" / "hooks" / "post-checkout"
     hook.write_text("#!/bin/sh\ntouch /tmp/mainspring-hook-ran\n", encoding="utf-8")
     hook.chmod(0o755)
@@ -50,7 +50,7 @@ def test_one_word_begins_it_on_a_branch_of_its_own(repository: Path, user: Home)
 
     assert (tree.branch, tree.new, tree.changes) == ("mainspring/fix", True, 0)
     assert Path(tree.path).is_relative_to(user.root)
-    assert trees.place_in(tree) == f"{tree.path}/sub"
+    assert trees.matching_folder(tree) == f"{tree.path}/sub"
     assert (Path(tree.path) / "sub" / "a.txt").read_text(encoding="utf-8") == "one\n"
     assert git(repository, "status", "--porcelain") == "M sub/a.txt"
     assert git(repository, "rev-parse", "--abbrev-ref", "HEAD") == "main"
@@ -59,7 +59,7 @@ def test_one_word_begins_it_on_a_branch_of_its_own(repository: Path, user: Home)
     assert (again.path, again.new) == (tree.path, False)
 
 
-def test_nothing_that_is_not_committed_is_removed(repository: Path, user: Home) -> None:
+def test_nothing_that_is_not_committed_is_removed(repository: Path, user: UserPaths) -> None:
     trees = Worktrees(str(repository), user)
     tree = trees.enter("fix")
     folder = Path(tree.path)
@@ -90,7 +90,7 @@ def test_nothing_that_is_not_committed_is_removed(repository: Path, user: Home) 
     assert trees.list() == []
 
 
-def test_what_is_not_committed_goes_when_it_is_said_so_and_commits_stay(repository: Path, user: Home) -> None:
+def test_what_is_not_committed_goes_when_it_is_said_so_and_commits_stay(repository: Path, user: UserPaths) -> None:
     trees = Worktrees(str(repository), user)
     folder = Path(trees.enter("fix").path)
     (folder / "kept.txt").write_text("kept\n", encoding="utf-8")
@@ -108,7 +108,7 @@ def test_what_is_not_committed_goes_when_it_is_said_so_and_commits_stay(reposito
     assert git(repository, "show", "mainspring/fix:kept.txt") == "kept"
 
 
-def test_trust_goes_with_it(repository: Path, user: Home) -> None:
+def test_trust_goes_with_it(repository: Path, user: UserPaths) -> None:
     trust = TrustStore(user)
     trust.add(repository)
     trees = Worktrees(str(repository), user)
@@ -119,7 +119,7 @@ def test_trust_goes_with_it(repository: Path, user: Home) -> None:
     assert not trust.covers(tree.path)
 
 
-def test_trust_goes_with_what_is_the_same_only(repository: Path, user: Home) -> None:
+def test_trust_goes_with_what_is_the_same_only(repository: Path, user: UserPaths) -> None:
     """Another branch may bring other hooks."""
     file = repository / ".agent" / "settings.json"
     file.parent.mkdir()
@@ -137,12 +137,12 @@ def test_trust_goes_with_what_is_the_same_only(repository: Path, user: Home) -> 
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a/b", "..", "a..b", "x.lock", "a b"])
-def test_names_that_git_or_a_path_would_trip_over(repository: Path, user: Home, name: str) -> None:
+def test_names_that_git_or_a_path_would_trip_over(repository: Path, user: UserPaths, name: str) -> None:
     with pytest.raises(ConfigError, match="is no name for a worktree"):
         Worktrees(str(repository), user).enter(name)
 
 
-def test_where_there_can_be_none(tmp_path: Path, user: Home) -> None:
+def test_where_there_can_be_none(tmp_path: Path, user: UserPaths) -> None:
     with pytest.raises(ConfigError, match="no git repository"):
         Worktrees(str(tmp_path), user)
     git(tmp_path, "init", "-q")

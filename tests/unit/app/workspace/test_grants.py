@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.workspace.grants import GrantStore
-from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.errors import ConfigError
 from tests.requires import on_linux
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.covers("BYD-18")
 
 @pytest.fixture
 def store(home: Path) -> GrantStore:
-    return GrantStore(Home(home / ".agent"))
+    return GrantStore(UserPaths(home / ".agent"))
 
 
 def texts(store: GrantStore, folder: Path) -> list[str]:
@@ -114,7 +114,7 @@ ADD = """
 import sys
 from pathlib import Path
 from mainspring.app.workspace.grants import GrantStore
-from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.paths import UserPaths as Home
 home, folder, name = sys.argv[1:]
 for i in range(15):
     GrantStore(Home(Path(home))).add(folder, "allow", (f"shell({name} {i})",))

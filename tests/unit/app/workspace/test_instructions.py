@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mainspring.app.workspace.instructions import InstructionReader
-from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.settings import InstructionSettings
 
 pytestmark = [pytest.mark.covers("BYD-06", "OPT-01"), pytest.mark.usefixtures("no_blocking")]
@@ -27,7 +27,7 @@ def write(path: Path, text: str) -> Path:
 
 def reader(cwd: Path, home: Path | None = None, **options: Any) -> InstructionReader:
     settings = InstructionSettings(**options.pop("settings", {}))
-    return InstructionReader(settings, str(cwd), Home(home) if home else None, **options)
+    return InstructionReader(settings, str(cwd), UserPaths(home) if home else None, **options)
 
 
 async def test_the_users_then_the_repositorys_then_the_folders(project: Path, home: Path) -> None:
@@ -37,7 +37,7 @@ async def test_the_users_then_the_repositorys_then_the_folders(project: Path, ho
     write(project / "sub" / "AGENTS.md", "sub")
     write(project / "other" / "AGENTS.md", "other")
 
-    found = await reader(project / "sub", home).at_start()
+    found = await reader(project / "sub", home).read_initial()
 
     assert [f.text for f in found.files] == ["user", "root", "sub"]
     part = found.part()
@@ -50,28 +50,28 @@ async def test_without_a_repository_only_the_folders_own(tmp_path: Path) -> None
     write(tmp_path / "AGENTS.md", "above")
     write(tmp_path / "a" / "AGENTS.md", "own")
 
-    assert [f.text for f in (await reader(tmp_path / "a").at_start()).files] == ["own"]
+    assert [f.text for f in (await reader(tmp_path / "a").read_initial()).files] == ["own"]
 
 
 async def test_other_names_count_where_the_first_is_missing_and_links_count_once(project: Path) -> None:
     write(project / "CLAUDE.md", "claude")
-    assert [f.text for f in (await reader(project).at_start()).files] == ["claude"]
+    assert [f.text for f in (await reader(project).read_initial()).files] == ["claude"]
 
     write(project / "AGENTS.md", "agents")
-    assert [f.text for f in (await reader(project).at_start()).files] == ["agents"]
+    assert [f.text for f in (await reader(project).read_initial()).files] == ["agents"]
 
     (project / "sub").mkdir()
     (project / "sub" / "AGENTS.md").symlink_to(project / "AGENTS.md")
-    assert [f.text for f in (await reader(project / "sub").at_start()).files] == ["agents"]
+    assert [f.text for f in (await reader(project / "sub").read_initial()).files] == ["agents"]
 
-    assert not (await reader(project, settings={"enabled": False}).at_start()).files
+    assert not (await reader(project, settings={"enabled": False}).read_initial()).files
 
 
 async def test_what_is_cut_is_said(project: Path) -> None:
     write(project / "AGENTS.md", "line of the root\n" * 100)
     write(project / "sub" / "AGENTS.md", "near\n" * 20)
 
-    found = await reader(project / "sub", settings={"max_bytes": 500}).at_start()
+    found = await reader(project / "sub", settings={"max_bytes": 500}).read_initial()
 
     far, near = found.files
     assert (near.cut, far.cut) == (False, True)
@@ -92,11 +92,11 @@ async def test_imports_are_attached_once_and_may_not_leave_the_project(project: 
     write(project / "c.md", "in a fence")
     write(project / "pic.md", "x\0y")
 
-    found = await reader(project).at_start()
+    found = await reader(project).read_initial()
 
     assert [Path(f.path).name for f in found.files] == ["AGENTS.md", "a.md", "b.md"]
     assert len([n for n in found.notes if "lies outside of" in n]) == 2
-    trusted = await reader(project, trusted=True).at_start()
+    trusted = await reader(project, trusted=True).read_initial()
     assert "not theirs" in trusted.part()
 
 
@@ -106,7 +106,7 @@ async def test_imports_are_text_and_not_without_end(project: Path) -> None:
     for i in range(12):
         write(project / f"{i}.md", f"number {i} @{i + 1}.md")
 
-    found = await reader(project).at_start()
+    found = await reader(project).read_initial()
 
     assert not any("number 6" in f.text for f in found.files)
     assert any("it is no text" in n for n in found.notes)
@@ -115,7 +115,7 @@ async def test_imports_are_text_and_not_without_end(project: Path) -> None:
     write(project / "AGENTS.md", " ".join(f"@many{i}.md" for i in range(40)))
     for i in range(40):
         write(project / f"many{i}.md", f"x{i}")
-    found = await reader(project).at_start()
+    found = await reader(project).read_initial()
     assert any("more than 20 files" in n for n in found.notes)
 
 
@@ -126,7 +126,7 @@ async def test_rules_keep_a_file_from_being_read(project: Path) -> None:
     async def allowed(path: str) -> bool:
         return "keys" not in path
 
-    found = await reader(project, allowed=allowed).at_start()
+    found = await reader(project, allowed=allowed).read_initial()
 
     assert [f.text for f in found.files] == ["@keys.md"]
     assert found.notes == (f"{project}/keys.md is not read: the rules do not let it be read",)

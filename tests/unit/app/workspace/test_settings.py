@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.workspace.paths import project_settings, user_home
+from mainspring.app.workspace.paths import find_project_settings, find_user_paths
 from mainspring.app.workspace.settings import AppConfig, Settings, load_settings, parse_settings, save_settings
 from mainspring.errors import ConfigError
 
@@ -292,12 +292,12 @@ def test_a_wrong_variable_is_named(project: Path, name: str, value: str) -> None
 
 @pytest.mark.covers("CFG-02")
 def test_the_parts_of_the_users_folder() -> None:
-    found = user_home({"HOME": "/h"})
+    found = find_user_paths({"HOME": "/h"})
 
     assert found is not None
     assert str(found.settings) == "/h/.agent/settings.json"
     assert [p.name for p in (found.sessions, found.context, found.skills)] == ["sessions", "context", "skills"]
-    moved = user_home({"HOME": "/h", "MAINSPRING_HOME": "/else/where"})
+    moved = find_user_paths({"HOME": "/h", "MAINSPRING_HOME": "/else/where"})
     assert moved is not None
     assert str(moved.root) == "/else/where"
 
@@ -324,16 +324,16 @@ def test_the_projects_file_is_found_from_a_subfolder_of_the_repository(project: 
     deep = project / "a" / "b"
     deep.mkdir(parents=True)
 
-    assert project_settings(str(deep), None) == file
+    assert find_project_settings(str(deep), None) == file
     assert load(deep).config.permissions.deny == ("shell",)
 
 
 def test_no_file_is_taken_from_above_the_repository(project: Path) -> None:
     write(project.parent, {"permissions": {"deny": ["shell"]}})
 
-    assert project_settings(str(project), None) is None
+    assert find_project_settings(str(project), None) is None
     (project / ".git").mkdir()
-    assert project_settings(str(project), None) is None
+    assert find_project_settings(str(project), None) is None
 
 
 def test_the_users_file_is_not_taken_for_a_projects(home: Path) -> None:

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.workspace.paths import user_home
+from mainspring.app.workspace.paths import find_user_paths
 from mainspring.app.workspace.settings import load_settings
-from mainspring.app.workspace.skills import registry_of, skills_config
+from mainspring.app.workspace.skills import build_skills_config, open_skill_registry
 from mainspring.app.workspace.trust import TrustStore
-from mainspring.skills.discovery import find_skills
+from mainspring.skills.discovery import discover_skills
 from mainspring.skills.skill import SkillsConfig
 
 
 def config(cwd: Path, text: str = "{}", project: str = "") -> SkillsConfig:
-    home = user_home(os.environ)
+    home = find_user_paths(os.environ)
     assert home is not None
     home.root.mkdir(exist_ok=True)
     home.settings.write_text(text, encoding="utf-8")
@@ -22,11 +22,11 @@ def config(cwd: Path, text: str = "{}", project: str = "") -> SkillsConfig:
         (cwd / ".agent").mkdir(exist_ok=True)
         (cwd / ".agent" / "settings.json").write_text(project, encoding="utf-8")
     trusted = TrustStore(home).covers(cwd)
-    return skills_config(str(cwd), load_settings(str(cwd), environ=os.environ, trusted=trusted))
+    return build_skills_config(str(cwd), load_settings(str(cwd), environ=os.environ, trusted=trusted))
 
 
 def trust(folder: Path) -> None:
-    TrustStore(user_home(os.environ)).add(folder)
+    TrustStore(find_user_paths(os.environ)).add(folder)
 
 
 def put(folder: Path) -> None:
@@ -45,7 +45,7 @@ def test_the_users_folders_are_its_own_and_the_shared_ones(tmp_path: Path, home:
     assert (made.enabled, made.builtin, made.max_skills, made.max_active) == (True, True, 3, None)
     for place in made.user:
         put(Path(place) / Path(place).parent.name.removeprefix("."))
-    assert {s.name for s in find_skills(made) if s.source == "user"} == {"agent", "agents", "claude"}
+    assert {s.name for s in discover_skills(made) if s.source == "user"} == {"agent", "agents", "claude"}
 
 
 @pytest.mark.covers("SKL-20")
@@ -58,10 +58,10 @@ def test_trust_reaches_as_far_as_the_user_said(tmp_path: Path, home: Path) -> No
     put(inner / ".agents" / "skills" / "near")
 
     def names() -> set[str]:
-        return {s.name for s in find_skills(config(inner)) if s.source == "project" and s.trusted}
+        return {s.name for s in discover_skills(config(inner)) if s.source == "project" and s.trusted}
 
     assert names() == set()
-    assert sum("not trusted" in p.reason for p in find_skills(config(inner)).problems) == 3
+    assert sum("not trusted" in p.reason for p in discover_skills(config(inner)).problems) == 3
     trust(inner)
     assert names() == {"near"}
     trust(tmp_path / "packages")
@@ -115,15 +115,15 @@ def test_an_untrusted_project_adds_no_folder_and_may_only_switch_off(tmp_path: P
 
 @pytest.mark.covers("SKL-36")
 def test_what_was_switched_on_and_off_counts_everywhere(tmp_path: Path, home: Path) -> None:
-    registry = registry_of(user_home(os.environ))
+    registry = open_skill_registry(find_user_paths(os.environ))
     registry.switch("hello-extended", True)
     registry.switch("x", False)
     made = config(tmp_path, '{"skills": {"disabled": ["y"]}}')
     assert (made.switched_on, made.disabled) == (("hello-extended",), ("y", "x"))
-    assert find_skills(made).get("hello-extended") is not None
+    assert discover_skills(made).get("hello-extended") is not None
 
 
 def test_the_home_folder_is_no_project(tmp_path: Path, home: Path) -> None:
     put(home / ".agents" / "skills" / "a")
-    skills = find_skills(config(home)).skills
+    skills = discover_skills(config(home)).skills
     assert [(s.name, s.source, s.trusted) for s in skills if s.source != "builtin"] == [("a", "user", True)]

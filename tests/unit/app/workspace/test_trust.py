@@ -4,14 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.run.options import Place
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
 from mainspring.app.workspace.manage_settings import change_config
 from mainspring.app.workspace.mcp_servers import add_server, remove_server
-from mainspring.app.workspace.memory import add_memory, show_memory
-from mainspring.app.workspace.paths import Home
-from mainspring.app.workspace.trust import TrustStore, trust_notes
-from mainspring.app.workspace.trust_actions import distrust, trust, trusted_folders, what_acts
+from mainspring.app.workspace.memory import add_memory, list_memory_files
+from mainspring.app.workspace.paths import UserPaths
+from mainspring.app.workspace.trust import TrustStore, trust_warnings
+from mainspring.app.workspace.trust_actions import (
+    list_active_content,
+    list_trusted_folders,
+    trust_folder,
+    untrust_folder,
+)
 from mainspring.errors import ConfigError
 
 
@@ -27,7 +32,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_folder_is_trusted_with_everything_below_it_however_it_is_spelled(project: Path, tmp_path: Path) -> None:
-    store = TrustStore(Home(tmp_path / "home"))
+    store = TrustStore(UserPaths(tmp_path / "home"))
     (tmp_path / "link").symlink_to(project)
     (tmp_path / "projection").mkdir()
 
@@ -43,7 +48,7 @@ def test_a_folder_is_trusted_with_everything_below_it_however_it_is_spelled(proj
 def test_what_a_link_inside_points_to_is_not_trusted_with_it(project: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (project / "way-out").symlink_to(tmp_path / "other")
-    store = TrustStore(Home(tmp_path / "home"))
+    store = TrustStore(UserPaths(tmp_path / "home"))
     store.add(project)
 
     assert not store.covers(project / "way-out")
@@ -55,7 +60,7 @@ def test_a_repository_inside_is_trusted_by_itself(project: Path, tmp_path: Path)
     inner = project / "vendor" / "inner"
     (inner / "src").mkdir(parents=True)
     (inner / ".git").write_text("gitdir: elsewhere")
-    store = TrustStore(Home(tmp_path / "home"))
+    store = TrustStore(UserPaths(tmp_path / "home"))
 
     store.add(project)
     assert store.covers(project / "vendor")
@@ -103,19 +108,19 @@ def test_what_acts_is_shown_and_asks_again_when_it_changes(
     file = project / what.partition(" ")[0]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(ACTING[what].replace("COMMAND", "one"), encoding="utf-8")
-    place, store = Place(cwd=str(project)), TrustStore(Home(tmp_path / "home"))
+    place, store = WorkspaceOptions(cwd=str(project)), TrustStore(UserPaths(tmp_path / "home"))
     where = project / "sub"
 
-    assert [act.file for act in what_acts(None, place, environ)] == [file]
+    assert [act.file for act in list_active_content(None, place, environ)] == [file]
     assert store.changes(where) is None
-    trust(None, place, environ)
+    trust_folder(None, place, environ)
     assert store.covers(where)
     file.write_text(ACTING[what].replace("COMMAND", "two"), encoding="utf-8")
 
     assert not store.covers(where)
     assert [act.file for act in store.changes(where) or ()] == [file]
-    assert str(file) in trust_notes(str(where), Home(tmp_path / "home"))[0]
-    trust(None, place, environ)
+    assert str(file) in trust_warnings(str(where), UserPaths(tmp_path / "home"))[0]
+    trust_folder(None, place, environ)
     assert store.covers(where)
     file.unlink()
     assert store.covers(where)
@@ -137,8 +142,8 @@ def test_the_programs_of_the_agents_folder_that_are_started_act_too(
         else {"mcpServers": {"a": {"command": command}}}
     )
     (project / file).write_text(json.dumps(started), encoding="utf-8")
-    store = TrustStore(Home(tmp_path / "home"))
-    trust(None, Place(cwd=str(project)), environ)
+    store = TrustStore(UserPaths(tmp_path / "home"))
+    trust_folder(None, WorkspaceOptions(cwd=str(project)), environ)
     assert store.covers(project)
 
     script.write_text("false", encoding="utf-8")
@@ -149,8 +154,8 @@ def test_the_programs_of_the_agents_folder_that_are_started_act_too(
 def test_an_import_of_an_import_acts_too(project: Path, environ: dict[str, str], tmp_path: Path) -> None:
     (project / "AGENTS.md").write_text("@docs.md", encoding="utf-8")
     (project / "docs.md").write_text("x", encoding="utf-8")
-    store = TrustStore(Home(tmp_path / "home"))
-    trust(None, Place(cwd=str(project)), environ)
+    store = TrustStore(UserPaths(tmp_path / "home"))
+    trust_folder(None, WorkspaceOptions(cwd=str(project)), environ)
 
     (project / "docs.md").write_text("@~/.netrc", encoding="utf-8")
 
@@ -169,11 +174,11 @@ TEXT = {
 @pytest.mark.parametrize("file", TEXT)
 def test_text_is_no_act(project: Path, environ: dict[str, str], tmp_path: Path, file: str) -> None:
     """Permissions decide about what a text asks for, also about the commands of a skill."""
-    trust(None, Place(cwd=str(project)), environ)
+    trust_folder(None, WorkspaceOptions(cwd=str(project)), environ)
     (project / file).parent.mkdir(parents=True, exist_ok=True)
     (project / file).write_text(TEXT[file].replace("\\n", "\n"), encoding="utf-8")
 
-    assert TrustStore(Home(tmp_path / "home")).covers(project)
+    assert TrustStore(UserPaths(tmp_path / "home")).covers(project)
 
 
 def test_the_very_command_is_shown(project: Path, environ: dict[str, str]) -> None:
@@ -187,7 +192,7 @@ def test_the_very_command_is_shown(project: Path, environ: dict[str, str]) -> No
         '{"mcpServers": {"x": {"command": "npx", "args": ["\u202ey"]}}}', encoding="utf-8"
     )
 
-    servers, own = what_acts(None, Place(cwd=str(project)), environ)
+    servers, own = list_active_content(None, WorkspaceOptions(cwd=str(project)), environ)
 
     assert servers.what == ('server x: {"command":"npx","args":["\\u202ey"]}',)
     assert own.what == (f'hooks: {{"Stop":[{{"command":"{command}"}}]}}',)
@@ -207,7 +212,7 @@ def test_what_does_not_act_may_change(
     file = project / ".agent" / "settings.json"
     file.parent.mkdir()
     file.write_text(before, encoding="utf-8")
-    trust(None, Place(cwd=str(project)), environ)
+    trust_folder(None, WorkspaceOptions(cwd=str(project)), environ)
 
     file.write_text(after, encoding="utf-8")
     (file.parent / "skills" / "s" / "scripts").mkdir(parents=True)
@@ -215,14 +220,14 @@ def test_what_does_not_act_may_change(
         "1", encoding="utf-8"
     )  # is asked about when it runs
 
-    assert TrustStore(Home(tmp_path / "home")).covers(project)
+    assert TrustStore(UserPaths(tmp_path / "home")).covers(project)
 
 
 def test_what_the_user_changes_by_a_command_stays_trusted(
     project: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:
-    place, store = Place(cwd=str(project)), TrustStore(Home(tmp_path / "home"))
-    trust(None, place, environ)
+    place, store = WorkspaceOptions(cwd=str(project)), TrustStore(UserPaths(tmp_path / "home"))
+    trust_folder(None, place, environ)
 
     change_config("permissions.allow", '["shell(make)"]', environ, place=place, project=True)
     add_server("one", {"command": "x"}, place, project=True, environ=environ)
@@ -243,19 +248,19 @@ def test_what_is_no_project_cannot_be_trusted(
     monkeypatch.setenv("HOME", str(tmp_path))
 
     with pytest.raises(ConfigError):
-        trust(folder, Place(cwd=str(tmp_path)), environ)
+        trust_folder(folder, WorkspaceOptions(cwd=str(tmp_path)), environ)
 
-    assert trusted_folders(environ) == ()
+    assert list_trusted_folders(environ) == ()
 
 
 def test_trust_is_given_and_taken_away(project: Path, environ: dict[str, str]) -> None:
-    place = Place(cwd=str(project))
+    place = WorkspaceOptions(cwd=str(project))
 
-    assert trust(None, place, environ) == project
-    assert trust("sub", place, environ) == project / "sub"
-    assert [t.folder for t in trusted_folders(environ)] == [str(project), str(project / "sub")]
-    assert distrust(None, place, environ) == (project, True)
-    assert distrust(None, place, environ) == (project, False)
+    assert trust_folder(None, place, environ) == project
+    assert trust_folder("sub", place, environ) == project / "sub"
+    assert [t.folder for t in list_trusted_folders(environ)] == [str(project), str(project / "sub")]
+    assert untrust_folder(None, place, environ) == (project, True)
+    assert untrust_folder(None, place, environ) == (project, False)
 
 
 def test_a_broken_file_trusts_nothing_and_is_told(project: Path, environ: dict[str, str], tmp_path: Path) -> None:
@@ -263,7 +268,7 @@ def test_a_broken_file_trusts_nothing_and_is_told(project: Path, environ: dict[s
     (tmp_path / "home" / "trust.json").write_text('{"folders": "all"}', encoding="utf-8")
 
     with pytest.raises(ConfigError, match=r"trust\.json"):
-        trust(None, Place(cwd=str(project)), environ)
+        trust_folder(None, WorkspaceOptions(cwd=str(project)), environ)
     assert (tmp_path / "home" / "trust.json").read_text(encoding="utf-8") == '{"folders": "all"}'
 
 
@@ -273,10 +278,10 @@ def test_a_project_s_settings_loosen_only_once_it_is_trusted(project: Path, envi
     (project / ".agent" / "settings.json").write_text(
         '{"permissions": {"allow": ["shell"]}, "model": "openai:other"}', encoding="utf-8"
     )
-    place = Place(cwd=str(project))
+    place = WorkspaceOptions(cwd=str(project))
 
     _, before = load(place, {}, environ)
-    trust(None, place, environ)
+    trust_folder(None, place, environ)
     _, after = load(place, {}, environ)
 
     assert before.config.model is None
@@ -287,12 +292,12 @@ def test_a_project_s_settings_loosen_only_once_it_is_trusted(project: Path, envi
 
 @pytest.mark.covers("MEM-01", "MEM-05")
 async def test_memory_is_shown_and_added_to_by_hand(project: Path, environ: dict[str, str]) -> None:
-    place = Place(cwd=str(project))
+    place = WorkspaceOptions(cwd=str(project))
 
     await add_memory("Uses tabs", place, section="Preferences", where="user", environ=environ)
     said = await add_memory("The API is in src", place, environ=environ)
 
-    user, own = show_memory(place, environ)
+    user, own = list_memory_files(place, environ)
     assert said == f"Remembered in {project}/.agent/MEMORY.md, under Context."
     assert (user.where, user.read, "- Uses tabs" in user.text) == ("user", True, True)
     assert (own.where, own.read, "- The API is in src" in own.text) == ("project", False, True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.durable.attempt import LostRunError
+from mainspring.durable.attempt import LeaseLostError
 from mainspring.durable.dbos.tables import Tables
 from mainspring.durable.engine import Worker
 
@@ -27,11 +27,11 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tables]:
 def test_what_an_earlier_attempt_writes_is_refused(tables: Tables) -> None:
     first, second = tables.claim("r").attempt, tables.claim("r").attempt
     assert (first, second, tables.attempts(["r", "x"])) == (1, 2, {"r": 2})
-    with pytest.raises(LostRunError):
+    with pytest.raises(LeaseLostError):
         tables.keep_step("r.child", 1, "model", b"1", root="r", attempt=first)
-    with pytest.raises(LostRunError):
+    with pytest.raises(LeaseLostError):
         tables.publish("r", first, "pending", b"1", "r")
-    with pytest.raises(LostRunError):
+    with pytest.raises(LeaseLostError):
         tables.append("r", [b"1"], first)
     tables.keep_step("r.child", 1, "model", b"2", root="r", attempt=second)
     tables.publish("r", second, "pending", b"2", "r")
@@ -58,7 +58,7 @@ def test_workers_are_alive_dead_or_buried(tables: Tables) -> None:
     assert tables.signs.dead(30, "1") == []
     tables.signs.leave("a")
     assert tables.signs.dead(30, "1") == ["a"]
-    tables.signs.bury("b", 30)
-    tables.signs.bury("a", 30)
+    tables.signs.remove_dead("b", 30)
+    tables.signs.remove_dead("a", 30)
     assert [w.name for w in tables.signs.alive(30)] == ["b"]
     assert tables.signs.dead(30, "1") == []

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
-from mainspring.models.auth import SCOPE, AzureCli, EntraId, KeyVaultSecret
-from mainspring.models.auth.azure import has_cli, has_identity
+from mainspring.models.auth import SCOPE, AzureCliCredential, EntraIdCredential, KeyVaultSecret
+from mainspring.models.auth.azure import is_cli_installed, is_identity_package_installed
 
 
 def fake_az(folder: Path, script: str) -> Path:
@@ -37,7 +37,7 @@ def answer(**fields: Any) -> str:
 async def test_the_command_line_is_asked_once_until_its_token_ends(bin_path: Path) -> None:
     calls = fake_az(bin_path, answer(expires_on=5000, expiresOn="1999-01-01 00:00:00.000000"))
     now = [1000.0]
-    source = AzureCli(clock=lambda: now[0])
+    source = AzureCliCredential(clock=lambda: now[0])
 
     assert await source() == {"authorization": "Bearer tok"}
     await source()
@@ -53,35 +53,35 @@ async def test_older_versions_tell_the_end_in_local_time(bin_path: Path) -> None
     end = int(time.time()) + 3600
     fake_az(bin_path, answer(expiresOn=time.strftime("%Y-%m-%d %H:%M:%S.000000", time.localtime(end))))
 
-    assert (await AzureCli().token()).expires == end
+    assert (await AzureCliCredential().token()).expires == end
     fake_az(bin_path, answer(expiresOn="soon"))
-    assert (await AzureCli().token()).expires is None
+    assert (await AzureCliCredential().token()).expires is None
 
 
 @pytest.mark.covers("PRV-09")
 async def test_what_the_command_line_says_is_told(bin_path: Path) -> None:
     fake_az(bin_path, "echo \"ERROR: Please run 'az login' to setup account.\" >&2; exit 1")
     with pytest.raises(AuthenticationError, match="Please run 'az login'.*Log in with `az login`"):
-        await AzureCli()()
+        await AzureCliCredential()()
     for script in ("echo hello", "echo '{}'", "echo '[]'"):
         fake_az(bin_path, script)
         with pytest.raises(AuthenticationError, match="without a token"):
-            await AzureCli()()
+            await AzureCliCredential()()
 
 
 async def test_a_command_line_that_hangs_is_ended(bin_path: Path) -> None:
     fake_az(bin_path, "exec sleep 30")
 
     with pytest.raises(ModelTimeoutError, match=r"within 0\.2 s"):
-        await AzureCli(timeout=0.2)()
+        await AzureCliCredential(timeout=0.2)()
 
 
 async def test_no_command_line_is_said(bin_path: Path) -> None:
-    assert not has_cli()
+    assert not is_cli_installed()
     with pytest.raises(ProviderConfigError, match="`az` is not installed"):
-        await AzureCli()()
+        await AzureCliCredential()()
     fake_az(bin_path, "true")
-    assert has_cli()
+    assert is_cli_installed()
 
 
 IDENTITY = """
@@ -146,16 +146,16 @@ def azure_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.covers("PRV-13", "PRV-14")
 @pytest.mark.usefixtures("azure_package")
 async def test_entra_gives_a_token_for_azures_models() -> None:
-    assert has_identity()
-    source = EntraId()
+    assert is_identity_package_installed()
+    source = EntraIdCredential()
 
     assert await source() == {"authorization": "Bearer default-token"}
     await source()
     asked = sys.modules["azure.identity"].asked
     assert asked == [("default", ("https://cognitiveservices.azure.com/.default",))]
     assert SCOPE == "https://cognitiveservices.azure.com/.default"
-    assert await EntraId(client_id="c")() == {"authorization": "Bearer managed-token"}
-    assert await EntraId(managed=True)() == {"authorization": "Bearer managed-token"}
+    assert await EntraIdCredential(client_id="c")() == {"authorization": "Bearer managed-token"}
+    assert await EntraIdCredential(managed=True)() == {"authorization": "Bearer managed-token"}
 
 
 async def test_a_credential_of_ones_own_is_asked_in_a_thread() -> None:
@@ -169,7 +169,7 @@ async def test_a_credential_of_ones_own_is_asked_in_a_thread() -> None:
             raise RuntimeError(f"no {scope}")
 
     with pytest.raises(AuthenticationError, match="Entra ID gave no token: no my-scope"):
-        await EntraId("my-scope", credential=Broken())()
+        await EntraIdCredential("my-scope", credential=Broken())()
     assert threads == [False]
 
 
@@ -191,5 +191,5 @@ async def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delitem(sys.modules, "azure.identity", raising=False)
 
     with pytest.raises(ProviderConfigError, match=r"\[azure\]"):
-        await EntraId()()
-    assert not has_identity()
+        await EntraIdCredential()()
+    assert not is_identity_package_installed()

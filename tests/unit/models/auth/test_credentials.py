@@ -6,12 +6,12 @@ import pytest
 
 from mainspring.errors import AuthenticationError, ProviderConfigError
 from mainspring.messages import Message
-from mainspring.models.auth import ApiKey, CredentialResolver, EnvironmentKey, FirstOf, FunctionKey
-from mainspring.models.auth.credentials import Given
+from mainspring.models.auth import ApiKey, CallableKey, CredentialResolver, EnvironmentKey, FirstCredential
+from mainspring.models.auth.credentials import CredentialValue
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelRequest
 from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
-from mainspring.models.wire.openai_responses import Responses
+from mainspring.models.wire.openai_responses import ResponsesProtocol
 from tests.unit.models.responses_wire import completed, profile, sse, text_item
 
 ANSWER = MemoryResponse(sse(completed(text_item("Hi"))))
@@ -21,14 +21,14 @@ ASK = ModelRequest([Message.user("Hi")])
 
 @pytest.mark.covers("PRV-13")
 async def test_each_source_is_a_resolver_and_gives_a_key_or_headers() -> None:
-    sources: list[tuple[CredentialResolver, Given]] = [
+    sources: list[tuple[CredentialResolver, CredentialValue]] = [
         (ApiKey("k"), "k"),
         (ApiKey("k", header="api-key"), {"api-key": "k"}),
         (EnvironmentKey("A", "B", environment={"A": " ", "B": "k"}), "k"),
         (EnvironmentKey("A", header="api-key", environment={"A": "k"}), {"api-key": "k"}),
-        (FunctionKey(lambda: "k"), "k"),
-        (FunctionKey(lambda: {"x-token": "k"}), {"x-token": "k"}),
-        (FunctionKey(lambda: " k\n", lambda key: {"api-key": key}), {"api-key": "k"}),
+        (CallableKey(lambda: "k"), "k"),
+        (CallableKey(lambda: {"x-token": "k"}), {"x-token": "k"}),
+        (CallableKey(lambda: " k\n", lambda key: {"api-key": key}), {"api-key": "k"}),
     ]
     for source, given in sources:
         assert isinstance(source, CredentialResolver)
@@ -53,12 +53,12 @@ async def test_the_first_source_that_has_something_is_kept() -> None:
         asked.append("something")
         return "k"
 
-    source = FirstOf([FunctionKey(nothing), FunctionKey(something)])
+    source = FirstCredential([CallableKey(nothing), CallableKey(something)])
 
     assert [await source(), await source()] == ["k", "k"]
     assert asked == ["nothing", "something", "something"]
     with pytest.raises(ProviderConfigError, match="not here; variable|not here; No key"):
-        await FirstOf([FunctionKey(nothing), EnvironmentKey("A", environment={})])()
+        await FirstCredential([CallableKey(nothing), EnvironmentKey("A", environment={})])()
 
 
 @pytest.mark.covers("MOD-35")
@@ -69,7 +69,7 @@ async def test_a_model_sends_the_headers_that_a_credential_gives_anew_for_each_r
         return {"api-key": f"k{next(numbers)}", "x-account": "a"}
 
     transport = MemoryTransport(ANSWER)
-    model = HttpModel(profile(), Responses(), given, transport=transport)
+    model = HttpModel(profile(), ResponsesProtocol(), given, transport=transport)
     await model.complete(ASK)
     await model.complete(ASK)
 
@@ -82,12 +82,12 @@ class Rotating:
 
     def __init__(self) -> None:
         self.number = 1
-        self.refused: list[Given] = []
+        self.refused: list[CredentialValue] = []
 
-    async def __call__(self) -> Given:
+    async def __call__(self) -> CredentialValue:
         return {"authorization": f"Bearer secret-{self.number}"}
 
-    def reject(self, given: Given) -> None:
+    def reject(self, given: CredentialValue) -> None:
         self.refused.append(given)
         self.number += 1
 
@@ -96,7 +96,7 @@ class Rotating:
 async def test_a_refused_token_is_renewed_once() -> None:
     credential = Rotating()
     transport = MemoryTransport(REFUSAL, ANSWER)
-    model = HttpModel(profile(), Responses(), credential, transport=transport)
+    model = HttpModel(profile(), ResponsesProtocol(), credential, transport=transport)
 
     assert (await model.complete(ASK)).text == "Hi"
     assert [r.headers["authorization"] for r in transport.requests] == ["Bearer secret-1", "Bearer secret-2"]
@@ -105,7 +105,9 @@ async def test_a_refused_token_is_renewed_once() -> None:
 
 async def test_a_token_that_is_refused_twice_is_an_error_that_does_not_show_it() -> None:
     transport = MemoryTransport(REFUSAL)
-    model = HttpModel(profile(), Responses(), ApiKey("Bearer secret-1", header="authorization"), transport=transport)
+    model = HttpModel(
+        profile(), ResponsesProtocol(), ApiKey("Bearer secret-1", header="authorization"), transport=transport
+    )
 
     with pytest.raises(AuthenticationError) as caught:
         await model.complete(ASK)

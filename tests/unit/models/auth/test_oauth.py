@@ -14,8 +14,15 @@ from urllib.parse import parse_qs
 import pytest
 
 from mainspring.errors import AuthenticationError, NetworkError, ProviderConfigError
-from mainspring.models.auth import OAuthClient, OAuthCredential, OAuthTokens, Refreshed, TokenFile, listening
-from mainspring.models.auth.token_file import claims, expiry
+from mainspring.models.auth import (
+    OAuthClient,
+    OAuthCredential,
+    OAuthTokens,
+    TokenFile,
+    TokenRefreshed,
+    token_refresh_listener,
+)
+from mainspring.models.auth.token_file import decode_claims, token_expiry
 from tests.unit.models.server import Answer, Received, Server, plain, serve
 
 
@@ -107,11 +114,11 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_what_a_web_token_says() -> None:
-    assert claims(web_token(exp=5, a="b")) == {"exp": 5, "a": "b"}
-    assert expiry(web_token(exp=5)) == 5
+    assert decode_claims(web_token(exp=5, a="b")) == {"exp": 5, "a": "b"}
+    assert token_expiry(web_token(exp=5)) == 5
     for broken in ("", "a.b", "a.b.c", "a.!!.c", f"x.{base64.urlsafe_b64encode(b'[1]').decode()}.y"):
-        assert claims(broken) == {}
-        assert expiry(broken) is None
+        assert decode_claims(broken) == {}
+        assert token_expiry(broken) is None
 
 
 # --- renewing ----------------------------------------------------------------------------------------------------------
@@ -134,16 +141,16 @@ async def test_a_token_that_can_be_used_is_used(tmp_path: Path) -> None:
 
 @pytest.mark.covers("PRV-29", "PRV-33")
 async def test_a_token_is_renewed_before_its_end_saved_and_announced(tmp_path: Path) -> None:
-    told: list[Refreshed] = []
-    heard: list[Refreshed] = []
+    told: list[TokenRefreshed] = []
+    heard: list[TokenRefreshed] = []
 
-    async def listener(refreshed: Refreshed) -> None:
+    async def listener(refreshed: TokenRefreshed) -> None:
         heard.append(refreshed)
 
     async with serve(given(access_token="new", refresh_token="refresh-2", expires_in=3600)) as server:
         file = stored(tmp_path, OAuthTokens("soon-over", "refresh-1", time.time() + 60, "acc", "id"))
         credential = OAuthCredential(client(server), file, on_refresh=told.append)
-        with listening(listener):
+        with token_refresh_listener(listener):
             given_now = await credential()
 
     assert given_now == {"authorization": "Bearer new"}
@@ -157,12 +164,12 @@ async def test_a_token_is_renewed_before_its_end_saved_and_announced(tmp_path: P
     assert saved is not None
     assert (saved.access, saved.refresh, saved.account, saved.id_token) == ("new", "refresh-2", "acc", "id")
     assert saved.expires == pytest.approx(time.time() + 3600, abs=30)
-    assert told == heard == [Refreshed("codex", "acc", saved.expires, "expired")]
+    assert told == heard == [TokenRefreshed("codex", "acc", saved.expires, "expired")]
 
 
 @pytest.mark.covers("PRV-29")
 async def test_a_token_that_the_host_refused_is_renewed(tmp_path: Path) -> None:
-    told: list[Refreshed] = []
+    told: list[TokenRefreshed] = []
     async with serve(given(access_token=web_token(exp=time.time() + 3600))) as server:
         file = stored(tmp_path, OAuthTokens("revoked", "refresh-1", time.time() + 3600))
         credential = OAuthCredential(client(server), file, on_refresh=told.append)
@@ -201,7 +208,7 @@ async def test_what_another_process_renewed_meanwhile_is_used(tmp_path: Path) ->
 
 
 async def test_a_listener_that_fails_costs_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def broken(refreshed: Refreshed) -> None:
+    def broken(refreshed: TokenRefreshed) -> None:
         raise RuntimeError("deaf")
 
     async with serve(given(access_token="new", expires_in=3600)) as server:

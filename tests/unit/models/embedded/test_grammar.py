@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from mainspring.models.embedded.grammar import (
     AnswerText,
+    ArgumentsDelta,
     CallStart,
-    CallText,
     Piece,
-    UnionReader,
+    TurnParser,
     encode_answer,
     encode_call,
-    lower,
-    union_schema,
+    simplify_schema,
+    turn_schema,
 )
 
 pytestmark = pytest.mark.covers("PRV-38")
@@ -40,7 +40,7 @@ answers = st.builds(
 
 def read(text: str, cuts: list[int] | None = None) -> list[Piece]:
     """All pieces, with neighbours of a kind joined."""
-    reader, found, begin = UnionReader(), list[Piece](), 0
+    reader, found, begin = TurnParser(), list[Piece](), 0
     for end in [*sorted(cuts or []), len(text)]:
         found += reader.feed(text[begin:end])
         begin = end
@@ -49,8 +49,8 @@ def read(text: str, cuts: list[int] | None = None) -> list[Piece]:
         last = joined[-1] if joined else None
         if isinstance(last, AnswerText) and isinstance(piece, AnswerText):
             joined[-1] = AnswerText(last.text + piece.text)
-        elif isinstance(last, CallText) and isinstance(piece, CallText):
-            joined[-1] = CallText(last.text + piece.text)
+        elif isinstance(last, ArgumentsDelta) and isinstance(piece, ArgumentsDelta):
+            joined[-1] = ArgumentsDelta(last.text + piece.text)
         else:
             joined.append(piece)
     return joined
@@ -67,7 +67,7 @@ def test_a_call_comes_out_with_its_arguments(case: tuple[str, dict[str, Any], st
     name, given_arguments, written = case
     start, text = read(written)
     assert start == CallStart(name)
-    assert isinstance(text, CallText)
+    assert isinstance(text, ArgumentsDelta)
     assert json.loads(text.text) == given_arguments
 
 
@@ -86,7 +86,7 @@ def test_nothing_a_model_writes_breaks_it(text: str) -> None:
 
 
 def test_text_comes_out_as_soon_as_it_is_certain() -> None:
-    reader = UnionReader()
+    reader = TurnParser()
     assert reader.feed('{"answer": "He') == [AnswerText("He")]
     assert reader.feed("llo\\") == [AnswerText("llo")]
     assert reader.feed("n\\ud83d") == [AnswerText("\n")]
@@ -120,13 +120,13 @@ PATH = {"type": "object", "properties": {"path": {"type": "string", "minLength":
     ],
 )
 def test_the_schema_allows_one_call_or_one_answer(turn: str, fits: bool) -> None:
-    schema = union_schema({"read_file": PATH}, {"type": "string"})
+    schema = turn_schema({"read_file": PATH}, {"type": "string"})
     assert jsonschema.Draft202012Validator(schema).is_valid(json.loads(turn)) is fits
 
 
 def test_only_calls_or_only_an_answer() -> None:
-    assert "anyOf" not in union_schema({"read_file": PATH}, None)
-    assert list(union_schema({}, {"type": "string"})["properties"]) == ["answer"]
+    assert "anyOf" not in turn_schema({"read_file": PATH}, None)
+    assert list(turn_schema({}, {"type": "string"})["properties"]) == ["answer"]
 
 
 def test_lowering_writes_references_out_and_ends_where_they_turn_in_circles() -> None:
@@ -135,11 +135,11 @@ def test_lowering_writes_references_out_and_ends_where_they_turn_in_circles() ->
         "properties": {"node": {"$ref": "#/$defs/node"}, "kind": {"oneOf": [{"const": "a"}, {"type": "null"}]}},
         "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "title": "Node"}},
     }
-    lowered = lower(schema)
+    lowered = simplify_schema(schema)
     assert "$ref" not in json.dumps(lowered)
     assert "title" not in json.dumps(lowered)
     assert lowered["properties"]["kind"] == {"anyOf": [{"const": "a"}, {"type": "null"}]}
-    assert lower({"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}}) == {
+    assert simplify_schema({"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}}) == {
         "type": "object",
         "additionalProperties": {"type": "integer"},
     }

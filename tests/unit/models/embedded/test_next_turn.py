@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from mainspring.messages import Message, ToolResultBlock, ToolSpec, ToolUseBlock
-from mainspring.models.embedded.next_turn import MOST_CALLS, Step, answer_only, next_step
-from mainspring.models.embedded.prompt import choose
+from mainspring.messages import Message, ToolDefinition, ToolResultBlock, ToolUseBlock
+from mainspring.models.embedded.next_turn import MAX_CALLS, TurnRules, rules_for_next_turn, without_calls
+from mainspring.models.embedded.prompt import select_tools
 from mainspring.tools.builtin import builtin_tools
 
 pytestmark = pytest.mark.covers("PRV-38")
 
-ALL = choose([tool.spec for tool in builtin_tools()])
+ALL = select_tools([tool.spec for tool in builtin_tools()])
 IDS = count()
 READING = [spec for spec in ALL if spec.name in {"read_file", "list_files", "grep"}]
 
@@ -25,11 +25,11 @@ def made(name: str, text: str = "ok", error: bool = False, **given: Any) -> list
     ]
 
 
-def step(*messages: Message, tools: list[ToolSpec] = READING, **options: Any) -> Step:
-    return next_step(messages, tools, **options)
+def step(*messages: Message, tools: list[ToolDefinition] = READING, **options: Any) -> TurnRules:
+    return rules_for_next_turn(messages, tools, **options)
 
 
-def paths(of: Step, tool: str = "read_file") -> Any:
+def paths(of: TurnRules, tool: str = "read_file") -> Any:
     return of.calls[tool]["properties"]["path"].get("enum")
 
 
@@ -80,16 +80,16 @@ def test_a_pasted_text_full_of_names_forces_nothing() -> None:
 
 def test_the_same_call_again_is_a_repetition_until_something_changes() -> None:
     question = Message.user("Find it")
-    assert step(question, *made("grep", pattern="x")).repeats("grep", {"pattern": "x"})
-    assert not step(question, *made("grep", pattern="x")).repeats("grep", {"pattern": "y"})
+    assert step(question, *made("grep", pattern="x")).is_repeated("grep", {"pattern": "x"})
+    assert not step(question, *made("grep", pattern="x")).is_repeated("grep", {"pattern": "y"})
     changed = step(question, *made("grep", pattern="x"), *made("write_file", path="a", content="b"), tools=ALL)
-    assert not changed.repeats("grep", {"pattern": "x"})
-    assert changed.repeats("write_file", {"path": "a", "content": "b"})
-    assert not step(question, *made("grep", pattern="x"), Message.user("Again")).repeats("grep", {"pattern": "x"})
+    assert not changed.is_repeated("grep", {"pattern": "x"})
+    assert changed.is_repeated("write_file", {"path": "a", "content": "b"})
+    assert not step(question, *made("grep", pattern="x"), Message.user("Again")).is_repeated("grep", {"pattern": "x"})
 
 
 def test_after_many_calls_it_has_to_answer() -> None:
-    calls = [message for n in range(MOST_CALLS) for message in made("grep", pattern=str(n))]
+    calls = [message for n in range(MAX_CALLS) for message in made("grep", pattern=str(n))]
     assert step(Message.user("Find it"), *calls).calls == {}
     assert step(Message.user("Find it"), *calls[2:]).calls
 
@@ -106,7 +106,7 @@ def test_a_wanted_form_of_the_answer_is_kept() -> None:
     form = {"type": "object", "properties": {"n": {"type": "integer"}}}
     found = step(Message.user("Count"), answer=form)
     assert found.answer == form
-    assert answer_only(found).schema["properties"]["answer"] == form
+    assert without_calls(found).schema["properties"]["answer"] == form
 
 
 @pytest.mark.parametrize(

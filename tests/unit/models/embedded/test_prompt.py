@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.messages import ImageBlock, Message, TextBlock, ToolResultBlock, ToolSpec, ToolUseBlock
+from mainspring.messages import ImageBlock, Message, TextBlock, ToolDefinition, ToolResultBlock, ToolUseBlock
 from mainspring.models.embedded.prompt import (
-    MOST_TOOLS,
+    MAX_TOOLS,
     RESULT_CHARACTERS,
-    added,
-    arguments,
-    choose,
-    shortened,
-    signature,
+    argument_schema,
+    default_arguments,
+    render_turns,
+    select_tools,
     system_prompt,
-    turns,
+    tool_signature,
+    truncate_middle,
 )
 from mainspring.tools.builtin import builtin_tools
 
@@ -28,8 +28,8 @@ READING = [spec for spec in BUILT_IN if spec.name in {"read_file", "list_files",
 
 def spec(
     name: str, properties: dict[str, Any], required: list[str], description: str = "Does it. And more."
-) -> ToolSpec:
-    return ToolSpec(name, description, {"type": "object", "properties": properties, "required": required})
+) -> ToolDefinition:
+    return ToolDefinition(name, description, {"type": "object", "properties": properties, "required": required})
 
 
 FORECAST = spec(
@@ -53,32 +53,32 @@ def result(text: str, name: str = "read_file", id: str = "c1", **fields: Any) ->
 
 
 def test_of_many_tools_it_is_told_of_five_reading_first() -> None:
-    names = [s.name for s in choose(BUILT_IN)]
+    names = [s.name for s in select_tools(BUILT_IN)]
     assert names == ["read_file", "list_files", "grep", "write_file", "edit"]
-    assert len(names) == MOST_TOOLS
+    assert len(names) == MAX_TOOLS
 
 
 def test_tools_of_the_application_go_before_writing_and_the_wanted_one_before_all() -> None:
-    assert [s.name for s in choose([*BUILT_IN, FORECAST])][3] == "forecast"
-    assert choose(BUILT_IN, "shell")[0].name == "shell"
+    assert [s.name for s in select_tools([*BUILT_IN, FORECAST])][3] == "forecast"
+    assert select_tools(BUILT_IN, "shell")[0].name == "shell"
 
 
 def test_a_tool_is_one_line_with_what_is_required_and_little_else() -> None:
-    assert signature(FORECAST) == "forecast(city, days?: integer, unit?: C|F): Does it"
-    assert list(arguments(FORECAST)["properties"]) == ["city", "days", "unit"]
-    assert signature(next(s for s in BUILT_IN if s.name == "read_file")).startswith("read_file(path): ")
+    assert tool_signature(FORECAST) == "forecast(city, days?: integer, unit?: C|F): Does it"
+    assert list(argument_schema(FORECAST)["properties"]) == ["city", "days", "unit"]
+    assert tool_signature(next(s for s in BUILT_IN if s.name == "read_file")).startswith("read_file(path): ")
 
 
 def test_built_in_tools_are_known_by_their_present_schemas() -> None:
-    required = {s.name: arguments(s)["required"] for s in BUILT_IN}
+    required = {s.name: argument_schema(s)["required"] for s in BUILT_IN}
     assert required["list_files"] == ["path"]
     assert required["grep"] == ["pattern"]
-    assert {s.name: added(s) for s in BUILT_IN if added(s)} == {"grep": {"ignore_case": True}}
+    assert {s.name: default_arguments(s) for s in BUILT_IN if default_arguments(s)} == {"grep": {"ignore_case": True}}
 
 
 @pytest.mark.parametrize("tools", [READING, BUILT_IN, [FORECAST]])
-def test_the_prompt_is_short_and_says_all_tools(tools: list[ToolSpec]) -> None:
-    chosen = choose(tools)
+def test_the_prompt_is_short_and_says_all_tools(tools: list[ToolDefinition]) -> None:
+    chosen = select_tools(tools)
     prompt = system_prompt(chosen, "")
     assert len(prompt) < 1600  # some 400 tokens; the e2e test counts them
     assert all(f"{s.name}(" in prompt for s in chosen)
@@ -86,7 +86,7 @@ def test_the_prompt_is_short_and_says_all_tools(tools: list[ToolSpec]) -> None:
 
 def test_examples_use_only_tools_that_are_there() -> None:
     assert "write_file" not in system_prompt(READING, "")
-    assert "Created ok.txt" in system_prompt(choose(BUILT_IN), "")
+    assert "Created ok.txt" in system_prompt(select_tools(BUILT_IN), "")
     assert '{"tool": "forecast", "args": {"city": "..."' in system_prompt([FORECAST], "")
 
 
@@ -102,31 +102,31 @@ def test_calls_results_and_answers_become_plain_turns() -> None:
         result("1\tone\n2\ttwo\n(end of file, 2 lines)"),
         Message.assistant("Two lines."),
     ]
-    assert [(turn.role, turn.text) for turn in turns(conversation)] == [
+    assert [(turn.role, turn.text) for turn in render_turns(conversation)] == [
         ("user", "What is in a.txt?"),
         ("assistant", '{"tool": "read_file", "args": {"path": "a.txt"}}'),
         ("user", "Result of read_file:\none\ntwo\n(end of file, 2 lines)"),
         ("assistant", '{"answer": "Two lines."}'),
     ]
-    assert turns(conversation, bare=True)[-1].text == "Two lines."
+    assert render_turns(conversation, bare=True)[-1].text == "Two lines."
 
 
 def test_added_arguments_are_not_shown_and_errors_say_so() -> None:
-    shown = turns([call("grep", pattern="x", ignore_case=True), result("no", "grep", is_error=True)])
+    shown = render_turns([call("grep", pattern="x", ignore_case=True), result("no", "grep", is_error=True)])
     assert shown[0].text == '{"tool": "grep", "args": {"pattern": "x"}}'
     assert shown[1].text == "Error of grep:\nno"
 
 
 def test_a_call_without_a_result_gets_one_and_an_image_is_named() -> None:
-    shown = turns([call("read_file", path="a"), Message.user("go on"), result("x", id="other")])
+    shown = render_turns([call("read_file", path="a"), Message.user("go on"), result("x", id="other")])
     assert "interrupted" in shown[1].text
     image = Message.user([ToolResultBlock("c1", "read_file", (ImageBlock("image/png", "AA=="), TextBlock("ok")))])
-    assert turns([call("read_file"), image])[1].text == "Result of read_file:\n[image/png]\nok"
+    assert render_turns([call("read_file"), image])[1].text == "Result of read_file:\n[image/png]\nok"
 
 
 def test_a_long_result_is_cut_and_says_how_much_is_missing() -> None:
     lines = "\n".join(f"{n}\tline {n}" for n in range(1, 2000)) + "\n(end of file, 1999 lines)"
-    text = turns([call("read_file", path="a"), result(lines)])[1].text
+    text = render_turns([call("read_file", path="a"), result(lines)])[1].text
     assert len(text) < RESULT_CHARACTERS + 200
     assert text.endswith("(end of file, 1999 lines)")
     assert "characters left out here" in text
@@ -134,7 +134,7 @@ def test_a_long_result_is_cut_and_says_how_much_is_missing() -> None:
 
 @given(st.text(), st.integers(1, 500))
 def test_shortening_keeps_the_beginning(text: str, most: int) -> None:
-    short = shortened(text, most)
+    short = truncate_middle(text, most)
     assert short == text if len(text) <= most else short.partition("\n[")[0] in text
 
 
@@ -151,5 +151,5 @@ units = st.sampled_from(
 @given(st.lists(units, max_size=8), units)
 def test_what_was_sent_stays_as_it_was(conversation: list[list[Message]], later: list[Message]) -> None:
     sent = [message for unit in conversation for message in unit]
-    before = [turn.text for turn in turns(sent)]
-    assert [turn.text for turn in turns([*sent, *later])][: len(before)] == before
+    before = [turn.text for turn in render_turns(sent)]
+    assert [turn.text for turn in render_turns([*sent, *later])][: len(before)] == before

@@ -22,15 +22,15 @@ from mainspring.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from mainspring.messages import Cost, Message, ToolResultBlock, ToolSpec, ToolUseBlock
+from mainspring.messages import Cost, Message, ToolDefinition, ToolResultBlock, ToolUseBlock
 from mainspring.models import ModelProvider, ModelRequest, create_model
-from mainspring.models.embedded import EmbeddedModel, create_embedded
+from mainspring.models.embedded import EmbeddedModel, create_embedded_model
 from mainspring.models.embedded.grammar import encode_answer, encode_call
 from tests.unit.models.embedded.conftest import Says
 
 pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(60)]
 
-GREP = ToolSpec(
+GREP = ToolDefinition(
     "grep",
     "Search.",
     {
@@ -39,7 +39,7 @@ GREP = ToolSpec(
         "required": ["pattern"],
     },
 )
-LIST = ToolSpec("list_files", "List.", {"type": "object", "properties": {"path": {"type": "string"}}})
+LIST = ToolDefinition("list_files", "List.", {"type": "object", "properties": {"path": {"type": "string"}}})
 TOOLS = (LIST, GREP)
 
 
@@ -232,12 +232,12 @@ def test_it_works_in_one_event_loop_after_another(says: Says, gguf: Path) -> Non
 
 async def test_weights_that_are_missing_get_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAINSPRING_MODELS_DIR", str(tmp_path))
-    embedded = create_embedded({"model": "smollm2-135m"})
+    embedded = create_embedded_model({"model": "smollm2-135m"})
     assert not await embedded.ready()
     with pytest.raises(ProviderConfigError, match="mainspring models get smollm2-135m"):
         await embedded.complete(asked("Hi"))
     with pytest.raises(ProviderConfigError, match="There is no file"):
-        await create_embedded({"model": str(tmp_path / "none.gguf")}).complete(asked("Hi"))
+        await create_embedded_model({"model": str(tmp_path / "none.gguf")}).complete(asked("Hi"))
     with pytest.raises(ProviderConfigError, match="switched off"):
         await embedded.prepare(offline=True)
 
@@ -256,9 +256,9 @@ def test_what_it_says_of_itself() -> None:
 
 def test_models_by_name_and_by_path(tmp_path: Path) -> None:
     assert create_model("embedded:qwen-coder-1.5b").info.label.startswith("Qwen2.5-Coder-1.5B")
-    own = create_embedded({"model": str(tmp_path / "own.gguf"), "contextWindow": 2048, "maxOutputTokens": 99})
+    own = create_embedded_model({"model": str(tmp_path / "own.gguf"), "contextWindow": 2048, "maxOutputTokens": 99})
     assert (own.file, own.weights) == (tmp_path / "own.gguf", None)
     assert (own.info.context_window, own.info.max_output_tokens) == (2048, 99)
     assert own.info.label == "own.gguf (embedded, no key)"
     with pytest.raises(ModelNotFoundError, match="Known are qwen-coder"):
-        create_embedded({"model": "gpt-9"})
+        create_embedded_model({"model": "gpt-9"})

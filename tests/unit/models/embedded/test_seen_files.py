@@ -6,7 +6,7 @@ import pytest
 
 from mainspring.env import LocalEnv
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
-from mainspring.models.embedded.next_turn import known_files, named_files
+from mainspring.models.embedded.next_turn import collect_file_names, extract_file_names
 from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin import glob, grep, list_files, read_file
 
@@ -29,7 +29,7 @@ async def called(folder: Path, tool: Tool, **given: object) -> list[str]:
         result = await tool(ToolContext(env=env), **given)
     finally:
         await env.aclose()
-    return known_files(
+    return collect_file_names(
         [
             Message.assistant([ToolUseBlock("c", tool.name, dict(given))]),
             Message.user([ToolResultBlock("c", tool.name, result.text, is_error=result.is_error)]),
@@ -65,4 +65,4 @@ async def test_so_do_glob_and_a_file_that_was_read(folder: Path) -> None:
     ],
 )
 def test_names_in_a_text(text: str, names: list[str]) -> None:
-    assert named_files(text) == names
+    assert extract_file_names(text) == names

@@ -123,7 +123,7 @@ async def test_it_ends_with_its_parent_however_that_ends(says: Says, gguf: Path,
 
 def test_the_engine_that_is_missing_gets_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert not engine.engine_installed()
+    assert not engine.is_engine_installed()
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
@@ -138,7 +138,7 @@ def test_the_engine_that_is_missing_gets_commands(monkeypatch: pytest.MonkeyPatc
 
 
 def test_it_takes_no_more_threads_than_there_are() -> None:
-    assert 0 <= engine.threads() <= (os.cpu_count() or 1)
+    assert 0 <= engine.thread_count() <= (os.cpu_count() or 1)
 
 
 async def test_a_start_that_takes_for_ever_is_broken_off(

@@ -20,7 +20,7 @@ from mainspring.models import (
     default_registry,
     is_model_error,
 )
-from mainspring.models.auth import ApiKey, AzureCli, EntraId, FirstOf, KeyVaultSecret
+from mainspring.models.auth import ApiKey, AzureCliCredential, EntraIdCredential, FirstCredential, KeyVaultSecret
 from mainspring.models.port import ModelRequest
 from mainspring.models.providers import azure
 from mainspring.models.providers import http as versions
@@ -220,7 +220,7 @@ async def test_the_order_is_configuration_environment_command_line(
     settings: dict[str, Any] = {"endpoint": ROOT, "deployment": "d"}
 
     assert await given(create_model("azure", **settings)) == {"authorization": "Bearer tok"}
-    assert isinstance(http(create_model("azure", **settings, auth="cli"))._credential, AzureCli)
+    assert isinstance(http(create_model("azure", **settings, auth="cli"))._credential, AzureCliCredential)
     with pytest.raises(ProviderConfigError, match="No key for azure"):
         create_model("azure", **settings, auth="key")
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "from-environment")
@@ -235,13 +235,13 @@ async def test_other_sources_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def source(**more: Any) -> Any:
         return http(create_model("azure", **settings, **more))._credential
 
-    assert isinstance(source(auth="entra"), EntraId)
-    assert isinstance(source(auth="managed-identity", clientId="c"), EntraId)
+    assert isinstance(source(auth="entra"), EntraIdCredential)
+    assert isinstance(source(auth="managed-identity", clientId="c"), EntraIdCredential)
     assert isinstance(source(auth="key_vault", vaultUrl="https://v", secretName="s"), KeyVaultSecret)
-    monkeypatch.setattr(azure, "has_identity", lambda: True)
-    assert isinstance(source(), EntraId)
-    monkeypatch.setattr(azure, "has_cli", lambda: True)
-    assert isinstance(source(), FirstOf)
+    monkeypatch.setattr(azure, "is_identity_package_installed", lambda: True)
+    assert isinstance(source(), EntraIdCredential)
+    monkeypatch.setattr(azure, "is_cli_installed", lambda: True)
+    assert isinstance(source(), FirstCredential)
 
 
 @pytest.mark.covers("MOD-35", "PRV-13")

@@ -10,7 +10,7 @@ import pytest
 from mainspring.errors import ErrorCode, ProviderConfigError
 from mainspring.messages import ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from mainspring.models import HttpModel, LLMClient, ProviderConfig, create_model, create_model_provider, is_model_error
-from mainspring.models.auth import OAuthTokens, Refreshed, TokenFile, listening
+from mainspring.models.auth import OAuthTokens, TokenFile, TokenRefreshed, token_refresh_listener
 from mainspring.models.port import ModelRequest
 from mainspring.models.providers import codex
 from tests.unit.models.auth.test_oauth import form, given, web_token
@@ -76,7 +76,7 @@ async def test_the_host_insists_on_instructions(tokens: TokenFile) -> None:
 
 @pytest.mark.covers("PRV-29", "PRV-33")
 async def test_a_token_that_the_host_refuses_is_renewed_and_the_request_sent_again(tokens: TokenFile) -> None:
-    heard: list[Refreshed] = []
+    heard: list[TokenRefreshed] = []
     new = web_token(exp=time.time() + 3600, **ACCOUNT)
 
     def host(request: Received) -> Any:
@@ -88,7 +88,7 @@ async def test_a_token_that_the_host_refuses_is_renewed_and_the_request_sent_aga
 
     async with serve(host) as server:
         model = await create_model_provider(settings(server.url, tokens))
-        with listening(heard.append):
+        with token_refresh_listener(heard.append):
             assert (await model.complete(ASK)).text == "Hello"
 
     assert [r.target for r in server.requests] == [
@@ -141,6 +141,6 @@ def test_the_application_and_the_account() -> None:
 
     assert client.token_url == "https://auth.openai.com/oauth/token"
     assert (client.port, client.path) == (1455, "/auth/callback")
-    assert codex.account_of(OAuthTokens("x", id_token=web_token(**ACCOUNT))) == "acc-1"
-    assert codex.account_of(OAuthTokens(web_token(**ACCOUNT))) == "acc-1"
+    assert codex.account_id(OAuthTokens("x", id_token=web_token(**ACCOUNT))) == "acc-1"
+    assert codex.account_id(OAuthTokens(web_token(**ACCOUNT))) == "acc-1"
     assert codex.account_headers(OAuthTokens("x")) == {}

@@ -11,7 +11,7 @@ from mainspring.errors import ErrorCode, ModelNotFoundError, ProviderConfigError
 from mainspring.messages import Message
 from mainspring.models import HttpModel, LLMClient, ProviderConfig, create_model, create_model_provider, is_model_error
 from mainspring.models.auth import ApiKey
-from mainspring.models.port import FREE, ModelRequest
+from mainspring.models.port import ZERO_PRICES, ModelRequest
 from mainspring.models.providers.foundry import FoundryModel
 from tests.unit.models.responses_wire import completed, text_item
 from tests.unit.models.responses_wire import sse as responses_sse
@@ -98,7 +98,7 @@ def log_of(module: str = "foundry_local_sdk") -> list[str]:
 async def test_the_service_is_started_and_the_model_loaded_at_the_first_request() -> None:
     async with serve(ANSWER) as server:
         model = create_model("foundry", temperature=0.3)
-        assert (model.provider, model.model, model.info.prices) == ("foundry", "phi-4", FREE)
+        assert (model.provider, model.model, model.info.prices) == ("foundry", "phi-4", ZERO_PRICES)
         assert "foundry_local_sdk" not in sys.modules
         import foundry_local_sdk  # pyright: ignore[reportMissingImports] - the stand-in
 

@@ -9,7 +9,7 @@ from mainspring.errors import AuthenticationError, ErrorCode, ProviderConfigErro
 from mainspring.messages import Message
 from mainspring.models import HttpModel, LLMClient, ModelProvider, create_model, default_registry, is_model_error
 from mainspring.models.port import ModelRequest
-from mainspring.models.providers.http import only_responses
+from mainspring.models.providers.http import requires_responses_api
 from tests.unit.models.responses_wire import completed, sse, text_item
 from tests.unit.models.server import chunked, plain, serve
 
@@ -44,7 +44,7 @@ def test_chat_completions_unless_the_model_takes_only_responses(
 
 def test_names_that_only_look_alike() -> None:
     for name in ("gpt-4o", "gpt-5", "prose-writer", "gemini-2.5-pro", "my-o3-production", "approval"):
-        assert not only_responses(name)
+        assert not requires_responses_api(name)
 
 
 @pytest.mark.covers("STR-12", "CAC-09", "MOD-36")

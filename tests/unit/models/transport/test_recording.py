@@ -16,7 +16,7 @@ from mainspring.models import (
     RecordingTransport,
     ReplayTransport,
     create_model,
-    replay_exchange,
+    decode_exchange_to_dict,
 )
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
@@ -33,7 +33,7 @@ HEADERS = {"content-type": "text/event-stream", "set-cookie": "secret=1", "x-req
 def model(transport: Any) -> HttpModel:
     made = create_model("compatible:m", base_url="http://h/v1?key=very-secret", api_key=KEY)
     assert isinstance(made, HttpModel)
-    return made.through(transport)
+    return made.with_transport(transport)
 
 
 def names(folder: Path) -> list[str]:
@@ -74,7 +74,7 @@ async def test_a_recording_has_the_form_of_all_recordings_and_no_secrets(tmp_pat
     assert exchange["request"]["path"] == "/v1/chat/completions?key=removed"
     assert exchange["request"]["body"]["messages"][0]["content"].startswith("I use ")
     assert exchange["response"]["headers"] == {k: v for k, v in HEADERS.items() if k != "set-cookie"}
-    result = replay_exchange(exchange)
+    result = decode_exchange_to_dict(exchange)
     assert (result["text"], result["usage"]["total_tokens"], result["error"]) == (TEXT, 5, None)
     # The same request, key and all, finds it again.
     assert (await model(ReplayTransport([exchange])).complete(asked(f"I use {KEY}"))).text == TEXT

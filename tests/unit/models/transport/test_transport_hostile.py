@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.errors import ModelError, NetworkError, ProviderConfigError
-from mainspring.models.transport.http1.client import DirectTransport
+from mainspring.models.transport.http1.client import Http1Transport
 from mainspring.models.transport.port import Timeouts
-from tests.requires import missing
+from tests.requires import skip_missing
 from tests.unit.models.direct_transport import SOON, ask, transport
 from tests.unit.models.server import chunked, head, plain, serve
 
@@ -51,7 +51,7 @@ async def raw(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGener
         server.close()
 
 
-async def test_what_comes_on_an_idle_connection_is_no_answer(transport: DirectTransport) -> None:
+async def test_what_comes_on_an_idle_connection_is_no_answer(transport: Http1Transport) -> None:
     """As of hosts that say 408 before they close what was idle for too long."""
     late = asyncio.Event()
     gone = asyncio.Event()
@@ -83,7 +83,7 @@ def test_what_the_loop_has_not_seen_yet_is_looked_for() -> None:
     """The end of a connection, or what nobody asked for, may wait in the socket when the next request is made."""
 
     async def twice(listening: socket.socket, late: bytes) -> tuple[int, bytes]:
-        transport = DirectTransport()
+        transport = Http1Transport()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
         loop = asyncio.get_running_loop()
         first = asyncio.ensure_future(ask(transport, url))
@@ -107,14 +107,14 @@ def test_what_the_loop_has_not_seen_yet_is_looked_for() -> None:
         assert asyncio.run(twice(listening, OK)) == (200, b"ko")
 
 
-async def test_a_limit_that_is_off_stays_off(transport: DirectTransport) -> None:
+async def test_a_limit_that_is_off_stays_off(transport: Http1Transport) -> None:
     async with serve([head(**{"content-length": "2"}) + b"o", 0.4, b"k"]) as server:
         limits = Timeouts(first_byte=0.15, idle=None)
         assert await ask(transport, server.url, limits=limits) == (200, b"ok")
 
 
 async def test_a_request_is_only_sent_again_where_the_connection_was_stale(
-    transport: DirectTransport, monkeypatch: pytest.MonkeyPatch
+    transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What breaks after a long wait, or after any byte of an answer, was at work."""
     monkeypatch.setattr("mainspring.models.transport.http1.client.KEEP_ALIVE", 0.2)
@@ -129,7 +129,7 @@ async def test_a_request_is_only_sent_again_where_the_connection_was_stale(
     assert len(server.requests) == 4
 
 
-async def test_two_words_on_the_length_end_the_connection(transport: DirectTransport) -> None:
+async def test_two_words_on_the_length_end_the_connection(transport: Http1Transport) -> None:
     both = head(content_length="1", transfer_encoding="chunked") + b"2\r\nok\r\n0\r\n\r\n"
     async with serve([both]) as server:
         assert await ask(transport, server.url) == (200, b"ok")
@@ -157,7 +157,7 @@ async def test_two_words_on_the_length_end_the_connection(transport: DirectTrans
         b"a: b\x00c",
     ],
 )
-async def test_a_head_that_can_be_read_in_two_ways_is_refused(transport: DirectTransport, said: bytes) -> None:
+async def test_a_head_that_can_be_read_in_two_ways_is_refused(transport: Http1Transport, said: bytes) -> None:
     async with serve([b"HTTP/1.1 200 OK\r\n" + said + b"\r\n\r\nok", 0.02, "close"]) as server:
         with pytest.raises(NetworkError):
             await ask(transport, server.url)
@@ -181,7 +181,7 @@ ZLIB = zlib.compress(b"hello" * 20)
 )
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 async def test_packed_bodies_are_unpacked_however_they_are_cut(
-    transport: DirectTransport, packing: str, packed: bytes, times: int, size: int
+    transport: Http1Transport, packing: str, packed: bytes, times: int, size: int
 ) -> None:
     parts = [packed[n : n + size] for n in range(0, len(packed), size)]
     async with serve(chunked(*parts, content_encoding=packing)) as server:
@@ -193,14 +193,14 @@ async def test_packed_bodies_are_unpacked_however_they_are_cut(
     [("gzip", GZIP[:-1]), ("gzip", GZIP[:5]), ("deflate", ZLIB[:-1]), ("gzip", GZIP + b"x"), ("deflate", ZLIB + ZLIB)],
 )
 async def test_a_packed_body_without_its_end_is_an_error(
-    transport: DirectTransport, packing: str, packed: bytes
+    transport: Http1Transport, packing: str, packed: bytes
 ) -> None:
     async with serve(chunked(packed, content_encoding=packing)) as server:
         with pytest.raises(NetworkError, match="before the answer was complete"):
             await ask(transport, server.url)
 
 
-async def test_what_cannot_be_unpacked_is_not_taken_for_text(transport: DirectTransport) -> None:
+async def test_what_cannot_be_unpacked_is_not_taken_for_text(transport: Http1Transport) -> None:
     async with serve(chunked(b"\x8b\x02\x80", content_encoding="br")) as server:
         with pytest.raises(NetworkError, match="packed its answer as 'br'") as caught:
             await ask(transport, server.url)
@@ -208,7 +208,7 @@ async def test_what_cannot_be_unpacked_is_not_taken_for_text(transport: DirectTr
     assert caught.value.retryable is False
 
 
-async def test_closing_the_pool_is_no_end_of_a_body(transport: DirectTransport) -> None:
+async def test_closing_the_pool_is_no_end_of_a_body(transport: Http1Transport) -> None:
     async with serve([head() + b"some", 5.0]) as server:
         async with transport.open("GET", server.url, {}, b"", SOON) as answer:
             chunks = answer.chunks()
@@ -218,7 +218,7 @@ async def test_closing_the_pool_is_no_end_of_a_body(transport: DirectTransport) 
                 await anext(chunks)
 
 
-async def test_what_is_under_way_when_the_pool_is_closed_is_not_kept(transport: DirectTransport) -> None:
+async def test_what_is_under_way_when_the_pool_is_closed_is_not_kept(transport: Http1Transport) -> None:
     begun = asyncio.Event()
     closed = asyncio.Event()
 
@@ -247,7 +247,7 @@ async def test_what_is_under_way_when_the_pool_is_closed_is_not_kept(transport: 
             await asyncio.wait_for(closed.wait(), 2)
 
 
-async def test_an_early_answer_is_read_although_the_request_was_not(transport: DirectTransport) -> None:
+async def test_an_early_answer_is_read_although_the_request_was_not(transport: Http1Transport) -> None:
     async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nbig")
@@ -259,7 +259,7 @@ async def test_an_early_answer_is_read_although_the_request_was_not(transport: D
         assert await ask(transport, url, b"x" * 20_000_000) == (413, b"big")
 
 
-async def test_trailers_without_end_are_an_error(transport: DirectTransport) -> None:
+async def test_trailers_without_end_are_an_error(transport: Http1Transport) -> None:
     async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n")
@@ -272,7 +272,7 @@ async def test_trailers_without_end_are_an_error(transport: DirectTransport) -> 
             await asyncio.wait_for(ask(transport, url), 5)
 
 
-async def test_words_before_an_answer_without_end_are_an_error(transport: DirectTransport) -> None:
+async def test_words_before_an_answer_without_end_are_an_error(transport: Http1Transport) -> None:
     async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         while True:
@@ -284,7 +284,7 @@ async def test_words_before_an_answer_without_end_are_an_error(transport: Direct
             await asyncio.wait_for(ask(transport, url), 10)
 
 
-async def test_port_zero_is_no_other_port_and_names_are_those_of_today(transport: DirectTransport) -> None:
+async def test_port_zero_is_no_other_port_and_names_are_those_of_today(transport: Http1Transport) -> None:
     with pytest.raises(NetworkError, match="127.0.0.1:0"):
         await ask(transport, "http://127.0.0.1:0/")
     asked: list[object] = []
@@ -316,7 +316,7 @@ async def test_port_zero_is_no_other_port_and_names_are_those_of_today(transport
         "http://127.0.0.1:1#hush@x",
     ],
 )
-async def test_no_secret_of_a_url_is_told(transport: DirectTransport, url: str) -> None:
+async def test_no_secret_of_a_url_is_told(transport: Http1Transport, url: str) -> None:
     with pytest.raises(ModelError) as caught:
         await ask(transport, url)
 
@@ -324,7 +324,7 @@ async def test_no_secret_of_a_url_is_told(transport: DirectTransport, url: str) 
 
 
 @pytest.mark.parametrize("name", ["sk hush", "hush:", "h\u00fcsh", "hush\r\nx", "hush\x00"])
-async def test_a_name_of_a_header_that_is_none_is_told_of_without_it(transport: DirectTransport, name: str) -> None:
+async def test_a_name_of_a_header_that_is_none_is_told_of_without_it(transport: Http1Transport, name: str) -> None:
     with pytest.raises(ProviderConfigError, match="No request can be made") as caught:
         async with transport.open("POST", "http://127.0.0.1:1/", {name: "x"}, b"", SOON):
             pass
@@ -332,7 +332,7 @@ async def test_a_name_of_a_header_that_is_none_is_told_of_without_it(transport: 
     assert "hush" not in str(caught.value)
 
 
-async def test_no_header_of_the_settings_says_where_a_request_ends(transport: DirectTransport) -> None:
+async def test_no_header_of_the_settings_says_where_a_request_ends(transport: Http1Transport) -> None:
     given = {"Content-Length": "5", "transfer-encoding ": "chunked", "x-key": "\x00 a\r\nb: c \x01"}
     async with serve(plain()) as server:
         for method, body in (("GET", b""), ("POST", b"abc"), ("GET", b"")):
@@ -358,7 +358,7 @@ def certificate(folder: Path, names: str, *, expired: bool = False) -> tuple[Pat
             again = ["openssl", "x509", "-in", str(cert), "-signkey", str(key), "-days", "-1", "-out", str(cert)]
             subprocess.run(again, check=True, capture_output=True)
     except FileNotFoundError:
-        missing("openssl")
+        skip_missing("openssl")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     return cert, context
@@ -381,7 +381,7 @@ def test_a_certificate_that_is_not_for_the_host_is_refused(
     async def once() -> None:
         async with serve(plain(), tls=context) as server:
             with pytest.raises(NetworkError, match=said) as caught:
-                await ask(DirectTransport(), server.url)
+                await ask(Http1Transport(), server.url)
             assert (caught.value.reason, caught.value.retryable) == ("tls", False)
         assert server.requests == []
 
@@ -412,7 +412,7 @@ def test_a_name_is_checked_and_sent_and_only_this_version_is_offered(
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(text) + text)
 
     async def once() -> None:
-        transport = DirectTransport()
+        transport = Http1Transport()
         async with raw(host, context) as url:
             for _ in range(3):
                 assert await ask(transport, url.replace("127.0.0.1", "localhost")) == (200, b'"http/1.1"')
@@ -436,7 +436,7 @@ def test_who_does_not_encrypt_gets_nothing() -> None:
     async def once() -> None:
         async with raw(host) as url:
             with pytest.raises(NetworkError, match="no encrypted connection") as caught:
-                await ask(DirectTransport(), url.replace("http:", "https:"))
+                await ask(Http1Transport(), url.replace("http:", "https:"))
         assert (caught.value.reason, caught.value.retryable) == ("tls", False)
 
     asyncio.run(once())
@@ -461,7 +461,7 @@ def test_an_encrypted_body_that_somebody_cut_is_not_whole(tmp_path: Path, monkey
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nall of it")
 
     async def once() -> None:
-        transport = DirectTransport()
+        transport = Http1Transport()
         async with raw(end, context) as url:
             assert await ask(transport, url) == (200, b"all of it")
         async with raw(cut, context) as url:
@@ -474,7 +474,7 @@ def test_an_encrypted_body_that_somebody_cut_is_not_whole(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("content", [None, "nonsense"])
 async def test_certificates_that_cannot_be_read_are_told_of_before_anybody_is_asked(
-    transport: DirectTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+    transport: Http1Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
 ) -> None:
     file = tmp_path / "certificates.pem"
     if content is not None:
@@ -545,7 +545,7 @@ def test_an_answer_is_what_h11_reads_or_an_error_and_always_ends(
             await asyncio.sleep(0)
 
     async def once() -> tuple[int, bytes] | None:
-        transport = DirectTransport()
+        transport = Http1Transport()
         async with raw(host) as url:
             try:
                 return await asyncio.wait_for(ask(transport, url, b""), 5)

@@ -14,7 +14,7 @@ from mainspring.errors import (
 )
 from mainspring.events import Done
 from mainspring.messages import Message
-from mainspring.models import Fallback, FallbackModel, LLMClient, ModelInfo, ModelRequest, Success
+from mainspring.models import FallbackEvent, FallbackModel, LLMClient, ModelInfo, ModelRequest, Success
 from mainspring.testing.scripted_model import Reply, ScriptedModel
 
 HI = ModelRequest([Message.user("Hi")])
@@ -46,7 +46,7 @@ def pair(first: Any, second: Any, **options: Any) -> tuple[FallbackModel, Script
     ],
 )
 async def test_the_next_model_answers_and_the_message_says_which(error: Exception) -> None:
-    told: list[Fallback] = []
+    told: list[FallbackEvent] = []
     model, _, b = pair([error], ["Hello"], on_fallback=told.append)
 
     answer = await model.complete(HI)
@@ -134,9 +134,9 @@ async def test_where_all_failed_they_are_asked_again_in_order() -> None:
 
 
 async def test_callbacks_may_be_async_and_closing_early_closes_the_stream() -> None:
-    told: list[Fallback] = []
+    told: list[FallbackEvent] = []
 
-    async def tell(change: Fallback) -> None:
+    async def tell(change: FallbackEvent) -> None:
         told.append(change)
 
     model, _, b = pair([NetworkError("down")], [Reply("Hello", pieces=5)], on_fallback=tell)

@@ -7,12 +7,12 @@ import pytest
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError
 from mainspring.events import ToolCallEnd, ToolCallStart, ToolExecutionStart
-from mainspring.loop import Behavior, CoreAgent
+from mainspring.loop import CoreAgent, RunOptions
 from mainspring.loop.hooks import ToolBefore, ToolGate
 from mainspring.messages import Message
-from mainspring.models import AliasedModel, ModelRequest, Scratch
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
-from mainspring.tools import tool, wire_names
+from mainspring.models import EncodingCache, ModelRequest, ToolAliasModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
+from mainspring.tools import provider_tool_names, tool
 
 
 @tool
@@ -43,7 +43,9 @@ def names(message: Any) -> list[str]:
 @pytest.mark.covers("TDF-16", "TDF-17")
 async def test_the_model_and_nobody_else_sees_the_other_names() -> None:
     seen: list[tuple[str, str]] = []
-    agent, model = made([Call("bash", {"command": "ls"}, "1"), Call("shell", {"path": "a"}, "2")], "done")
+    agent, model = made(
+        [ScriptedCall("bash", {"command": "ls"}, "1"), ScriptedCall("shell", {"path": "a"}, "2")], "done"
+    )
     agent.on(ToolGate, lambda ctx: seen.append((ctx.name, ctx.display_name)))
     agent.on(ToolBefore, lambda ctx: seen.append((ctx.name, ctx.display_name)))
     labels: list[str] = []
@@ -71,7 +73,7 @@ async def test_the_model_and_nobody_else_sees_the_other_names() -> None:
 
 @pytest.mark.covers("TDF-18")
 async def test_other_aliases_leave_what_is_stored_intact() -> None:
-    agent, model = made([Call("bash", {"command": "ls"}, "1")], "done", "again")
+    agent, model = made([ScriptedCall("bash", {"command": "ls"}, "1")], "done", "again")
     await agent.run("go")
     before = agent.messages
     agent.tool_aliases = {"shell": "execute"}
@@ -83,13 +85,13 @@ async def test_other_aliases_leave_what_is_stored_intact() -> None:
 
 @pytest.mark.covers("TDF-16")
 async def test_what_broke_off_is_kept_under_the_tools_own_name() -> None:
-    cut = Reply("wait", calls=[Call("bash", {"command": "ls"}, "1")], pieces=3, cut_after=4)
-    agent, _ = made(cut, behavior=Behavior(retry=None))
+    cut = Reply("wait", calls=[ScriptedCall("bash", {"command": "ls"}, "1")], pieces=3, cut_after=4)
+    agent, _ = made(cut, behavior=RunOptions(retry=None))
     with pytest.raises(AgentProviderError):
         await agent.run("go")
     assert names(agent.messages[1]) == ["shell"]
 
-    agent, _ = made(Reply("", calls=[Call("bash", {"command": "ls"}, "1")], pieces=9, delta_delay=0.01))
+    agent, _ = made(Reply("", calls=[ScriptedCall("bash", {"command": "ls"}, "1")], pieces=9, delta_delay=0.01))
 
     def stop(event: Any) -> None:
         if event.type == "message_update" and event.event.type == "toolcall_delta":
@@ -103,10 +105,10 @@ async def test_what_broke_off_is_kept_under_the_tools_own_name() -> None:
 
 @pytest.mark.covers("TDF-16")
 async def test_the_tools_own_name_works_too_and_a_choice_is_translated() -> None:
-    agent, _ = made(Call("read_file", {"path": "a"}, "1"), "done", aliases={"read_file": "read"})
+    agent, _ = made(ScriptedCall("read_file", {"path": "a"}, "1"), "done", aliases={"read_file": "read"})
     assert (await agent.run("go")).stats.tool_counts == {"read_file": 1}
     model = ScriptedModel("ok")
-    aliased = AliasedModel(model, {"shell": "bash"})
+    aliased = ToolAliasModel(model, {"shell": "bash"})
     await aliased.complete(ModelRequest(messages=[Message.user("go")], tools=[shell.spec], tool_choice="shell"))
     assert model.requests[0].request.tool_choice == "bash"
     assert (aliased.provider, aliased.model, aliased.info) == (model.provider, model.model, model.info)
@@ -114,12 +116,12 @@ async def test_the_tools_own_name_works_too_and_a_choice_is_translated() -> None
 
 
 async def test_a_message_is_translated_once() -> None:
-    scratch, history = Scratch(), [Message.user("go")]
-    model = ScriptedModel("a", Call("bash", {"command": "ls"}, "1"), "c", "d")
-    aliased = AliasedModel(model, {"shell": "bash"})
+    scratch, history = EncodingCache(), [Message.user("go")]
+    model = ScriptedModel("a", ScriptedCall("bash", {"command": "ls"}, "1"), "c", "d")
+    aliased = ToolAliasModel(model, {"shell": "bash"})
     for _ in range(2):
         history.append((await aliased.complete(ModelRequest(messages=history, scratch=scratch))).message)
-    other = AliasedModel(model, {"shell": "bash"})
+    other = ToolAliasModel(model, {"shell": "bash"})
     await other.complete(ModelRequest(messages=history, scratch=scratch))
     await other.complete(ModelRequest(messages=[*history, Message.user("more")], scratch=scratch))
     third, fourth = [list(seen.request.messages) for seen in model.requests[2:]]
@@ -140,7 +142,7 @@ def test_names_that_clash_are_refused_at_construction(aliases: dict[str, str], t
     with pytest.raises(ConfigError, match=text):
         made(aliases=aliases)
     with pytest.raises(ConfigError, match=text):
-        wire_names(["shell", "read_file"], aliases)
+        provider_tool_names(["shell", "read_file"], aliases)
 
 
 async def test_names_that_clash_with_the_tools_of_one_run_are_refused() -> None:

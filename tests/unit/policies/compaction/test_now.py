@@ -2,23 +2,23 @@ from pathlib import Path
 
 import pytest
 
-from mainspring import Agent, Behavior, Session
-from mainspring.app.compose.conversation import compaction_of
-from mainspring.app.run.options import Place
+from mainspring import Agent, RunOptions, Session
+from mainspring.app.compose.conversation import build_compaction
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentBusyError
 from mainspring.loop.hooks import TurnBefore
 from mainspring.messages import Message
 from mainspring.policies.compaction import Compaction, is_summary
-from mainspring.sessions import CompactionEntry, MemoryStore
+from mainspring.sessions import CompactionEntry, MemorySessionStore
 from mainspring.testing.scripted_model import Reply, ScriptedModel
 from tests.unit.policies.compaction.test_summary import GOOD, conversation
 
 
 @pytest.mark.covers("BYD-26")
 async def test_a_conversation_is_summed_up_when_asked_and_the_session_keeps_all_of_it() -> None:
-    store = MemoryStore()
+    store = MemorySessionStore()
     session = Session.create("/", home=store)
     model = ScriptedModel(Reply("hello"), Reply(GOOD), Reply("still here"))
     agent = Agent(model, messages=conversation(40), session=session, execution=MemoryEnv())
@@ -67,7 +67,7 @@ async def test_another_model_may_sum_up() -> None:
     cheap = ScriptedModel(Reply(GOOD), model="cheap")
     model = ScriptedModel(Reply("hello"))
     agent = Agent(
-        model, messages=conversation(40), execution=MemoryEnv(), behavior=Behavior(compaction=Compaction(model=cheap))
+        model, messages=conversation(40), execution=MemoryEnv(), behavior=RunOptions(compaction=Compaction(model=cheap))
     )
 
     assert await agent.compact() is not None
@@ -79,26 +79,26 @@ async def test_another_model_may_sum_up() -> None:
 @pytest.mark.covers("CMP-03", "CFG-14")
 def test_the_command_has_it_on_and_settings_change_it(tmp_path: Path) -> None:
     environ = {"MAINSPRING_HOME": str(tmp_path / "home")}
-    place = Place(cwd=str(tmp_path))
+    place = WorkspaceOptions(cwd=str(tmp_path))
 
-    assert compaction_of(load(place, {}, environ)[1]) == Compaction()
+    assert build_compaction(load(place, {}, environ)[1]) == Compaction()
 
     (tmp_path / "home").mkdir()
     file = tmp_path / "home" / "settings.json"
     file.write_text(
         '{"compaction": {"reserveTokens": 1000, "keepRecentTokens": 500, "threshold": 0.5, "prompt": "short"}}'
     )
-    assert compaction_of(load(place, {}, environ)[1]) == Compaction(
+    assert build_compaction(load(place, {}, environ)[1]) == Compaction(
         reserve=1000, keep_recent=500, threshold=0.5, prompt="short"
     )
 
     file.write_text('{"compaction": {"enabled": false}}')
-    assert compaction_of(load(place, {}, environ)[1]) is None
+    assert build_compaction(load(place, {}, environ)[1]) is None
 
     file.write_text(
         '{"compaction": {"model": "compatible:tiny"}, "providers": {"compatible": {"baseUrl": "http://127.0.0.1:9"}}}'
     )
-    options = compaction_of(load(place, {}, environ)[1])
+    options = build_compaction(load(place, {}, environ)[1])
     assert options is not None
     assert options.model is not None
     assert options.model.model == "tiny"

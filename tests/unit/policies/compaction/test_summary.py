@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring import Agent, Behavior, Session
+from mainspring import Agent, RunOptions, Session
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentContextExceededError, ContextExceededError, ModelError
 from mainspring.loop.hooks import ContextCompacted
@@ -19,11 +19,17 @@ from mainspring.messages import (
     Usage,
     utc_now,
 )
-from mainspring.messages.token_estimate import TokenMeter, estimate_tokens
+from mainspring.messages.token_estimate import TokenEstimator, estimate_tokens
 from mainspring.models import ModelInfo, ModelRequest
-from mainspring.policies.compaction import Compaction, SummaryCompactor, find_cut, is_summary, parse_summary
-from mainspring.sessions import CompactionEntry, MemoryStore
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.policies.compaction import (
+    Compaction,
+    SummaryCompactor,
+    find_cut_index,
+    is_summary,
+    parse_summary_message,
+)
+from mainspring.sessions import CompactionEntry, MemorySessionStore
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 
 GOOD = "## Goal\nBuild it\n## Progress\n### Done\nsome\n### In progress\nnone\n### Blocked\nnone\n## Key decisions\nnone\n## Next steps\n1. go"
@@ -89,7 +95,7 @@ def pairs_are_whole(messages: Sequence[AgentMessage]) -> bool:
 def test_the_cut_keeps_recent_tokens_and_falls_before_a_prompt() -> None:
     messages = conversation(40)
 
-    cut = find_cut(messages, 10_000)
+    cut = find_cut_index(messages, 10_000)
 
     assert text_of(messages[cut]).startswith("Request")
     assert 10_000 <= estimate_tokens(messages[cut:]) <= 15_500
@@ -101,7 +107,7 @@ def test_a_turn_that_is_too_long_is_split_between_pairs() -> None:
     for i in range(60):
         messages += [call(f"c{i}", path=f"f{i}"), result(f"c{i}", "y" * 4000)]
 
-    cut = find_cut(messages, 10_000)
+    cut = find_cut_index(messages, 10_000)
 
     assert 0 < cut < len(messages) - 8
     assert pairs_are_whole(messages[:cut])
@@ -125,7 +131,7 @@ def test_no_cut_ever_parts_a_call_from_its_result(shape: list[tuple[str, int]], 
             case _:
                 messages.append(Message("assistant", (TextBlock("a" * size),)))
 
-    cut = find_cut(messages, keep)
+    cut = find_cut_index(messages, keep)
 
     assert 0 <= cut < max(len(messages), 1)
     assert pairs_are_whole(messages[:cut])
@@ -176,7 +182,7 @@ async def test_the_next_summary_brings_the_one_before_up_to_date() -> None:
     assert second is not None
     assert sum(map(is_summary, second)) == 1
     assert "<previous-summary>\n## Goal\nMake tea" in asks.texts[0]
-    text, files, said = parse_summary(cast("Message", second[0]))
+    text, files, said = parse_summary_message(cast("Message", second[0]))
     assert text == GOOD
     assert files.changed == ("tea.py",)
     assert said[0] == "Make tea"
@@ -288,14 +294,14 @@ def test_limits_follow_the_window() -> None:
 
 @pytest.mark.covers("CMP-13")
 def test_tokens_are_what_was_reported_and_an_estimate_of_the_rest() -> None:
-    meter = TokenMeter()
+    meter = TokenEstimator()
     answer = Message("assistant", (TextBlock("ok"),), usage=Usage(input_tokens=900, output_tokens=100, cache_read=4000))
     messages: list[AgentMessage] = [Message.user("x" * 400), answer]
 
     assert meter.tokens(messages) == 5000
     assert meter.tokens([*messages, Message.user("y" * 4000)]) == 5000 + 1004
     assert meter.tokens([Message.user("x" * 400)], overhead=50) == 50 + 104
-    meter.learn(20_000, 10_000)
+    meter.calibrate(20_000, 10_000)
     assert meter.chars_per_token == 3.0
     assert meter.tokens([Message.user("x" * 300)]) == 104
 
@@ -326,7 +332,7 @@ def answering(request: ModelRequest) -> Reply:
         return Reply(GOOD, usage=usage)
     done = sum("result" in r.text for m in request.messages for r in m.tool_results)
     assert usage.input_tokens < 16_000, "the window was exceeded"
-    return Reply(calls=[Call("look", {"n": done})], usage=usage)
+    return Reply(calls=[ScriptedCall("look", {"n": done})], usage=usage)
 
 
 class Looker:
@@ -346,11 +352,11 @@ class Looker:
 
 @pytest.mark.covers("CMP-01", "CMP-07", "CMP-08", "SES-18")
 async def test_a_long_run_of_tools_stays_within_the_window_and_the_session_keeps_everything() -> None:
-    store = MemoryStore()
+    store = MemorySessionStore()
     session = Session.create("/", home=store)
     model = small(Looker(60), loop=True)
     agent = Agent(
-        model, tools=[look], execution=MemoryEnv(), session=session, behavior=Behavior(compaction=Compaction())
+        model, tools=[look], execution=MemoryEnv(), session=session, behavior=RunOptions(compaction=Compaction())
     )
     told: list[ContextCompacted] = []
     agent.on(ContextCompacted)(told.append)
@@ -402,7 +408,7 @@ async def test_an_overflow_is_summed_up_once_and_sent_again() -> None:
         model,
         messages=conversation(40),
         execution=MemoryEnv(),
-        behavior=Behavior(compaction=Compaction(keep_recent=5000)),
+        behavior=RunOptions(compaction=Compaction(keep_recent=5000)),
     )
 
     outcome = await agent.run("go on")
@@ -418,10 +424,12 @@ async def test_summaries_that_free_nothing_are_not_tried_for_ever() -> None:
             return Reply("S" * 60_000)
         if len(model.requests) > 12:
             return ContextExceededError("prompt is too long", reason="overflow")
-        return Reply(calls=[Call("look", {"n": 1})], usage=Usage(input_tokens=15_900))
+        return Reply(calls=[ScriptedCall("look", {"n": 1})], usage=Usage(input_tokens=15_900))
 
     model = small(script, loop=True)
-    agent = Agent(model, tools=[look], execution=MemoryEnv(), behavior=Behavior(compaction=Compaction(), max_turns=30))
+    agent = Agent(
+        model, tools=[look], execution=MemoryEnv(), behavior=RunOptions(compaction=Compaction(), max_turns=30)
+    )
 
     with pytest.raises(AgentContextExceededError, match="summaries in a row freed too little"):
         await agent.run("go")
@@ -430,10 +438,10 @@ async def test_summaries_that_free_nothing_are_not_tried_for_ever() -> None:
 
 
 async def test_what_old_answers_told_does_not_compact_again_after_a_resume() -> None:
-    store = MemoryStore()
+    store = MemorySessionStore()
     session = Session.create("/", home=store)
     model = small(Looker(14), loop=True)
-    options = Behavior(compaction=Compaction())
+    options = RunOptions(compaction=Compaction())
     agent = Agent(model, tools=[look], execution=MemoryEnv(), session=session, behavior=options)
     await agent.run("Look")
     session.close()

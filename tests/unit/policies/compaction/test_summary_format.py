@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.messages import Message
-from mainspring.policies.compaction import Files, is_summary, parse_summary
+from mainspring.policies.compaction import TouchedFiles, is_summary, parse_summary_message
 from mainspring.policies.compaction.summary_format import summary_message
 
 pytestmark = pytest.mark.covers("CMP-05", "OPT-09")
@@ -36,23 +36,23 @@ def flat(text: str) -> str:
 def test_what_a_summary_was_made_of_can_be_read_back(
     summary: str, read: tuple[str, ...], changed: tuple[str, ...], said: tuple[str, ...]
 ) -> None:
-    message = summary_message(summary, Files(read, changed), said)
+    message = summary_message(summary, TouchedFiles(read, changed), said)
 
     assert is_summary(message)
     body = message.text.removeprefix("<conversation-summary>").removesuffix("</conversation-summary>")
     assert "conversation-summary" not in body.lower().replace("&lt;/conversation-summary", "").replace(
         "&lt;conversation-summary", ""
     )
-    text, files, words = parse_summary(message)
-    assert files == Files(tuple(map(flat, read)), tuple(map(flat, changed)))
+    text, files, words = parse_summary_message(message)
+    assert files == TouchedFiles(tuple(map(flat, read)), tuple(map(flat, changed)))
     assert words == [flat(t) for t in said]
     assert flat(text) == flat(summary)
 
 
 @given(texts, paths)
 def test_a_summary_of_a_summary_stays_the_same(summary: str, read: tuple[str, ...]) -> None:
-    once = parse_summary(summary_message(summary, Files(read), []))
-    twice = parse_summary(summary_message(once[0], once[1], once[2]))
+    once = parse_summary_message(summary_message(summary, TouchedFiles(read), []))
+    twice = parse_summary_message(summary_message(once[0], once[1], once[2]))
 
     assert (flat(twice[0]), twice[1:]) == (flat(once[0]), once[1:])
 

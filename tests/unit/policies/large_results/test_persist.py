@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring import Behavior, ImageBlock, TextBlock, ToolResult, define_tool
+from mainspring import ImageBlock, RunOptions, TextBlock, ToolResult, define_tool
 from mainspring.env import LocalEnv
-from mainspring.loop.hooks import ToolAfter, ToolTransform
+from mainspring.loop.hooks import ToolFinished, ToolTransform
 from mainspring.messages import ToolUseBlock
-from mainspring.policies.large_results.persist import PREVIEW, PersistResults
-from mainspring.testing import Call
+from mainspring.policies.large_results.persist import PREVIEW_BYTES, PersistLargeResults
+from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import TOOLS, agent, read, requests, results, texts
 
 ODD = "ab/.<>&\"'\n\r\0ä€😀"
@@ -40,7 +40,7 @@ def names(folder: Path) -> list[Path]:
 
 
 def keeping(folder: Path, output: Any, *script: Any, threshold: int = 100, **options: Any) -> Any:
-    script = script or (Call("look"), "done")
+    script = script or (ScriptedCall("look"), "done")
     return agent(*script, tools=[tool(output)], persist_dir=str(folder), persist_threshold=threshold, **options)
 
 
@@ -57,8 +57,8 @@ async def test_a_large_result_becomes_a_preview_and_a_path(tmp_path: Path) -> No
     assert (name, int(size)) == ("look", len(text))
     assert content(path) == text
     assert Path(path).parent == tmp_path / "kept"
-    assert shown.startswith(text[:PREVIEW])
-    assert len(shown) < PREVIEW + 100
+    assert shown.startswith(text[:PREVIEW_BYTES])
+    assert len(shown) < PREVIEW_BYTES + 100
     assert results(made.messages)[0].details["persisted"] == path
 
 
@@ -68,7 +68,7 @@ async def test_what_is_not_large_stays_and_nothing_is_written_by_default(tmp_pat
     await made.run("go")
     assert texts(made.messages) == ["x" * 100]
 
-    plain = agent(Call("look"), "done", tools=[tool("x" * 10**6)])
+    plain = agent(ScriptedCall("look"), "done", tools=[tool("x" * 10**6)])
     await plain.run("go")
     assert texts(plain.messages) == ["x" * 10**6]
     assert not (tmp_path / "kept").exists()
@@ -76,7 +76,7 @@ async def test_what_is_not_large_stays_and_nothing_is_written_by_default(tmp_pat
 
 @pytest.mark.covers("CTX-08")
 async def test_without_a_folder_nothing_is_persisted_and_nothing_said(caplog: pytest.LogCaptureFixture) -> None:
-    made = agent(Call("look"), "done", tools=[tool("x" * 1000)], persist_threshold=10)
+    made = agent(ScriptedCall("look"), "done", tools=[tool("x" * 1000)], persist_threshold=10)
 
     await made.run("go")
 
@@ -96,10 +96,10 @@ async def test_tools_can_be_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.covers("CTX-10")
 async def test_the_preview_stands_in_the_history_and_in_every_request(tmp_path: Path) -> None:
-    made = keeping(tmp_path, "x" * 9000, Call("look"), Call("look"), "done", "more")
+    made = keeping(tmp_path, "x" * 9000, ScriptedCall("look"), ScriptedCall("look"), "done", "more")
 
     await made.run("go")
-    await made.run("go on", behavior=Behavior(persist_threshold=None))
+    await made.run("go on", behavior=RunOptions(persist_threshold=None))
 
     seen = [r.messages[2] for r in requests(made)[1:]]
     assert all(m is made.messages[2] for m in seen)
@@ -111,7 +111,7 @@ async def test_it_comes_right_behind_transform_and_before_after(tmp_path: Path) 
     made = keeping(tmp_path, "short")
     sizes: list[int] = []
     made.on(ToolTransform, lambda hook: setattr(hook.result, "output", "made long " * 1000))
-    made.on(ToolAfter, lambda hook: sizes.append(hook.output_bytes))
+    made.on(ToolFinished, lambda hook: sizes.append(hook.output_bytes))
 
     await made.run("go")
 
@@ -149,7 +149,7 @@ async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
 async def test_a_link_that_lies_in_wait_is_replaced_not_followed(tmp_path: Path) -> None:
     target = tmp_path / "precious"
     target.write_text("precious")
-    made = keeping(tmp_path / "kept", "x" * 1000, Call("look"), "done", Call("look"), "done")
+    made = keeping(tmp_path / "kept", "x" * 1000, ScriptedCall("look"), "done", ScriptedCall("look"), "done")
     await made.run("go")
     [file] = (tmp_path / "kept").iterdir()
     file.unlink()
@@ -189,7 +189,11 @@ async def test_images_stay_and_only_text_counts(tmp_path: Path) -> None:
 
 
 async def test_what_is_read_back_is_not_put_away_again(tmp_path: Path) -> None:
-    script = [Call("look"), lambda request: read(request.messages[2].tool_results[0].details["persisted"]), "done"]
+    script = [
+        ScriptedCall("look"),
+        lambda request: read(request.messages[2].tool_results[0].details["persisted"]),
+        "done",
+    ]
     made = agent(
         *script,
         tools=[tool("y" * 1000), TOOLS["read_file"]],
@@ -217,7 +221,7 @@ async def test_the_file_holds_what_the_tool_gave(
     folder = tmp_path_factory.getbasetemp() / "any"
     hook = ToolTransform(ToolUseBlock("c", name), "t", {}, ToolResult(output=text), 0)
 
-    await PersistResults(str(folder), threshold).transform(hook)
+    await PersistLargeResults(str(folder), threshold).transform(hook)
 
     size = len(text.encode("utf-8", "replace"))
     if size <= threshold:

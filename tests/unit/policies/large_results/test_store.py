@@ -8,11 +8,11 @@ import pytest
 from mainspring.errors import SessionError
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from mainspring.policies.large_results.store import (
-    ContextStore,
-    FileContext,
+    FileOutputStore,
     IContextManager,
-    MemoryContext,
-    OutputRecord,
+    LargeOutput,
+    LargeOutputStore,
+    MemoryOutputStore,
 )
 from mainspring.policies.relevant_history import RelevantHistory, rank, words_of
 
@@ -20,16 +20,16 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 @pytest.fixture(params=["files", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextStore:
-    return FileContext(tmp_path / "context") if request.param == "files" else MemoryContext()
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> LargeOutputStore:
+    return FileOutputStore(tmp_path / "context") if request.param == "files" else MemoryOutputStore()
 
 
-def record(result: str = "long " * 1000, tool: str = "grep", query: str = "q1") -> OutputRecord:
-    return OutputRecord(tool=tool, args={"pattern": "x"}, result=result, timestamp=NOW, query_id=query)
+def record(result: str = "long " * 1000, tool: str = "grep", query: str = "q1") -> LargeOutput:
+    return LargeOutput(tool=tool, args={"pattern": "x"}, result=result, timestamp=NOW, query_id=query)
 
 
 @pytest.mark.covers("CTX-01", "CTX-11")
-def test_outputs_are_kept_under_a_pointer_and_come_back_whole(store: ContextStore) -> None:
+def test_outputs_are_kept_under_a_pointer_and_come_back_whole(store: LargeOutputStore) -> None:
     manager: IContextManager = store
     pointer = manager.store(record())
 
@@ -43,7 +43,7 @@ def test_outputs_are_kept_under_a_pointer_and_come_back_whole(store: ContextStor
 
 @pytest.mark.covers("CTX-02", "CTX-03")
 def test_a_file_is_named_by_tool_and_hash_and_is_the_owner_s_only(tmp_path: Path) -> None:
-    pointer = FileContext(tmp_path / "context").store(record(tool="mcp:x/../y"))
+    pointer = FileOutputStore(tmp_path / "context").store(record(tool="mcp:x/../y"))
 
     [file] = (tmp_path / "context").iterdir()
     assert file.name == f"{pointer.name}.json"
@@ -60,7 +60,7 @@ def test_a_file_is_named_by_tool_and_hash_and_is_the_owner_s_only(tmp_path: Path
 
 
 @pytest.mark.covers("CTX-05")
-def test_clearing_lets_go_of_everything(store: ContextStore, tmp_path: Path) -> None:
+def test_clearing_lets_go_of_everything(store: LargeOutputStore, tmp_path: Path) -> None:
     pointer = store.store(record())
 
     store.clear()
@@ -72,7 +72,7 @@ def test_clearing_lets_go_of_everything(store: ContextStore, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", "a", "grep_0123456789ab"])
-def test_a_name_cannot_lead_elsewhere(store: ContextStore, name: str) -> None:
+def test_a_name_cannot_lead_elsewhere(store: LargeOutputStore, name: str) -> None:
     with pytest.raises(SessionError, match="not there any more"):
         store.retrieve(name)
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.errors import ConfigError
-from mainspring.policies.structured import Target
-from mainspring.policies.structured.schema import json_values
+from mainspring.policies.structured import OutputSchema
+from mainspring.policies.structured.schema import extract_json_values
 
 PERSON = {
     "type": "object",
@@ -63,19 +63,19 @@ class Model(pydantic.BaseModel):
     ],
 )
 def test_schemas_and_classes_are_understood(wanted: Any, value: Any) -> None:
-    target = Target(wanted)
+    target = OutputSchema(wanted)
     assert target.arguments["type"] == "object"
     given = {"name": "Ann"} if wanted is Typed else {"name": "Ann", "age": "4"}
-    answer = target.of_call(json.dumps(given))
+    answer = target.parse_arguments(json.dumps(given))
     assert (answer.error, answer.value) == (None, value)
     assert type(answer.value) is type(value)
-    missing = target.of_call("{}")
+    missing = target.parse_arguments("{}")
     assert missing.value is None
     assert "name" in (missing.error or "")
 
 
 def test_what_a_class_checks_beyond_its_schema_is_an_error_too() -> None:
-    answer = Target(Model).of_call({"name": "Ann", "age": 3})
+    answer = OutputSchema(Model).parse_arguments({"name": "Ann", "age": 3})
     assert answer.value is None
     assert "must be even" in (answer.error or "")
     assert answer.raw == {"name": "Ann", "age": 3}
@@ -92,17 +92,17 @@ def test_what_a_class_checks_beyond_its_schema_is_an_error_too() -> None:
     ],
 )
 def test_what_is_no_object_is_asked_for_as_a_field_of_one(wanted: Any, given: Any, value: Any) -> None:
-    target = Target(wanted)
+    target = OutputSchema(wanted)
     assert list(target.arguments["properties"]) == ["output"]
-    assert target.of_call({"output": given}).value == value
+    assert target.parse_arguments({"output": given}).value == value
     assert target.of_value(given).value == value
     assert target.of_value(given).error is None
-    assert target.of_call({"output": {"no": "good"}}).error is not None
+    assert target.parse_arguments({"output": {"no": "good"}}).error is not None
 
 
 def test_references_still_lead_where_they_led() -> None:
     tree = {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"$ref": "#"}, {"$ref": "#/$defs/word"}]}}
-    target = Target({**tree, "$defs": {"word": {"type": "string", "pattern": "^w"}}})
+    target = OutputSchema({**tree, "$defs": {"word": {"type": "string", "pattern": "^w"}}})
     assert target.of_value([1, [2, ["w"]]]).error is None
     assert target.of_value([1, [2, ["x"]]]).error is not None
     assert target.of_value([1, [2, [None]]]).error is not None
@@ -111,11 +111,11 @@ def test_references_still_lead_where_they_led() -> None:
 @pytest.mark.parametrize("wanted", [{"type": "objekt"}, {"type": "object", "properties": 3}, complex, object()])
 def test_a_schema_that_is_none_is_refused_at_once(wanted: Any) -> None:
     with pytest.raises(ConfigError, match=r"behavior\.schema cannot be used"):
-        Target(wanted)
+        OutputSchema(wanted)
 
 
 def test_an_answer_that_was_cut_off_never_counts() -> None:
-    assert Target(PERSON).of_call('{"name": "An').error is not None
+    assert OutputSchema(PERSON).parse_arguments('{"name": "An').error is not None
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_an_answer_that_was_cut_off_never_counts() -> None:
     ids=range(14),
 )
 def test_json_is_found_in_text(text: str, values: list[Any]) -> None:
-    assert json_values(text) == values
+    assert extract_json_values(text) == values
 
 
 data = st.recursive(
@@ -153,17 +153,17 @@ data = st.recursive(
 @given(st.dictionaries(st.text(max_size=5), data, max_size=3), st.sampled_from(["", "Sure! ", "Result:\n"]))
 def test_an_object_is_found_whatever_stands_around_it(value: dict[str, Any], before: str) -> None:
     for text in (f"{before}{json.dumps(value)}", f"{before}```json\n{json.dumps(value)}\n```\nThat is all."):
-        assert json_values(text) == [value]
+        assert extract_json_values(text) == [value]
 
 
 @given(st.text(alphabet='{}[]",:0ab`\n', max_size=60))
 def test_no_text_breaks_the_search(text: str) -> None:
-    json_values(text)
+    extract_json_values(text)
 
 
 @given(data)
 def test_what_fits_comes_back_as_it_was(value: Any) -> None:
-    target = Target(
+    target = OutputSchema(
         {"anyOf": [{"type": ["null", "boolean", "integer", "string"]}, {"type": "array"}, {"type": "object"}]}
     )
     answer = target.of_value(value)

@@ -12,13 +12,13 @@ from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentProviderError, ConfigError, ModelError, NetworkError
 from mainspring.events import TextDelta
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.loop.hooks import OutputHook, ToolGate
 from mainspring.messages import Message, Usage
 from mainspring.policies.structured import OUTPUT_TOOL
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
-from tests.unit.loop.harness import paired
+from tests.unit.loop.harness import assert_results_follow_calls
 
 assert jsonschema
 pytestmark = pytest.mark.usefixtures("no_blocking")
@@ -38,13 +38,13 @@ async def look(key: str) -> str:
     return f"value of {key}"
 
 
-def give(value: Any = None, **fields: Any) -> Call:
+def give(value: Any = None, **fields: Any) -> ScriptedCall:
     """A call that gives the final answer."""
-    return Call(OUTPUT_TOOL, value if value is not None else fields)
+    return ScriptedCall(OUTPUT_TOOL, value if value is not None else fields)
 
 
 def agent(*script: Any, retries: int = 2, **options: Any) -> Agent:
-    options.setdefault("behavior", Behavior(schema=Person, output_retries=retries))
+    options.setdefault("behavior", RunOptions(schema=Person, output_retries=retries))
     return Agent(ScriptedModel(*script), execution=MemoryEnv({}), tools=[look], **options)
 
 
@@ -59,7 +59,7 @@ def result_texts(one: Agent) -> list[str]:
 
 @pytest.mark.covers("AGT-33", "BYD-15", "AGT-42")
 async def test_tools_can_be_used_until_the_answer_is_given_by_a_call() -> None:
-    one = agent(Call("look", {"key": "a"}), give(ANN))
+    one = agent(ScriptedCall("look", {"key": "a"}), give(ANN))
     told: list[OutputHook] = []
     one.on(OutputHook, lambda hook: told.append(hook))
     result = await one.run("go")
@@ -103,7 +103,7 @@ async def test_an_answer_in_words_is_asked_for_again_as_a_forced_call() -> None:
 
 @pytest.mark.covers("BYD-15")
 async def test_models_that_reason_or_know_no_forced_call_are_only_asked() -> None:
-    thinking = agent("words", give(ANN), behavior=Behavior(schema=Person, thinking="high"))
+    thinking = agent("words", give(ANN), behavior=RunOptions(schema=Person, thinking="high"))
     assert (await thinking.run("go")).output == Person("Ann", 4)
     assert requests(thinking)[1].tool_choice == "auto"
 
@@ -151,7 +151,9 @@ async def test_without_an_answer_that_fits_the_text_stands_in_and_the_result_say
 
 @pytest.mark.covers("BYD-15")
 async def test_the_first_answer_that_fits_counts_and_calls_beside_it_still_run() -> None:
-    one = agent([Call("look", {"key": "a"}), give(ANN), give(name="Bob", age=5), Call("look", {"key": "b"})])
+    one = agent(
+        [ScriptedCall("look", {"key": "a"}), give(ANN), give(name="Bob", age=5), ScriptedCall("look", {"key": "b"})]
+    )
     result = await one.run("go")
     assert result.output == Person("Ann", 4)
     texts = result_texts(one)
@@ -168,7 +170,7 @@ async def test_several_values_in_a_text_are_no_answer() -> None:
 
 @pytest.mark.covers("BYD-15")
 async def test_an_answer_that_was_cut_off_is_not_taken() -> None:
-    cut = Reply(calls=[Call(OUTPUT_TOOL, raw='{"name": "Ann", "age": 4')], stop_reason="max_tokens")
+    cut = Reply(calls=[ScriptedCall(OUTPUT_TOOL, raw='{"name": "Ann", "age": 4')], stop_reason="max_tokens")
     one = agent(cut, Reply('{"name": "Ann", "age": 4}', stop_reason="max_tokens"), give(ANN))
     result = await one.run("go")
     assert result.output == Person("Ann", 4)
@@ -176,13 +178,13 @@ async def test_an_answer_that_was_cut_off_is_not_taken() -> None:
 
 
 async def test_arguments_that_were_almost_json_are_mended_as_for_any_tool() -> None:
-    one = agent(Reply(calls=[Call(OUTPUT_TOOL, raw="{'name': 'Ann', 'age': 4,}")]))
+    one = agent(Reply(calls=[ScriptedCall(OUTPUT_TOOL, raw="{'name': 'Ann', 'age': 4,}")]))
     assert (await one.run("go")).output == Person("Ann", 4)
 
 
 @pytest.mark.covers("AGT-33")
 async def test_a_limit_before_the_answer_is_told() -> None:
-    one = agent(Call("look", {"key": "a"}), behavior=Behavior(schema=Person, max_turns=1))
+    one = agent(ScriptedCall("look", {"key": "a"}), behavior=RunOptions(schema=Person, max_turns=1))
     result = await one.run("go")
     assert (result.status, result.stats.output) == ("max_turns", None)
     assert result.output_error == "the run ended (max_turns) before there was an output"
@@ -200,15 +202,15 @@ async def test_a_run_that_fails_says_so_too() -> None:
 
 @pytest.mark.covers("AGT-33")
 async def test_schemas_belong_to_their_run() -> None:
-    one = agent(give(ANN), "words", Call(OUTPUT_TOOL, {"output": [1, 2]}), behavior=Behavior())
-    first = await one.run("go", behavior=Behavior(schema=Person))
+    one = agent(give(ANN), "words", ScriptedCall(OUTPUT_TOOL, {"output": [1, 2]}), behavior=RunOptions())
+    first = await one.run("go", behavior=RunOptions(schema=Person))
     plain = await one.run("go on")
-    third = await one.run("go on", behavior=Behavior(schema=list[int]))
+    third = await one.run("go on", behavior=RunOptions(schema=list[int]))
     assert (first.output, plain.output, third.output) == (Person("Ann", 4), "words", [1, 2])
     assert (plain.stats.output, plain.output_error) == (None, "")
     assert [len(r.tools) for r in requests(one)] == [2, 1, 2]
     with pytest.raises(ConfigError):
-        await one.run("go", behavior=Behavior(schema={"type": "nope"}))
+        await one.run("go", behavior=RunOptions(schema={"type": "nope"}))
     assert not one.running
 
 
@@ -242,7 +244,7 @@ async def test_whoever_speaks_after_the_answer_gets_another_one() -> None:
     result = await one.run("go")
     assert result.output == Person("Bob", 5)
 
-    two = agent(give(ANN), behavior=Behavior(schema=Person, max_turns=1))
+    two = agent(give(ANN), behavior=RunOptions(schema=Person, max_turns=1))
     two.on("tool-results:after", lambda hook: two.steer("no, Bob"))
     result = await two.run("go")
     assert result.stats.output == Person("Ann", 4)  # at a limit the message waits, and the answer stands
@@ -262,7 +264,7 @@ async def test_text_still_streams() -> None:
 
 @pytest.mark.covers("AGT-42", "AGT-33")
 async def test_figures_of_a_run_with_an_answer_and_a_sub_agent() -> None:
-    spawn = Reply(calls=[Call("spawn", {"task": "help"})], usage=Usage(output_tokens=1))
+    spawn = Reply(calls=[ScriptedCall("spawn", {"task": "help"})], usage=Usage(output_tokens=1))
     last = Reply(calls=[give(ANN)], usage=Usage(output_tokens=4))
     one = agent(spawn, Reply("helped", usage=Usage(output_tokens=2)), last, subagents=True)
     result = await one.run("go")
@@ -282,11 +284,11 @@ STEPS: list[Any] = [
     "words",
     '{"name": "Ann", "age": 4}',
     "",
-    Call("look", {"key": "a"}),
-    [Call("look", {"key": "a"}), give(ANN), give(ANN)],
-    [give(name="Ann"), give(age="x"), Call("nothing")],
+    ScriptedCall("look", {"key": "a"}),
+    [ScriptedCall("look", {"key": "a"}), give(ANN), give(ANN)],
+    [give(name="Ann"), give(age="x"), ScriptedCall("nothing")],
     Reply(calls=[give(ANN)], stop_reason="max_tokens"),
-    Reply(calls=[Call(OUTPUT_TOOL, raw="{broken")]),
+    Reply(calls=[ScriptedCall(OUTPUT_TOOL, raw="{broken")]),
 ]
 
 
@@ -300,7 +302,7 @@ def test_whatever_a_model_does_the_run_ends_with_an_answer_that_fits_or_with_a_r
     one.on(OutputHook, lambda hook: told.append(hook))
     result = one.run_sync("go", raise_errors=False)
 
-    paired(one.messages)
+    assert_results_follow_calls(one.messages)
     assert len(told) == 1
     assert (result.output_error == "") == (result.stats.output is not None)
     if result.output_error:
@@ -310,4 +312,4 @@ def test_whatever_a_model_does_the_run_ends_with_an_answer_that_fits_or_with_a_r
         assert result.status == "completed"
     if result.status == "completed":
         assert told[0].attempts <= retries + 3  # those of the last message are all looked at
-    assert one.run_sync("again", behavior=Behavior(schema=None), model=ScriptedModel("fine")).output == "fine"
+    assert one.run_sync("again", behavior=RunOptions(schema=None), model=ScriptedModel("fine")).output == "fine"

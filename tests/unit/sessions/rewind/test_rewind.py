@@ -11,10 +11,10 @@ from mainspring.env import LocalEnv
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import SessionError
 from mainspring.messages import Message
-from mainspring.sessions import MemoryStore
-from mainspring.sessions.blob_store import Blobs
-from mainspring.sessions.rewind import FileRecorder, plan_rewind, plan_undo, rewind
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.sessions import MemorySessionStore
+from mainspring.sessions.blob_store import BlobStore
+from mainspring.sessions.rewind import FileSnapshots, plan_rewind, plan_undo, rewind
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
 pytestmark = pytest.mark.covers("BYD-02")
@@ -29,7 +29,7 @@ class Project:
         self.env = LocalEnv(str(self.folder))
         self.session = Session.create(self.folder, home=root / "home")
 
-    async def do(self, *calls: Call) -> str:
+    async def do(self, *calls: ScriptedCall) -> str:
         """One run with these calls; the id of its last entry."""
         replies = [Reply(calls=[call]) for call in calls]
         agent = Agent(
@@ -37,7 +37,7 @@ class Project:
             execution=self.env,
             tools=builtin_tools(),
             session=self.session,
-            plugs=[FileRecorder(self.session)],
+            plugs=[FileSnapshots(self.session)],
         )
         await agent.run(f"do {len(calls)} things")
         return self.session.journal.leaf or ""
@@ -51,8 +51,8 @@ async def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def write(name: str, text: str) -> Call:
-    return Call("write_file", {"path": name, "content": text})
+def write(name: str, text: str) -> ScriptedCall:
+    return ScriptedCall("write_file", {"path": name, "content": text})
 
 
 async def test_files_and_conversation_go_back_together_and_forth_again(project: Project) -> None:
@@ -135,9 +135,9 @@ async def test_a_write_that_fails_leaves_everything_as_it_was(project: Project) 
 
 async def test_commands_are_told_since_nobody_knows_what_they_changed(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"))
-    await project.do(Call("shell", {"command": "echo x > c.txt"}))
-    await project.do(Call("shell", {"command": "echo hi && wc -l a.txt"}))  # only reads
-    await project.do(Call("shell", {"command": "wc -l a.txt | tee d.txt"}))
+    await project.do(ScriptedCall("shell", {"command": "echo x > c.txt"}))
+    await project.do(ScriptedCall("shell", {"command": "echo hi && wc -l a.txt"}))  # only reads
+    await project.do(ScriptedCall("shell", {"command": "wc -l a.txt | tee d.txt"}))
 
     plan = await plan_rewind(project.session, project.env, start)
 
@@ -175,7 +175,7 @@ async def test_a_session_that_was_stored_can_be_rewound_by_another_process(proje
 
 async def test_going_back_to_before_everything(project: Project) -> None:
     (project.folder / "a.txt").write_text("mine\n", encoding="utf-8")
-    await project.do(Call("read_file", {"path": "a.txt"}), write("a.txt", "two\n"))
+    await project.do(ScriptedCall("read_file", {"path": "a.txt"}), write("a.txt", "two\n"))
 
     await rewind(project.session, project.env, await plan_rewind(project.session, project.env, None))
 
@@ -214,7 +214,7 @@ steps = st.lists(st.tuples(names, st.sampled_from(["1", "2", "3"])), min_size=1,
 def test_every_moment_comes_back_as_it_was(script: list[tuple[str, str]], data: st.DataObject) -> None:
     async def run() -> None:
         env = MemoryEnv()
-        session = Session.create("/", home=MemoryStore())
+        session = Session.create("/", home=MemorySessionStore())
         moments: list[tuple[str | None, dict[str, bytes]]] = [(None, dict(env.files))]
         for name, text in script:
             agent = Agent(
@@ -222,7 +222,7 @@ def test_every_moment_comes_back_as_it_was(script: list[tuple[str, str]], data: 
                 execution=env,
                 tools=builtin_tools(),
                 session=session,
-                plugs=[FileRecorder(session)],
+                plugs=[FileSnapshots(session)],
             )
             await agent.run("go")
             moments.append((session.journal.leaf, dict(env.files)))
@@ -237,7 +237,7 @@ def test_every_moment_comes_back_as_it_was(script: list[tuple[str, str]], data: 
 
 
 def test_blobs_keep_a_content_once(tmp_path: Path) -> None:
-    blobs = Blobs(tmp_path / "files")
+    blobs = BlobStore(tmp_path / "files")
 
     assert blobs.put(b"x") == blobs.put(b"x")
     assert len([p for p in (tmp_path / "files").rglob("*") if p.is_file()]) == 1

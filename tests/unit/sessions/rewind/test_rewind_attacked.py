@@ -9,9 +9,9 @@ import pytest
 from mainspring import Agent, Session
 from mainspring.env import LocalEnv
 from mainspring.errors import AgentBusyError, SessionError
-from mainspring.sessions.rewind import FileRecorder, plan_rewind, plan_undo, rewind
+from mainspring.sessions.rewind import FileSnapshots, plan_rewind, plan_undo, rewind
 from mainspring.sessions.rewind import snapshots as state
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
 pytestmark = pytest.mark.covers("BYD-02")
@@ -27,14 +27,14 @@ class Project:
         self.env = LocalEnv(str(self.folder))
         self.session = Session.create(self.folder, home=self.home)
 
-    async def do(self, *calls: Call, session: Session | None = None) -> str:
+    async def do(self, *calls: ScriptedCall, session: Session | None = None) -> str:
         session = session or self.session
         agent = Agent(
             ScriptedModel(*[Reply(calls=[call]) for call in calls], Reply("done")),
             execution=self.env,
             tools=builtin_tools(),
             session=session,
-            plugs=[FileRecorder(session)],
+            plugs=[FileSnapshots(session)],
         )
         await agent.run("go")
         return session.journal.leaf or ""
@@ -51,8 +51,8 @@ async def project(tmp_path: Path) -> AsyncGenerator[Project]:
     made.session.close()
 
 
-def write(name: str, text: str) -> Call:
-    return Call("write_file", {"path": name, "content": text})
+def write(name: str, text: str) -> ScriptedCall:
+    return ScriptedCall("write_file", {"path": name, "content": text})
 
 
 def as_link(path: Path) -> None:
@@ -125,7 +125,7 @@ async def test_a_file_that_cannot_be_read_is_a_conflict_and_no_crash(project: Pr
 async def test_a_file_that_is_too_large_is_named_and_never_lost(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "LARGEST", 10)
+    monkeypatch.setattr(state, "MAX_FILE_BYTES", 10)
     start = await project.do(write("a.txt", "one\n"), write("big.txt", "x" * 20))
     await project.do(write("a.txt", "two\n"), write("big.txt", "y" * 20))
     (project.folder / "a.txt").write_text("z" * 20, encoding="utf-8")  # what it holds could not be kept
@@ -294,7 +294,7 @@ async def test_not_while_an_agent_runs_in_the_session(project: Project) -> None:
         return text
 
     agent = Agent(
-        ScriptedModel(Reply(calls=[Call("meanwhile", {"text": "x"})]), Reply("done")),
+        ScriptedModel(Reply(calls=[ScriptedCall("meanwhile", {"text": "x"})]), Reply("done")),
         tools=[meanwhile],
         session=project.session,
     )

@@ -11,9 +11,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mainspring.tools.arguments.json_parser import MAX_DEPTH, read_value
+from mainspring.tools.arguments.json_parser import MAX_DEPTH, parse_value
 from mainspring.tools.arguments.parse import ParsedArguments, parse_arguments, partial_arguments
-from mainspring.tools.arguments.recover import find_start, join_surrogates, looks_cut, read_object, repair
+from mainspring.tools.arguments.recover import (
+    find_json_start,
+    join_surrogates,
+    looks_truncated,
+    recover_object,
+    repair_json,
+)
 from mainspring.tools.validation import validate
 from tests.unit.tools.arguments.test_coerce import SCHEMA
 
@@ -251,7 +257,7 @@ def test_a_cut_text_never_runs(text: str):
     "text", ['{"a": "v"alue"}', '{"a": "x" y}', '{a: b}, "c": d}', '{"a": [1, 2}', '{"a": b"}', "{a: “b c”}"]
 )
 def test_a_broken_text_that_is_closed_is_not_cut(text: str):
-    assert not looks_cut(text)
+    assert not looks_truncated(text)
     assert not parse_arguments(None, text).truncated
 
 
@@ -310,9 +316,9 @@ def test_no_prefix_of_nearly_json_ever_runs(value: Any, style: Any, data: Any):
 @given(OBJECT_VALUE)
 def test_relaxed_reading_agrees_with_strict_parsing(value: Any):
     text = json.dumps(value, ensure_ascii=False)
-    reading = read_value(text + " rest")
+    reading = parse_value(text + " rest")
     assert (reading.value, reading.end, reading.state, reading.problem) == (value, len(text), "whole", "")
-    assert read_object(text + " rest").value == value
+    assert recover_object(text + " rest").value == value
 
 
 PRINTED = st.text(st.characters(exclude_categories=["C", "Z"]) | st.sampled_from(" \n\t'\"\\"), max_size=8)
@@ -386,7 +392,7 @@ def test_partial_arguments_show_what_is_there(text: str, shown: Any, with_jiter:
 
 
 def test_where_the_object_starts():
-    assert find_start("see [1] ```json\n[1]\n```") == 16
-    assert find_start("no") == -1
-    assert repair("x") is None
-    assert read_value("[" * (MAX_DEPTH + 1)).problem.startswith("nested deeper")
+    assert find_json_start("see [1] ```json\n[1]\n```") == 16
+    assert find_json_start("no") == -1
+    assert repair_json("x") is None
+    assert parse_value("[" * (MAX_DEPTH + 1)).problem.startswith("nested deeper")

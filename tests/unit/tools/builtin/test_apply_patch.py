@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.tools import Access, ToolContext, ToolErrorCode
 from mainspring.tools.builtin import apply_patch
-from mainspring.tools.support.editing.patch_match import patched
-from mainspring.tools.support.editing.patch_parser import Chunk, PatchError, parse_patch
+from mainspring.tools.support.editing.patch_match import apply_chunks
+from mainspring.tools.support.editing.patch_parser import PatchChunk, PatchError, parse_patch
 
 
 def patch(*lines: str) -> str:
@@ -138,8 +138,8 @@ def test_line_numbers_of_a_unified_diff_and_lost_blanks_are_understood() -> None
         patch("*** Update File: a", "@@ -1,3 +1,4 @@ def f():", " a", "", "-b", "+c", "", "@@", "-d")
     )
     assert section.chunks == (
-        Chunk(("def f():",), ("a", "", "b"), ("a", "", "c"), line=3),
-        Chunk((), ("d",), (), line=9),
+        PatchChunk(("def f():",), ("a", "", "b"), ("a", "", "c"), line=3),
+        PatchChunk((), ("d",), (), line=9),
     )
 
 
@@ -190,8 +190,8 @@ def test_bytes_outside_the_change_stay(rows: list[tuple[str, str]], data: st.Dat
     first = data.draw(st.integers(0, len(rows) - 1))
     last = data.draw(st.integers(first, len(rows) - 1))
     new = data.draw(st.lists(st.text("xy", min_size=1, max_size=2), max_size=3))
-    chunk = Chunk((), tuple(lines[: last + 1]), (*lines[:first], *new))
-    text, _ = patched("".join([line + ending for line, ending in rows]), [chunk])
+    chunk = PatchChunk((), tuple(lines[: last + 1]), (*lines[:first], *new))
+    text, _ = apply_chunks("".join([line + ending for line, ending in rows]), [chunk])
     head = "".join([line + ending for line, ending in rows[:first]])
     tail = "".join([line + ending for line, ending in rows[last + 1 :]])
     assert text.startswith(head)

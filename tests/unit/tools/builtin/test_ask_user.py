@@ -7,7 +7,7 @@ import pytest
 from mainspring.env import MemoryEnv
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import ask_user, present_plan
-from mainspring.tools.interaction import INTERACTION, Option, Plan, Question, Reply, Review
+from mainspring.tools.interaction import INTERACTION_KEY, Option, PlanReview, ProposedPlan, Reply, UserQuestion
 
 
 class Person:
@@ -17,18 +17,18 @@ class Person:
         self.answer = answer
         self.asked: list[Any] = []
 
-    async def ask(self, question: Question) -> Reply | None:
+    async def ask(self, question: UserQuestion) -> Reply | None:
         self.asked.append(question)
         return self.answer
 
-    async def review(self, plan: Plan) -> Review | None:
+    async def review(self, plan: ProposedPlan) -> PlanReview | None:
         self.asked.append(plan)
         return self.answer
 
 
 def with_person(answer: Any) -> tuple[ToolContext, Person]:
     person = Person(answer)
-    return ToolContext(env=MemoryEnv(), extra={INTERACTION: person}), person
+    return ToolContext(env=MemoryEnv(), extra={INTERACTION_KEY: person}), person
 
 
 @pytest.mark.covers("TOL-22")
@@ -48,7 +48,7 @@ async def test_a_question_reaches_the_user_and_the_answer_the_model(reply: Reply
     result = await ask_user(ctx, question=" Which one? ", options=options, multiple=True)
     assert result.text == told
     assert not result.is_error
-    assert person.asked == [Question("Which one?", (Option("sqlite", "a file"), Option("postgres")), True)]
+    assert person.asked == [UserQuestion("Which one?", (Option("sqlite", "a file"), Option("postgres")), True)]
 
 
 @pytest.mark.covers("TOL-22")
@@ -61,12 +61,12 @@ async def test_a_question_reaches_the_user_and_the_answer_the_model(reply: Reply
     ],
 )
 async def test_a_plan_is_approved_changed_or_rejected(decision: Any, told: str) -> None:
-    ctx, person = with_person(Review(decision, "mind the tests"))
+    ctx, person = with_person(PlanReview(decision, "mind the tests"))
     result = await present_plan(ctx, plan="1. do it", title="T")
     assert told in result.text
     assert result.text.endswith("\nThe user says: mind the tests")
     assert result.metadata["approved"] == (decision == "approve")
-    assert person.asked == [Plan("1. do it", "T")]
+    assert person.asked == [ProposedPlan("1. do it", "T")]
     silent, _ = with_person(None)
     assert (await present_plan(silent, plan="x")).metadata["decision"] == "reject"
 

@@ -9,7 +9,7 @@ import pytest
 import mainspring.tools.builtin as builtin
 from mainspring.env import MemoryEnv
 from mainspring.tools import Access, Tool, ToolContext, ToolRegistry
-from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools, grep, read_file
+from mainspring.tools.builtin import COMMON_ALIASES, builtin_tools, grep, read_file
 
 OFFERED = [
     *("read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell", "jobs", "fetch"),
@@ -30,7 +30,7 @@ def test_each_is_exported_and_the_usual_ones_are_offered() -> None:
 
 @pytest.mark.covers("TOL-17", "OPT-02")
 def test_classic_names_stand_for_ours() -> None:
-    assert CLASSIC_ALIASES == {
+    assert COMMON_ALIASES == {
         "read": "read_file",
         "write": "write_file",
         "list": "list_files",
@@ -40,7 +40,7 @@ def test_classic_names_stand_for_ours() -> None:
         "todoread": "todo_read",
         "webfetch": "fetch",
     }
-    assert set(CLASSIC_ALIASES.values()) - {"spawn"} <= set(NAMES)
+    assert set(COMMON_ALIASES.values()) - {"spawn"} <= set(NAMES)
 
 
 @pytest.mark.covers("TOL-24")

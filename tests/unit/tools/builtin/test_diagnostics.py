@@ -14,19 +14,25 @@ from hypothesis import strategies as st
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin import apply_patch, edit, write_file
-from mainspring.tools.diagnostics import LanguageServer, with_diagnostics
-from mainspring.tools.diagnostics.protocol import Decoder, FramingError, diagnostics_of, encode, uri_of
+from mainspring.tools.diagnostics import LanguageServerConfig, with_diagnostics
+from mainspring.tools.diagnostics.protocol import (
+    LspDecoder,
+    LspFramingError,
+    encode_message,
+    parse_diagnostics,
+    path_to_uri,
+)
 from tests.helpers.processes import ended
-from tests.requires import missing
+from tests.requires import skip_missing
 
 FAKE = str(Path(__file__).with_name("language_server.py"))
 
 
-def fake(mode: str) -> LanguageServer:
-    return LanguageServer((sys.executable, FAKE, mode), {".txt": "text"}, "fake", settings={"x": {"a": 1}})
+def fake(mode: str) -> LanguageServerConfig:
+    return LanguageServerConfig((sys.executable, FAKE, mode), {".txt": "text"}, "fake", settings={"x": {"a": 1}})
 
 
-def tools(*servers: LanguageServer, limit: float = 8.0) -> tuple[Tool, Tool]:
+def tools(*servers: LanguageServerConfig, limit: float = 8.0) -> tuple[Tool, Tool]:
     return with_diagnostics(write_file, servers, limit=limit), with_diagnostics(edit, servers, limit=limit)
 
 
@@ -84,7 +90,7 @@ async def test_a_server_that_misbehaves_never_holds_the_change(ctx: ToolContext,
 async def test_a_server_that_crashed_is_started_again_after_a_pause(
     ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.tools.diagnostics.client.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("mainspring.tools.diagnostics.client.INITIAL_BACKOFF", 0.0)
     write, change = tools(fake("crash once"))
     assert "new problem" in (await write(ctx, path="a.txt", content="bad one\n")).text
     assert "new problem" not in (await change(ctx, path="a.txt", old_string="one", new_string="two")).text
@@ -103,7 +109,7 @@ async def test_pauses_between_starts_grow(ctx: ToolContext) -> None:
 
 
 async def test_a_server_that_is_not_installed_is_no_trouble(ctx: ToolContext) -> None:
-    write, _ = tools(LanguageServer(("no-such-language-server",), {".txt": "text"}))
+    write, _ = tools(LanguageServerConfig(("no-such-language-server",), {".txt": "text"}))
     assert (await write(ctx, path="a.txt", content="x\n")).text == "Created a.txt (1 line, 2 bytes)."
     memory = ToolContext(env=MemoryEnv())
     assert (await write(memory, path="a.txt", content="x\n")).text == "Created a.txt (1 line, 2 bytes)."
@@ -131,8 +137,8 @@ REAL = [
 async def test_real_servers(ctx: ToolContext, command: tuple[str, ...], told: str) -> None:
     beside = Path(sys.executable).with_name(command[0])
     if not (await asyncio.to_thread(beside.exists) or shutil.which(command[0])):
-        missing(command[0])
-    write, change = tools(LanguageServer(command, {".py": "python"}), limit=15)
+        skip_missing(command[0])
+    write, change = tools(LanguageServerConfig(command, {".py": "python"}), limit=15)
     assert "new problem" not in (await write(ctx, path="a.py", content="import os\n\nprint(os.sep)\n")).text
     broken = await change(ctx, path="a.py", old_string="os.sep", new_string="nowhere, os")
     assert told in broken.text
@@ -146,8 +152,8 @@ async def test_real_servers(ctx: ToolContext, command: tuple[str, ...], told: st
 
 @given(st.lists(st.dictionaries(st.sampled_from(["method", "result"]), st.text())), st.integers(1, 50))
 def test_messages_are_whole_wherever_the_bytes_are_cut(messages: list[dict[str, Any]], size: int) -> None:
-    data = b"".join(map(encode, messages))
-    decoder = Decoder()
+    data = b"".join(map(encode_message, messages))
+    decoder = LspDecoder()
     found = [m for i in range(0, len(data), size) for m in decoder.feed(data[i : i + size])]
     assert [m.method for m in found] == [m.get("method") for m in messages]
     assert [m.result for m in found] == [m.get("result") for m in messages]
@@ -159,8 +165,8 @@ def test_messages_are_whole_wherever_the_bytes_are_cut(messages: list[dict[str, 
      b"Content-Length: 3\r\n\r\n{{{", b"Content-Length: -1\r\n\r\n"],
 )  # fmt: skip
 def test_what_is_no_message_is_told(data: bytes) -> None:
-    with pytest.raises(FramingError):
-        Decoder().feed(data)
+    with pytest.raises(LspFramingError):
+        LspDecoder().feed(data)
 
 
 PLACES = st.fixed_dictionaries(
@@ -179,8 +185,8 @@ ITEMS = st.fixed_dictionaries(
 
 @given(st.lists(ITEMS | st.none() | st.integers(), max_size=4))
 def test_diagnostics_of_any_form_are_read(items: list[Any]) -> None:
-    diagnostics_of(items)
+    parse_diagnostics(items)
 
 
 def test_a_path_becomes_a_uri() -> None:
-    assert uri_of("/a b/ü#.py") == "file:///a%20b/%C3%BC%23.py"
+    assert path_to_uri("/a b/ü#.py") == "file:///a%20b/%C3%BC%23.py"

@@ -7,21 +7,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mainspring.env import MemoryEnv, WebAnswer
+from mainspring.env import HttpResponse, MemoryEnv
 from mainspring.tools import Access, ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import fetch
 from mainspring.tools.support.html_to_markdown import to_markdown
-from mainspring.tools.support.text_files import decoded
+from mainspring.tools.support.text_files import decode_body
 
 URL = "https://example.com/page"
 
 
-async def get(pages: dict[str, str | WebAnswer], url: str = URL, **arguments: Any) -> ToolResult:
+async def get(pages: dict[str, str | HttpResponse], url: str = URL, **arguments: Any) -> ToolResult:
     return await fetch(ToolContext(env=MemoryEnv(pages=pages)), url=url, **arguments)
 
 
-def answer(status: int = 200, body: bytes = b"", url: str = URL, **headers: str) -> WebAnswer:
-    return WebAnswer(url, status, {name.replace("_", "-"): value for name, value in headers.items()}, body)
+def answer(status: int = 200, body: bytes = b"", url: str = URL, **headers: str) -> HttpResponse:
+    return HttpResponse(url, status, {name.replace("_", "-"): value for name, value in headers.items()}, body)
 
 
 @pytest.mark.covers("OPT-02")
@@ -66,7 +66,7 @@ async def test_long_pages_come_in_parts() -> None:
 
 
 async def test_redirects_are_followed_within_the_host_only() -> None:
-    pages: dict[str, str | WebAnswer] = {
+    pages: dict[str, str | HttpResponse] = {
         "http://example.com/": answer(301, location="https://example.com/a"),
         "https://example.com/a": answer(302, location="b"),
         "https://example.com/b": "<p>there</p>",
@@ -131,11 +131,11 @@ async def test_other_kinds_of_content(kind: str, body: bytes, text: str) -> None
     ],
 )
 def test_the_encoding_is_found(body: bytes, kind: str) -> None:
-    assert decoded(body, kind).endswith("ü€")
+    assert decode_body(body, kind).endswith("ü€")
 
 
 class Hanging(MemoryEnv):
-    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         await asyncio.get_running_loop().create_future()
         raise AssertionError
 

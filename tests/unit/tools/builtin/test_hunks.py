@@ -11,12 +11,12 @@ from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import multi_edit
 from mainspring.tools.support.editing.review import (
     APPROVE_HUNK,
-    Fate,
+    EditOutcome,
+    EditOutcomes,
+    EditStatus,
     Hunk,
-    Outcome,
-    Outcomes,
-    format_outcomes,
-    parse_outcomes,
+    format_edit_outcomes,
+    parse_edit_outcomes,
 )
 
 FILE = "one\ntwo\nthree\nfour\n"
@@ -47,13 +47,13 @@ async def test_what_is_denied_is_left_out_and_told() -> None:
         "Edited a.txt: 2/4 applied · 2 denied\n1. applied: line 1\n2. denied: not the second\n3. applied: line 3\n4. denied"
     )
     assert not result.is_error
-    assert parse_outcomes(result.text) == Outcomes(
+    assert parse_edit_outcomes(result.text) == EditOutcomes(
         "a.txt",
         (
-            Outcome("applied", "line 1"),
-            Outcome("denied", "not the second"),
-            Outcome("applied", "line 3"),
-            Outcome("denied"),
+            EditOutcome("applied", "line 1"),
+            EditOutcome("denied", "not the second"),
+            EditOutcome("applied", "line 3"),
+            EditOutcome("denied"),
         ),
     )
     assert asked[1] == Hunk("a.txt", 2, 4, "two", "2")
@@ -67,7 +67,11 @@ async def test_what_is_approved_is_still_made_whole_or_not_at_all() -> None:
         "Edited a.txt: 0/3 applied · 1 denied · 1 failed · 1 skipped\n1. skipped\n2. denied\n3. failed: Edit 2 of 2 failed"
     )
     assert result.is_error
-    assert [h.fate for h in (parse_outcomes(result.text) or Outcomes("", ())).hunks] == ["skipped", "denied", "failed"]
+    assert [h.fate for h in (parse_edit_outcomes(result.text) or EditOutcomes("", ())).hunks] == [
+        "skipped",
+        "denied",
+        "failed",
+    ]
 
 
 @pytest.mark.covers("TOL-14")
@@ -90,21 +94,21 @@ async def test_a_plain_function_may_decide_and_without_one_all_are_made() -> Non
     )
     plain = await multi_edit(ToolContext(env=env), path="a.txt", edits=edits(("one", "1"), ("three", "3")))
     assert plain.text == "Edited a.txt: 2 edits, 2 replacements (+2 -2 lines)."
-    assert parse_outcomes(plain.text) is None
+    assert parse_edit_outcomes(plain.text) is None
 
 
 @pytest.mark.covers("TOL-14")
 @given(
     st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1),
-    st.lists(st.tuples(st.sampled_from(get_args(Fate)), st.text()), min_size=1),
+    st.lists(st.tuples(st.sampled_from(get_args(EditStatus)), st.text()), min_size=1),
     st.text(),
 )
-def test_every_body_can_be_parsed_again(path: str, hunks: list[tuple[Fate, str]], behind: str) -> None:
-    outcomes = Outcomes(path, tuple([Outcome(fate, " ".join(note.split())) for fate, note in hunks]))
-    assert parse_outcomes(format_outcomes(outcomes)) == outcomes
-    assert parse_outcomes(f"{format_outcomes(outcomes)}\n{behind}") == outcomes
+def test_every_body_can_be_parsed_again(path: str, hunks: list[tuple[EditStatus, str]], behind: str) -> None:
+    outcomes = EditOutcomes(path, tuple([EditOutcome(fate, " ".join(note.split())) for fate, note in hunks]))
+    assert parse_edit_outcomes(format_edit_outcomes(outcomes)) == outcomes
+    assert parse_edit_outcomes(f"{format_edit_outcomes(outcomes)}\n{behind}") == outcomes
 
 
 @given(st.text())
 def test_other_text_is_no_body(text: str) -> None:
-    assert parse_outcomes(text) is None
+    assert parse_edit_outcomes(text) is None

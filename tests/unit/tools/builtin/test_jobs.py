@@ -13,7 +13,7 @@ from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import jobs, shell
 from tests.helpers.processes import alive, ended
-from tests.requires import needs, on_posix
+from tests.requires import on_posix, requires
 
 pytestmark = on_posix
 
@@ -180,7 +180,7 @@ async def test_a_storm_of_processes_is_ended(limited: ToolContext, pids: Path) -
     assert (await shell(limited, command="echo fine; sleep 0.3")).text.startswith("fine\n")
 
 
-@needs(shutil.which("setpriv") is not None and os.getuid() == 0, "setpriv, and root to lower itself")
+@requires(shutil.which("setpriv") is not None and os.getuid() == 0, "setpriv, and root to lower itself")
 async def test_a_real_fork_bomb_ends(limited: ToolContext) -> None:
     """As an unprivileged user whom the kernel limits too, should our own watch fail."""
     bomb = "setpriv --reuid=64999 --clear-groups --inh-caps=-all bash -c 'ulimit -u 300; :(){ :|:& };:; wait' 2>/dev/null; wait"

@@ -19,7 +19,7 @@ from mainspring.env import MemoryEnv
 from mainspring.messages import ImageBlock
 from mainspring.tools import ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import read_file
-from mainspring.tools.support.images import LONGEST_EDGE
+from mainspring.tools.support.images import MAX_EDGE
 from tests.requires import on_linux, on_posix
 
 
@@ -49,7 +49,7 @@ async def read(data: bytes, name: str = "file", **arguments: Any) -> ToolResult:
 @pytest.mark.parametrize(("kind", "mode"), [("PNG", "RGBA"), ("JPEG", "RGB"), ("GIF", "P"), ("WEBP", "RGB")])
 async def test_a_big_image_is_made_smaller(kind: str, mode: str) -> None:
     result = await read(picture(kind, 3000, 1500, mode))
-    assert shown(result).size == (LONGEST_EDGE, LONGEST_EDGE // 2)
+    assert shown(result).size == (MAX_EDGE, MAX_EDGE // 2)
     assert "3000x1500" in result.text
 
 
@@ -76,7 +76,7 @@ async def test_a_small_image_goes_as_it_is() -> None:
 async def test_a_photo_is_turned_as_its_camera_says() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    assert shown(await read(picture("JPEG", 2000, 1000, exif=exif))).size == (LONGEST_EDGE // 2, LONGEST_EDGE)
+    assert shown(await read(picture("JPEG", 2000, 1000, exif=exif))).size == (MAX_EDGE // 2, MAX_EDGE)
 
 
 @pytest.mark.covers("BYD-27")

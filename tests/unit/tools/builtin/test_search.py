@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.env import LocalEnv, MemoryEnv, Output, ProcessResult
+from mainspring.env import CapturedOutput, LocalEnv, MemoryEnv, ProcessResult
 from mainspring.errors import PermissionDeniedError
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import glob, grep, list_files
@@ -369,7 +369,7 @@ async def test_what_cannot_be_read_is_told(
     answering: Answering, without: NoRipgrep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = b"rg: ./sub: Permission denied (os error 13)\n"
-    answering.answer = ProcessResult(exit_code=2, stderr=Output(message, b"", len(message)))
+    answering.answer = ProcessResult(exit_code=2, stderr=CapturedOutput(message, b"", len(message)))
     scandir = os.scandir
 
     def refuse(folder: int) -> Any:

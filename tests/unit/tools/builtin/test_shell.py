@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.env import LocalEnv, MemoryEnv, Output, ProcessResult
+from mainspring.env import CapturedOutput, LocalEnv, MemoryEnv, ProcessResult
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import shell
-from mainspring.tools.support.terminal_output import Screen, Tail, from_character, shares
+from mainspring.tools.support.terminal_output import Screen, TailBuffer, split_limit, strip_partial_character
 
 
 @pytest.mark.covers("TOL-08")
@@ -69,7 +69,7 @@ async def test_a_character_is_never_cut(ctx: ToolContext, limit: int) -> None:
 @pytest.mark.covers("TOL-07")
 @given(st.text(st.characters(codec="utf-8")), st.integers(1, 40), st.lists(st.integers(0, 60), max_size=6))
 def test_any_cut_of_any_text_is_text(text: str, limit: int, cuts: list[int]) -> None:
-    tail = Tail(limit)
+    tail = TailBuffer(limit)
     places = sorted({0, len(text), *[c for c in cuts if c < len(text)]})
     for start, end in zip(places, places[1:], strict=False):
         tail.feed(text[start:end])
@@ -123,12 +123,12 @@ def test_a_long_line_is_passed_on() -> None:
 
 
 def test_room_is_shared() -> None:
-    assert shares(5, 5, 0) == (5, 5)
-    assert shares(5, 5, 20) == (5, 5)
-    assert shares(100, 5, 20) == (15, 5)
-    assert shares(5, 100, 20) == (5, 15)
-    assert shares(100, 100, 20) == (10, 10)
-    assert from_character("é".encode()[1:] + b"x") == b"x"
+    assert split_limit(5, 5, 0) == (5, 5)
+    assert split_limit(5, 5, 20) == (5, 5)
+    assert split_limit(100, 5, 20) == (15, 5)
+    assert split_limit(5, 100, 20) == (5, 15)
+    assert split_limit(100, 100, 20) == (10, 10)
+    assert strip_partial_character("é".encode()[1:] + b"x") == b"x"
 
 
 async def test_a_command_that_takes_too_long_says_what_was_enforced(ctx: ToolContext) -> None:
@@ -189,7 +189,7 @@ async def test_output_is_streamed(local_env: LocalEnv) -> None:
 
 
 async def test_it_runs_in_any_environment() -> None:
-    failed = ProcessResult(exit_code=2, stderr=Output(b"bad\n", b"", 4), seconds=0.5)
+    failed = ProcessResult(exit_code=2, stderr=CapturedOutput(b"bad\n", b"", 4), seconds=0.5)
     ctx = ToolContext(env=MemoryEnv(run={"make": failed, "ls": "a\nb"}))
     assert (await shell(ctx, command="make")).text == "[stderr]\nbad\n[in /project]\n(exit 2, 500ms)"
     assert (await shell(ctx, command="ls")).text == "a\nb\n[in /project]\n(exit 0, 0ms)"

@@ -5,7 +5,7 @@ import pytest
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import todo_read, todo_write
-from mainspring.tools.builtin.todos import TODOS, EnvTodos
+from mainspring.tools.builtin.todos import TODO_STORE_KEY, EnvTodoStore
 
 LIST = [{"content": "read"}, {"content": "write", "status": "in_progress"}, {"content": "test", "status": "completed"}]
 SHOWN = "[ ] read\n[>] write\n[x] test\n(1 pending, 1 in progress, 1 completed)"
@@ -15,11 +15,11 @@ SHOWN = "[ ] read\n[>] write\n[x] test\n(1 pending, 1 in progress, 1 completed)"
 async def test_a_list_is_kept_for_its_session_and_found_again_later(local_env: LocalEnv) -> None:
     """Another process: a new store and a new context on the same files."""
     for session in ("s1", "../../etc/x", ""):
-        ctx = ToolContext(env=MemoryEnv(), session_id=session, extra={TODOS: EnvTodos(local_env)})
+        ctx = ToolContext(env=MemoryEnv(), session_id=session, extra={TODO_STORE_KEY: EnvTodoStore(local_env)})
         assert (await todo_write(ctx, todos=LIST)).text == SHOWN
-        later = ToolContext(env=MemoryEnv(), session_id=session, extra={TODOS: EnvTodos(local_env)})
+        later = ToolContext(env=MemoryEnv(), session_id=session, extra={TODO_STORE_KEY: EnvTodoStore(local_env)})
         assert (await todo_read(later)).text == SHOWN
-    other = ToolContext(env=MemoryEnv(), session_id="s2", extra={TODOS: EnvTodos(local_env)})
+    other = ToolContext(env=MemoryEnv(), session_id="s2", extra={TODO_STORE_KEY: EnvTodoStore(local_env)})
     assert (await todo_read(other)).text == "(nothing to do)"
     assert {e.kind for e in await local_env.list_dir("todos")} == {"file"}
     assert [e.name for e in await local_env.list_dir(".")] == ["todos"]
@@ -43,10 +43,10 @@ async def test_a_list_is_replaced_whole() -> None:
 
 async def test_trouble_with_the_file_is_told_and_harmless(local_env: LocalEnv) -> None:
     await local_env.write_bytes("todos/default.json", b"{broken")
-    ctx = ToolContext(env=MemoryEnv(), extra={TODOS: EnvTodos(local_env)})
+    ctx = ToolContext(env=MemoryEnv(), extra={TODO_STORE_KEY: EnvTodoStore(local_env)})
     assert (await todo_read(ctx)).text == "(nothing to do)"
     await local_env.write_bytes("blocked", b"")
-    ctx = ToolContext(env=MemoryEnv(), extra={TODOS: EnvTodos(local_env, "blocked/todos")})
+    ctx = ToolContext(env=MemoryEnv(), extra={TODO_STORE_KEY: EnvTodoStore(local_env, "blocked/todos")})
     result = await todo_write(ctx, todos=LIST)
     assert result.code == ToolErrorCode.IO_ERROR
     assert "Go on without it" in result.text

@@ -22,8 +22,8 @@ from mainspring.errors import ToolError
 from mainspring.tools.arguments.parse import parse_arguments
 from mainspring.tools.schema.function import (
     FunctionSchema,
-    read_docstring,
-    schema_from_mapping,
+    check_object_schema,
+    parse_docstring,
     schema_from_signature,
     schema_from_type,
 )
@@ -488,9 +488,9 @@ def test_a_raw_schema_is_taken_as_it_is():
         "$defs": {"a": {}},
         "x-note": 1,
     }
-    assert schema_from_mapping(raw) is raw
-    assert schema_from_mapping({}) == {}
-    assert schema_from_mapping({"anyOf": [{"type": "object"}]})
+    assert check_object_schema(raw) is raw
+    assert check_object_schema({}) == {}
+    assert check_object_schema({"anyOf": [{"type": "object"}]})
 
 
 @pytest.mark.parametrize(
@@ -498,7 +498,7 @@ def test_a_raw_schema_is_taken_as_it_is():
 )
 def test_a_raw_schema_of_something_else_is_refused(raw: Any):
     with pytest.raises(TypeError, match="schema"):
-        schema_from_mapping(raw)
+        check_object_schema(raw)
 
 
 # --- docstrings -------------------------------------------------------------------------------------------------------
@@ -528,7 +528,7 @@ def test_a_raw_schema_of_something_else_is_refused(raw: Any):
     ],
 )
 def test_docstrings(text: str | None, description: str, parameters: dict[str, str]):
-    assert read_docstring(text) == (description, parameters)
+    assert parse_docstring(text) == (description, parameters)
 
 
 def test_reading_a_signature_imports_nothing_heavy():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.tools.support.text_files import displayable, looks_binary, read_document
+from mainspring.tools.support.text_files import decode_text, looks_binary, replace_surrogates
 
 GERMAN = "Größe = 'Straße'\nfür alle\n"
 
@@ -29,7 +29,7 @@ GERMAN = "Größe = 'Straße'\nfür alle\n"
     ],
 )
 def test_the_usual_encodings_are_told_apart(text: str, encoding: str, found: str) -> None:
-    document = read_document(text.encode(encoding))
+    document = decode_text(text.encode(encoding))
     assert document is not None
     assert (document.text, document.encoding) == (text, found)
     assert document.encode(document.text) == text.encode(encoding)
@@ -40,7 +40,7 @@ def test_a_byte_order_mark_is_kept_and_not_seen(codec: str) -> None:
     data = ("" if codec == "utf-8-sig" else "\ufeff").encode(codec) + GERMAN.encode(codec.removesuffix("-sig"))
     if codec == "utf-8-sig":
         data = GERMAN.encode(codec)
-    document = read_document(data)
+    document = decode_text(data)
     assert document is not None
     assert document.text == GERMAN
     assert document.encode(GERMAN) == data
@@ -52,11 +52,11 @@ def test_a_byte_order_mark_is_kept_and_not_seen(codec: str) -> None:
     [b"\0", b"text\0", b"\x01\x02\x03\x04 abc", bytes(range(128, 256)) * 10, b"\xff\xfe\xfd" * 100, b"\x7fELF\x02\x01"],
 )
 def test_what_is_no_text_is_no_document(data: bytes) -> None:
-    assert read_document(data) is None
+    assert decode_text(data) is None
 
 
 def test_random_bytes_are_binary() -> None:
-    assert read_document(os.urandom(4000)) is None
+    assert decode_text(os.urandom(4000)) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"\x1b[31mred\x1b[0m\n", b"\f\v page\n", GERMAN.encode("utf-16")])
@@ -66,16 +66,16 @@ def test_unusual_text_is_not_binary(data: bytes) -> None:
 
 def test_a_damaged_byte_does_not_make_it_another_encoding() -> None:
     data = GERMAN.encode() + b"\xff\n"
-    document = read_document(data)
+    document = decode_text(data)
     assert document is not None
     assert document.form == "UTF-8 with 1 invalid bytes"
     assert document.encode(document.text) == data
-    assert displayable(document.text) == GERMAN + "\ufffd\n"
+    assert replace_surrogates(document.text) == GERMAN + "\ufffd\n"
 
 
 @given(st.binary(max_size=300))
 def test_a_document_always_gives_its_bytes_back(data: bytes) -> None:
-    document = read_document(data)
+    document = decode_text(data)
     assert document is None or document.encode(document.text) == data
 
 
@@ -85,6 +85,6 @@ def test_a_document_always_gives_its_bytes_back(data: bytes) -> None:
     )
 )
 def test_all_utf8_text_is_a_document(text: str) -> None:
-    document = read_document(text.encode())
+    document = decode_text(text.encode())
     assert document is not None
     assert document.text == text

@@ -6,21 +6,21 @@ import re
 from collections.abc import Sequence
 from typing import get_args
 
-from mainspring.app.chat.command_results import Choice, Fields, Picker, Shown, Text
-from mainspring.app.chat.runs import begin_plan
-from mainspring.app.chat.slash.base import Seat, SlashCommand
-from mainspring.app.chat.state import Room
-from mainspring.app.chat.types import Mode, ThinkingName
+from mainspring.app.chat.command_results import Choice, CommandResult, Fields, Picker, Text
+from mainspring.app.chat.runs import start_plan
+from mainspring.app.chat.slash.base import SlashCommand, SlashContext
+from mainspring.app.chat.state import ChatState
+from mainspring.app.chat.types import AgentMode, ThinkingLevelName
 from mainspring.app.providers.availability import list_models
 from mainspring.app.providers.select_model import Choice as ModelChoice
 from mainspring.app.providers.select_model import make
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.errors import ConfigError, ModelError
 from mainspring.models import ModelProvider
-from mainspring.models.catalog import catalog
+from mainspring.models.catalog import load_catalog
 
 
-async def model(seat: Seat, arguments: str) -> Shown:
+async def model(seat: SlashContext, arguments: str) -> CommandResult:
     """The models to choose from; or another one answers from here on."""
     room = seat.room
     wanted = arguments.strip()
@@ -44,16 +44,16 @@ async def model(seat: Seat, arguments: str) -> Shown:
     return Picker("Models", tuple(choices))
 
 
-def switch_model(room: Room, spec: str) -> None:
+def switch_model(room: ChatState, spec: str) -> None:
     """Have another model answer from the next request on.
 
     Raises:
         ConfigError: If there is none of that name, or something for it is missing.
     """
-    room.use_model(ModelChoice(model_named(room, spec), "chosen in the chat"))
+    room.use_model(ModelChoice(create_chat_model(room, spec), "chosen in the chat"))
 
 
-def model_named(room: Room, spec: str) -> ModelProvider:
+def create_chat_model(room: ChatState, spec: str) -> ModelProvider:
     """A model by its name.
 
     Raises:
@@ -66,47 +66,47 @@ def model_named(room: Room, spec: str) -> ModelProvider:
         raise ConfigError(str(error)) from error
 
 
-async def _models(seat: Seat) -> Sequence[tuple[str, str]]:
+async def _complete_models(seat: SlashContext) -> Sequence[tuple[str, str]]:
     config = seat.room.conversation.settings.config
     found: list[tuple[str, str]] = []
     for provider in registry_of(config).names():
-        ids = [entry.id for entry in catalog().of(provider)]
+        ids = [entry.id for entry in load_catalog().of(provider)]
         ids += [id for id in config.providers.get(provider).models if id not in ids]
         found += [(f"{provider}:{id}", "") for id in ids]
     return found
 
 
-async def thinking(seat: Seat, arguments: str) -> Shown:
+async def thinking(seat: SlashContext, arguments: str) -> CommandResult:
     """How much the model reasons."""
     wanted = arguments.strip().lower()
     agent = seat.room.conversation.agent
     if not wanted:
         current = agent.thinking
-        choices = [Choice(level, f"/thinking {level}", "", level == current) for level in get_args(ThinkingName)]
+        choices = [Choice(level, f"/thinking {level}", "", level == current) for level in get_args(ThinkingLevelName)]
         default = Choice("default", "/thinking default", "as the provider likes", current is None)
         return Picker("Reasoning", (default, *choices))
     set_thinking(seat.room, None if wanted == "default" else wanted)
     return Text(f"reasoning: {wanted}")
 
 
-def set_thinking(room: Room, level: str | None) -> None:
+def set_thinking(room: ChatState, level: str | None) -> None:
     """How much the model reasons, from the next request on.
 
     Raises:
         ConfigError: If there is no such level.
     """
-    known = {name: name for name in get_args(ThinkingName)}
+    known = {name: name for name in get_args(ThinkingLevelName)}
     if level is not None and level not in known:
         raise ConfigError(f"there is no level {level!r}; there are {', '.join(known)}, and default")
     room.conversation.agent.thinking = None if level is None else known[level]
-    room.status_changed()
+    room.publish_status()
 
 
-async def _levels(_: Seat) -> Sequence[tuple[str, str]]:
-    return [("default", "as the provider likes"), *[(level, "") for level in get_args(ThinkingName)]]
+async def _complete_levels(_: SlashContext) -> Sequence[tuple[str, str]]:
+    return [("default", "as the provider likes"), *[(level, "") for level in get_args(ThinkingLevelName)]]
 
 
-async def mode(seat: Seat, arguments: str) -> Shown:
+async def mode(seat: SlashContext, arguments: str) -> CommandResult:
     """Show the modes, or change to one."""
     wanted = arguments.strip().lower()
     room = seat.room
@@ -120,23 +120,23 @@ async def mode(seat: Seat, arguments: str) -> Shown:
         execute_plan(seat, "")
         return Text("the plan is carried out")
     wanted = re.sub(r"[\s-]+", "_", wanted)
-    chosen: Mode | None = next((name for name in get_args(Mode) if name == wanted), None)
+    chosen: AgentMode | None = next((name for name in get_args(AgentMode) if name == wanted), None)
     if chosen is None:
         raise ConfigError(f"Unknown mode: {wanted}. Use build, accept_edits, plan, or execute.")
     room.set_mode(chosen)
     return Fields((("mode", chosen), ("that is", dict(_MODES)[chosen])))
 
 
-def execute_plan(seat: Seat, name: str) -> None:
+def execute_plan(seat: SlashContext, name: str) -> None:
     """Leave plan mode and carry out a plan.
 
     Raises:
         ConfigError: If there is none, or a run goes on.
     """
-    begin_plan(seat.room, seat.runs, name)
+    start_plan(seat.room, seat.runs, name)
 
 
-async def _modes(_: Seat) -> Sequence[tuple[str, str]]:
+async def _complete_modes(_: SlashContext) -> Sequence[tuple[str, str]]:
     return [*_MODES, ("execute", "leave plan mode and carry out the plan")]
 
 
@@ -146,19 +146,27 @@ _MODES = (
     ("plan", "only looks, and ends with a plan"),
 )
 
-WORKING = (
+AGENT_COMMANDS = (
     SlashCommand(
-        name="model", summary="the model that answers", arguments="[PROVIDER:MODEL]", run=model, complete=_models
+        name="model",
+        summary="the model that answers",
+        arguments="[PROVIDER:MODEL]",
+        run=model,
+        complete=_complete_models,
     ),
     SlashCommand(
-        name="thinking", summary="how much the model reasons", arguments="[LEVEL]", run=thinking, complete=_levels
+        name="thinking",
+        summary="how much the model reasons",
+        arguments="[LEVEL]",
+        run=thinking,
+        complete=_complete_levels,
     ),
     SlashCommand(
         name="mode",
         summary="build, accept_edits, or plan; execute carries the plan out",
         arguments="[MODE]",
         run=mode,
-        complete=_modes,
+        complete=_complete_modes,
     ),
 )
 """The commands of this file."""

@@ -7,13 +7,13 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from mainspring.app.chat.command_results import Shown
-from mainspring.app.chat.runs import Runs
-from mainspring.app.chat.session_control import Switching
-from mainspring.app.chat.state import Room
+from mainspring.app.chat.command_results import CommandResult
+from mainspring.app.chat.runs import RunController
+from mainspring.app.chat.session_control import SessionController
+from mainspring.app.chat.state import ChatState
 
 
-class Seat(Struct, frozen=True, eq=False):
+class SlashContext(Struct, frozen=True, eq=False):
     """What a command works with.
 
     Attributes:
@@ -24,17 +24,17 @@ class Seat(Struct, frozen=True, eq=False):
         sources: What else can be typed behind a slash.
     """
 
-    room: Room
-    runs: Runs
-    switching: Switching
+    room: ChatState
+    runs: RunController
+    switching: SessionController
     commands: Mapping[str, SlashCommand]
     sources: Sequence[PromptSource]
 
 
-Run = Callable[[Seat, str], Awaitable[Shown | None]]
+SlashHandler = Callable[[SlashContext, str], Awaitable[CommandResult | None]]
 """Does a command: what it works with, and the text behind its name."""
 
-Complete = Callable[[Seat], Awaitable[Sequence[tuple[str, str]]]]
+Complete = Callable[[SlashContext], Awaitable[Sequence[tuple[str, str]]]]
 """What may stand behind a command's name, each with a word about it."""
 
 
@@ -52,13 +52,13 @@ class SlashCommand(Struct, frozen=True, kw_only=True, eq=False):
 
     name: str
     summary: str
-    run: Run
+    run: SlashHandler
     arguments: str = ""
     complete: Complete | None = None
     idle: bool = False
 
 
-class Offer(Struct, frozen=True):
+class SlashPrompt(Struct, frozen=True):
     """A prompt that can be had by name.
 
     Attributes:
@@ -72,7 +72,7 @@ class Offer(Struct, frozen=True):
     arguments: str = ""
 
 
-class Rendered(Struct, frozen=True, kw_only=True):
+class RenderedPrompt(Struct, frozen=True, kw_only=True):
     """A prompt, ready to be said.
 
     Attributes:
@@ -94,11 +94,11 @@ class Rendered(Struct, frozen=True, kw_only=True):
 class PromptSource(Protocol):
     """Something that has prompts by name: the user's own commands, skills, servers."""
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self) -> Sequence[SlashPrompt]:
         """What there is now. Returns at once."""
         ...
 
-    async def render(self, name: str, arguments: str) -> Rendered | None:
+    async def render(self, name: str, arguments: str) -> RenderedPrompt | None:
         """The prompt of a name; ``None`` if it has none of it.
 
         Raises:
@@ -107,11 +107,11 @@ class PromptSource(Protocol):
         ...
 
 
-def named(commands: Sequence[SlashCommand]) -> dict[str, SlashCommand]:
+def index_by_name(commands: Sequence[SlashCommand]) -> dict[str, SlashCommand]:
     """Commands by name, sorted."""
     return {command.name: command for command in sorted(commands, key=lambda c: c.name)}
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of what was typed."""
     return text.split()

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from textwrap import shorten
 
-from mainspring.app.chat.command_results import Clipboard, Fields, Screen, Shown, Table, Text
-from mainspring.app.chat.slash.base import Seat, SlashCommand
-from mainspring.app.chat.slash.prompts import SKILL, mcp_of, skills_of
+from mainspring.app.chat.command_results import Clipboard, CommandResult, Fields, Screen, Table, Text
+from mainspring.app.chat.slash.base import SlashCommand, SlashContext
+from mainspring.app.chat.slash.prompts import SKILL_PREFIX, find_mcp_plug, list_skills
 from mainspring.errors import ConfigError
 from mainspring.messages import Message
-from mainspring.messages.token_estimate import TokenMeter, estimate_overhead
-from mainspring.text import counted
+from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
+from mainspring.text import pluralize
 
 
-async def help_(seat: Seat, arguments: str) -> Shown:
+async def show_help(seat: SlashContext, arguments: str) -> CommandResult:
     """All commands, or one."""
     wanted = arguments.strip().removeprefix("/")
     rows = [(f"/{c.name}", c.arguments, c.summary) for c in seat.commands.values()]
@@ -35,11 +35,11 @@ async def help_(seat: Seat, arguments: str) -> Shown:
     return Table(("command", "arguments", "what it does"), tuple(rows), "Commands")
 
 
-async def context(seat: Seat, _: str) -> Shown:
+async def context(seat: SlashContext, _: str) -> CommandResult:
     """How full the model's window is, and with what."""
     room = seat.room
     agent, status = room.conversation.agent, room.status()
-    meter = TokenMeter()
+    meter = TokenEstimator()
     messages = [m for m in agent.messages if isinstance(m, Message)]
     results = [m for m in messages if m.tool_results]
     parts = {
@@ -55,7 +55,7 @@ async def context(seat: Seat, _: str) -> Shown:
     return Fields((*fields, ("messages", f"{len(messages)}")), "Context")
 
 
-async def cost(seat: Seat, _: str) -> Shown:
+async def show_cost(seat: SlashContext, _: str) -> CommandResult:
     """What the conversation has cost so far, sub-agents included, and where it ends."""
     room = seat.room
     status, agent = room.status(), room.conversation.agent
@@ -72,7 +72,7 @@ async def cost(seat: Seat, _: str) -> Shown:
     return Fields(tuple(fields), "Cost")
 
 
-async def copy(seat: Seat, arguments: str) -> Shown:
+async def copy_answer(seat: SlashContext, arguments: str) -> CommandResult:
     """The last answer, or the one before it, for the clipboard."""
     number = arguments.strip() or "1"
     answers = [
@@ -82,12 +82,12 @@ async def copy(seat: Seat, arguments: str) -> Shown:
     ]
     if not number.isdecimal() or not 1 <= int(number) <= len(answers):
         raise ConfigError(
-            f"there is no answer {number!r} to copy: there {'is' if len(answers) == 1 else 'are'} {counted(len(answers), 'answer')}; /copy 1 is the last one"
+            f"there is no answer {number!r} to copy: there {'is' if len(answers) == 1 else 'are'} {pluralize(len(answers), 'answer')}; /copy 1 is the last one"
         )
     return Clipboard(answers[int(number) - 1])
 
 
-async def tools(seat: Seat, _: str) -> Shown:
+async def tools(seat: SlashContext, _: str) -> CommandResult:
     """The tools that the model may call."""
     registry = seat.room.conversation.agent.tools
     active = set(registry.active)
@@ -98,7 +98,7 @@ async def tools(seat: Seat, _: str) -> Shown:
     return Table(("tool", "shown as", "from", "", "what it does"), tuple(rows), "Tools")
 
 
-async def telemetry(seat: Seat, _: str) -> Shown:
+async def show_telemetry(seat: SlashContext, _: str) -> CommandResult:
     """Whether spans and metrics are sent, and where to."""
     wanted = seat.room.conversation.settings.config.telemetry
     if not wanted.enabled:
@@ -114,7 +114,7 @@ async def telemetry(seat: Seat, _: str) -> Shown:
     )
 
 
-async def quit_(_: Seat, __: str) -> Shown:
+async def quit_chat(_: SlashContext, __: str) -> CommandResult:
     """The end."""
     return Screen("quit")
 
@@ -123,29 +123,29 @@ def _first_line(text: str) -> str:
     return shorten(text.split("\n\n")[0], 120, placeholder=" …")
 
 
-ABOUT = (
-    SlashCommand(name="help", summary="the commands", arguments="[COMMAND]", run=help_),
+INFO_COMMANDS = (
+    SlashCommand(name="help", summary="the commands", arguments="[COMMAND]", run=show_help),
     SlashCommand(name="context", summary="how full the model's window is, and with what", run=context),
-    SlashCommand(name="cost", summary="what was spent so far, and the limits", run=cost),
-    SlashCommand(name="copy", summary="the last answer to the clipboard", arguments="[N]", run=copy),
+    SlashCommand(name="cost", summary="what was spent so far, and the limits", run=show_cost),
+    SlashCommand(name="copy", summary="the last answer to the clipboard", arguments="[N]", run=copy_answer),
     SlashCommand(name="tools", summary="what the model may call", run=tools),
-    SlashCommand(name="telemetry", summary="whether spans and metrics are sent, and where to", run=telemetry),
-    SlashCommand(name="quit", summary="leave", run=quit_),
+    SlashCommand(name="telemetry", summary="whether spans and metrics are sent, and where to", run=show_telemetry),
+    SlashCommand(name="quit", summary="leave", run=quit_chat),
 )
 """The commands of this file."""
 
 
-async def skills(seat: Seat, _: str) -> Shown:
+async def skills(seat: SlashContext, _: str) -> CommandResult:
     """The skills there are."""
-    await seat.room.warm()
-    rows = tuple([(f"/{SKILL}{name}", about) for name, about in skills_of(seat.room)])
+    await seat.room.warm_up()
+    rows = tuple([(f"/{SKILL_PREFIX}{name}", about) for name, about in list_skills(seat.room)])
     return Table(("skill", "what it is for"), rows, "Skills", "there are no skills here")
 
 
-async def mcp(seat: Seat, _: str) -> Shown:
+async def mcp(seat: SlashContext, _: str) -> CommandResult:
     """The MCP servers, and how they are."""
-    await seat.room.warm()
-    plug = mcp_of(seat.room)
+    await seat.room.warm_up()
+    plug = find_mcp_plug(seat.room)
     servers = plug.servers if plug is not None else ()
     tools = [tool.source for tool in seat.room.conversation.agent.tools]
     rows = tuple(
@@ -157,7 +157,7 @@ async def mcp(seat: Seat, _: str) -> Shown:
     return Table(("server", "state", "tools", "problem"), rows, "MCP servers", "no MCP servers are set up")
 
 
-PLUGGED = (
+PLUGIN_COMMANDS = (
     SlashCommand(name="skills", summary="the skills there are", run=skills),
     SlashCommand(name="mcp", summary="the MCP servers, and how they are", run=mcp),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from mainspring.app.chat.slash.base import Offer, PromptSource, Rendered
-from mainspring.app.chat.state import Room
+from mainspring.app.chat.slash.base import PromptSource, RenderedPrompt, SlashPrompt
+from mainspring.app.chat.state import ChatState
 from mainspring.errors import ConfigError
 from mainspring.messages import Message
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:  # whoever has them has imported them
     from mainspring.mcp.server import McpServer
     from mainspring.skills.discovery import SkillCatalog
 
-SKILL = "skill:"
+SKILL_PREFIX = "skill:"
 """How the name of a skill begins behind a slash."""
 
 
 @runtime_checkable
-class HasServers(Protocol):
+class McpPlugLike(Protocol):
     """A plug with MCP servers."""
 
     servers: tuple[McpServer, ...]
@@ -31,7 +31,7 @@ class HasServers(Protocol):
 
 
 @runtime_checkable
-class HasCatalog(Protocol):
+class SkillsPlugLike(Protocol):
     """A plug with skills."""
 
     @property
@@ -40,21 +40,21 @@ class HasCatalog(Protocol):
         ...
 
 
-class OwnPrompts(PromptSource):
+class CustomCommandPrompts(PromptSource):
     """``/name``: a Markdown file of the user's or the project's commands.
 
     Args:
         room: The chat.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ChatState) -> None:
         self._room = room
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self) -> Sequence[SlashPrompt]:
         """The commands there are."""
-        return [Offer(c.name, c.description, c.usage.partition(" ")[2]) for c in self._room.custom]
+        return [SlashPrompt(c.name, c.description, c.usage.partition(" ")[2]) for c in self._room.custom]
 
-    async def render(self, name: str, arguments: str) -> Rendered | None:
+    async def render(self, name: str, arguments: str) -> RenderedPrompt | None:
         """The prompt: commands in it are run, files attached.
 
         Raises:
@@ -74,7 +74,7 @@ class OwnPrompts(PromptSource):
             model=model.id,
         )
         command = call.command
-        return Rendered(text=text, model=command.model or "", tools=command.tool_names, allow=command.allowed)
+        return RenderedPrompt(text=text, model=command.model or "", tools=command.tool_names, allow=command.allowed)
 
 
 class SkillPrompts(PromptSource):
@@ -84,30 +84,30 @@ class SkillPrompts(PromptSource):
         room: The chat.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ChatState) -> None:
         self._room = room
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self) -> Sequence[SlashPrompt]:
         """The skills there are."""
-        return [Offer(f"{SKILL}{name}", about, "[PROMPT]") for name, about in skills_of(self._room)]
+        return [SlashPrompt(f"{SKILL_PREFIX}{name}", about, "[PROMPT]") for name, about in list_skills(self._room)]
 
-    async def render(self, name: str, arguments: str) -> Rendered | None:
+    async def render(self, name: str, arguments: str) -> RenderedPrompt | None:
         """Activate it.
 
         Raises:
             ConfigError: If there is none of that name, or too many are active.
             AgentError: If there are no skills here.
         """
-        if not name.startswith(SKILL):
+        if not name.startswith(SKILL_PREFIX):
             return None
-        skill = name.removeprefix(SKILL)
+        skill = name.removeprefix(SKILL_PREFIX)
         await self._room.conversation.agent.activate_skill(skill)
-        return Rendered(text=arguments.strip(), notice=f"the skill {skill} is active in the next run")
+        return RenderedPrompt(text=arguments.strip(), notice=f"the skill {skill} is active in the next run")
 
 
-def skills_of(room: Room) -> list[tuple[str, str]]:
+def list_skills(room: ChatState) -> list[tuple[str, str]]:
     """The names of skills, each with what it is for."""
-    plug = next((p for p in room.conversation.agent.plugs if isinstance(p, HasCatalog)), None)
+    plug = next((p for p in room.conversation.agent.plugs if isinstance(p, SkillsPlugLike)), None)
     return [(skill.name, skill.description) for skill in plug.catalog.skills] if plug is not None else []
 
 
@@ -118,23 +118,25 @@ class McpPrompts(PromptSource):
         room: The chat.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ChatState) -> None:
         self._room = room
         self._known: dict[str, McpPrompt] = {}
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self) -> Sequence[SlashPrompt]:
         """The prompts that are known; see `refresh`."""
         return [
-            Offer(name, prompt.description, " ".join(_shown(a.name, a.required) for a in prompt.arguments))
+            SlashPrompt(
+                name, prompt.description, " ".join(_format_argument(a.name, a.required) for a in prompt.arguments)
+            )
             for name, prompt in sorted(self._known.items())
         ]
 
     async def refresh(self) -> None:
         """Ask the servers that are ready what they have."""
-        plug = mcp_of(self._room)
+        plug = find_mcp_plug(self._room)
         self._known = {prompt.command: prompt for prompt in await plug.prompts()} if plug is not None else {}
 
-    async def render(self, name: str, arguments: str) -> Rendered | None:
+    async def render(self, name: str, arguments: str) -> RenderedPrompt | None:
         """The prompt, filled in by its server.
 
         Raises:
@@ -149,13 +151,13 @@ class McpPrompts(PromptSource):
             known = ", ".join(f"/{each}" for each in sorted(self._known)) or "none"
             raise ConfigError(f"there is no prompt /{name}; there are {known}")
         messages: list[Message] = await prompt.messages(prompt.assign(arguments.split()))
-        return Rendered(text="\n\n".join(message.text for message in messages))
+        return RenderedPrompt(text="\n\n".join(message.text for message in messages))
 
 
-def mcp_of(room: Room) -> HasServers | None:
+def find_mcp_plug(room: ChatState) -> McpPlugLike | None:
     """The servers of the conversation, if it has any."""
-    return next((p for p in room.conversation.agent.plugs if isinstance(p, HasServers)), None)
+    return next((p for p in room.conversation.agent.plugs if isinstance(p, McpPlugLike)), None)
 
 
-def _shown(name: str, required: bool | None) -> str:
+def _format_argument(name: str, required: bool | None) -> str:
     return name.upper() if required else f"[{name.upper()}]"

@@ -5,29 +5,29 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from mainspring.app.chat.command_results import Shown, Text
+from mainspring.app.chat.command_results import CommandResult, Text
 from mainspring.app.chat.events import Notice
-from mainspring.app.chat.message_queue import said
-from mainspring.app.chat.runs import Once, Runs
-from mainspring.app.chat.session_control import Switching
-from mainspring.app.chat.slash.agent import WORKING, model_named
-from mainspring.app.chat.slash.base import PromptSource, Rendered, Seat, named
-from mainspring.app.chat.slash.info import ABOUT, PLUGGED
-from mainspring.app.chat.slash.prompts import McpPrompts, OwnPrompts, SkillPrompts
-from mainspring.app.chat.slash.sessions import SESSIONS
-from mainspring.app.chat.slash.workspace import ALLOWED
-from mainspring.app.chat.state import Room
+from mainspring.app.chat.message_queue import create_queued_message
+from mainspring.app.chat.runs import RunController, RunOverrides
+from mainspring.app.chat.session_control import SessionController
+from mainspring.app.chat.slash.agent import AGENT_COMMANDS, create_chat_model
+from mainspring.app.chat.slash.base import PromptSource, RenderedPrompt, SlashContext, index_by_name
+from mainspring.app.chat.slash.info import INFO_COMMANDS, PLUGIN_COMMANDS
+from mainspring.app.chat.slash.prompts import CustomCommandPrompts, McpPrompts, SkillPrompts
+from mainspring.app.chat.slash.sessions import SESSION_COMMANDS
+from mainspring.app.chat.slash.workspace import WORKSPACE_COMMANDS
+from mainspring.app.chat.state import ChatState
 from mainspring.errors import ConfigError
 from mainspring.extensions.registry import Command
 
-COMMANDS = named((*ABOUT, *ALLOWED, *PLUGGED, *SESSIONS, *WORKING))
+COMMANDS = index_by_name((*INFO_COMMANDS, *WORKSPACE_COMMANDS, *PLUGIN_COMMANDS, *SESSION_COMMANDS, *AGENT_COMMANDS))
 """The commands of the chat, by name."""
 
-_ASKED_LATER = ("mcp:", "skill:")
+_REMOTE_PREFIXES = ("mcp:", "skill:")
 """Names that only their own sources know, once they are asked."""
 
 
-class Slashes:
+class SlashCommands:
     """The slash commands of one chat: its own, those of extensions, and prompts by name.
 
     Args:
@@ -36,22 +36,22 @@ class Slashes:
         switching: Its sessions.
     """
 
-    def __init__(self, room: Room, runs: Runs, switching: Switching) -> None:
+    def __init__(self, room: ChatState, runs: RunController, switching: SessionController) -> None:
         self._room = room
         self._runs = runs
         self._switching = switching
         self._mcp = McpPrompts(room)
         self._sources: tuple[PromptSource, ...] = (
-            OwnPrompts(room),
+            CustomCommandPrompts(room),
             SkillPrompts(room),
             self._mcp,
             *room.options.sources,
         )
 
     @property
-    def seat(self) -> Seat:
+    def seat(self) -> SlashContext:
         """What commands work with now."""
-        return Seat(self._room, self._runs, self._switching, COMMANDS, self.sources())
+        return SlashContext(self._room, self._runs, self._switching, COMMANDS, self.sources())
 
     def sources(self) -> Sequence[PromptSource]:
         """What else can be typed behind a slash."""
@@ -69,9 +69,9 @@ class Slashes:
 
     def why_not(self, line: str) -> str:
         """Why a line is no command that can be taken now; empty if it is one."""
-        name = split(line)[0]
+        name = split_command_line(line)[0]
         names = self.names()
-        if name not in names and not name.startswith(_ASKED_LATER):
+        if name not in names and not name.startswith(_REMOTE_PREFIXES):
             near = difflib.get_close_matches(name, names, 5, 0.5)
             near.sort(key=lambda each: sorted(each) != sorted(name))  # letters that changed places come first
             hint = f"did you mean /{near[0]}?" if near else "/help lists them."
@@ -81,14 +81,14 @@ class Slashes:
             return f"/{name} needs that no run goes on; stop it first"
         return ""
 
-    async def run(self, line: str) -> Shown | None:
+    async def run(self, line: str) -> CommandResult | None:
         """Do what a line says.
 
         Raises:
             MainspringError: If it cannot be done; the text says why.
             Exception: Whatever a command of an extension raises.
         """
-        name, arguments = split(line)
+        name, arguments = split_command_line(line)
         command = COMMANDS.get(name)
         if command is not None:
             if command.idle and self._room.running:
@@ -108,15 +108,15 @@ class Slashes:
                 return None
         raise ConfigError(self.why_not(line) or f"/{name} gives nothing")
 
-    def _say(self, rendered: Rendered) -> None:
+    def _say(self, rendered: RenderedPrompt) -> None:
         room = self._room
         if rendered.notice:
             room.tell(Notice(rendered.notice))
         if not rendered.text.strip():
             return
-        text = said(rendered.text)
-        once = Once(
-            model=model_named(room, rendered.model) if rendered.model else None,
+        text = create_queued_message(rendered.text)
+        once = RunOverrides(
+            model=create_chat_model(room, rendered.model) if rendered.model else None,
             tools=rendered.tools,
             allow=rendered.allow,
         )
@@ -131,7 +131,7 @@ class Slashes:
         return tuple(extensions.runner.commands) if extensions is not None else ()
 
 
-def split(line: str) -> tuple[str, str]:
+def split_command_line(line: str) -> tuple[str, str]:
     """Name and arguments of a command line."""
     name, *rest = line.strip().removeprefix("/").split(maxsplit=1) or [""]
     return name.lower(), rest[0] if rest else ""

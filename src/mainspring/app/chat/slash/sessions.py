@@ -7,28 +7,28 @@ import os
 import posixpath
 from collections.abc import Sequence
 
-from mainspring.app.chat.command_results import Choice, Picker, Shown, Text
+from mainspring.app.chat.command_results import Choice, CommandResult, Picker, Text
 from mainspring.app.chat.commands import Rewind
-from mainspring.app.chat.slash.base import Seat, SlashCommand, words
+from mainspring.app.chat.slash.base import SlashCommand, SlashContext, split_words
 from mainspring.app.chat.tool_display import one_line
-from mainspring.app.workspace.saved_sessions import export_lines, export_transcript
+from mainspring.app.workspace.saved_sessions import export_jsonl, export_transcript
 from mainspring.errors import ConfigError, SessionError
 
 
-async def sessions(seat: Seat, arguments: str) -> Shown:
+async def sessions(seat: SlashContext, arguments: str) -> CommandResult:
     """The sessions of the folder, or of all folders."""
-    return await _picker(seat, everywhere=arguments.strip() in ("all", "--all"))
+    return await _session_picker(seat, everywhere=arguments.strip() in ("all", "--all"))
 
 
-async def resume(seat: Seat, arguments: str) -> Shown | None:
+async def resume(seat: SlashContext, arguments: str) -> CommandResult | None:
     """Go on with another session."""
     if not arguments.strip():
-        return await _picker(seat, everywhere=False)
+        return await _session_picker(seat, everywhere=False)
     await seat.switching.resume(arguments.strip())
     return None
 
 
-async def _picker(seat: Seat, *, everywhere: bool) -> Picker:
+async def _session_picker(seat: SlashContext, *, everywhere: bool) -> Picker:
     listed = await asyncio.to_thread(lambda: seat.switching.others(everywhere=everywhere))
     current = seat.room.conversation.session
     choices = [
@@ -53,12 +53,12 @@ async def _picker(seat: Seat, *, everywhere: bool) -> Picker:
     return Picker("Sessions", tuple(choices), "there are no sessions of this folder yet")
 
 
-async def _ids(seat: Seat) -> Sequence[tuple[str, str]]:
+async def _ids(seat: SlashContext) -> Sequence[tuple[str, str]]:
     listed = await asyncio.to_thread(seat.switching.others)
     return [(info.id, one_line(info.title or info.preview, 60)) for info in listed if not info.problem]
 
 
-async def tree(seat: Seat, _: str) -> Shown:
+async def tree(seat: SlashContext, _: str) -> CommandResult:
     """The session with all its branches; each place can be forked from."""
     transcript = await seat.switching.transcript()
     depth: dict[str | None, int] = {None: 0}
@@ -75,14 +75,14 @@ async def tree(seat: Seat, _: str) -> Shown:
     return Picker("Branches", tuple(choices), "nothing was said yet")
 
 
-async def fork(seat: Seat, arguments: str) -> None:
+async def fork(seat: SlashContext, arguments: str) -> None:
     """Go on in a copy."""
     await seat.switching.fork(arguments.strip())
 
 
-async def rewind(seat: Seat, arguments: str) -> Shown:
+async def rewind(seat: SlashContext, arguments: str) -> CommandResult:
     """Go back to before a prompt."""
-    given = words(arguments)
+    given = split_words(arguments)
     flags = {word for word in given if word in ("files", "conversation", "both", "preview", "force")}
     rest = [word for word in given if word not in flags]
     if not given:
@@ -100,13 +100,13 @@ async def rewind(seat: Seat, arguments: str) -> Shown:
     )
 
 
-async def _moments(seat: Seat) -> Sequence[tuple[str, str]]:
+async def _complete_rewind_points(seat: SlashContext) -> Sequence[tuple[str, str]]:
     prompts = await seat.switching.prompts()
     found = [(str(number), one_line(item.text, 60)) for number, (item, _) in enumerate(prompts, 1)]
     return [*found, ("undo", "take the last rewind back")]
 
 
-async def name(seat: Seat, arguments: str) -> Shown:
+async def name(seat: SlashContext, arguments: str) -> CommandResult:
     """The session's title; or another one."""
     if not arguments.strip():
         title = seat.room.status().title
@@ -115,12 +115,12 @@ async def name(seat: Seat, arguments: str) -> Shown:
     return Text(f"the session is named {arguments.strip()!r}")
 
 
-async def clear(seat: Seat, _: str) -> None:
+async def clear(seat: SlashContext, _: str) -> None:
     """Begin anew."""
     await seat.switching.new()
 
 
-async def compact(seat: Seat, arguments: str) -> Shown:
+async def compact(seat: SlashContext, arguments: str) -> CommandResult:
     """Sum up the conversation so far."""
     report = await seat.room.conversation.agent.compact(arguments.strip())
     if report is None:
@@ -128,7 +128,7 @@ async def compact(seat: Seat, arguments: str) -> Shown:
     return Text(f"summed up: about {report.tokens_before:,} tokens became {report.tokens_after:,}")
 
 
-async def export(seat: Seat, arguments: str) -> Shown:
+async def export(seat: SlashContext, arguments: str) -> CommandResult:
     """Write the conversation to a file, without secrets."""
     room = seat.room
     session = room.conversation.session
@@ -143,7 +143,7 @@ async def export(seat: Seat, arguments: str) -> Shown:
         transcript = await asyncio.to_thread(export_transcript, session.place, options.ask.place, options.environ)
         data = render(transcript).encode("utf-8", "replace")
     elif kind == "jsonl":
-        lines = await asyncio.to_thread(export_lines, session.place, options.ask.place, options.environ)
+        lines = await asyncio.to_thread(export_jsonl, session.place, options.ask.place, options.environ)
         data = b"\n".join(lines) + b"\n"
     else:
         known = ", ".join(f".{each}" for each in (*options.exporters, "jsonl"))
@@ -160,7 +160,7 @@ def _write(cwd: str, name: str, data: bytes) -> str:
     return path
 
 
-SESSIONS = (
+SESSION_COMMANDS = (
     SlashCommand(name="sessions", summary="the sessions of this folder", arguments="[all]", run=sessions),
     SlashCommand(
         name="resume", summary="go on with another session", arguments="[SESSION]", run=resume, complete=_ids, idle=True
@@ -172,7 +172,7 @@ SESSIONS = (
         summary="go back to before a prompt, with the files",
         arguments="[N | ENTRY | undo] [files | conversation] [preview] [force]",
         run=rewind,
-        complete=_moments,
+        complete=_complete_rewind_points,
         idle=True,
     ),
     SlashCommand(name="name", summary="give the session a title", arguments="[TITLE]", run=name),

@@ -7,17 +7,22 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mainspring.app.chat.command_results import Choice, Fields, Picker, Shown, Table, Text
-from mainspring.app.chat.slash.base import Seat, SlashCommand
+from mainspring.app.chat.command_results import Choice, CommandResult, Fields, Picker, Table, Text
+from mainspring.app.chat.slash.base import SlashCommand, SlashContext
 from mainspring.app.workspace.grants import GrantEffect
-from mainspring.app.workspace.manage_settings import change_config, show_config
-from mainspring.app.workspace.memory import add_memory, show_memory
+from mainspring.app.workspace.manage_settings import change_config, describe_settings
+from mainspring.app.workspace.memory import add_memory, list_memory_files
 from mainspring.app.workspace.permissions import explain
 from mainspring.app.workspace.saved_rules import REACHES, Reach, pick
 from mainspring.app.workspace.trust import TrustStore
-from mainspring.app.workspace.trust_actions import distrust, trust, trusted_folders, what_acts
+from mainspring.app.workspace.trust_actions import (
+    list_active_content,
+    list_trusted_folders,
+    trust_folder,
+    untrust_folder,
+)
 from mainspring.errors import ConfigError
-from mainspring.permissions import Rule, RuleSet, SessionGrant, rules_without_tool
+from mainspring.permissions import Rule, RuleSet, SessionGrant, find_unused_rules
 
 
 class _Grant(Struct, frozen=True):
@@ -46,7 +51,7 @@ _USAGE = (
 )
 
 
-async def permissions(seat: Seat, arguments: str) -> Shown:
+async def permissions(seat: SlashContext, arguments: str) -> CommandResult:
     """List what is granted and the rules in force; grant, deny, revoke, or explain."""
     verb, _, rest = arguments.strip().partition(" ")
     rest = rest.strip()
@@ -55,7 +60,7 @@ async def permissions(seat: Seat, arguments: str) -> Shown:
             return _listed(seat)
         case "allow" | "deny" if rest:
             reach, text = _reach(rest)
-            return await _add(seat, reach, verb, text)
+            return await _add_rule(seat, reach, verb, text)
         case "revoke":
             return await _revoke(seat, rest) if rest else _choose_grant(seat)
         case "explain" if rest:
@@ -74,7 +79,7 @@ def _reach(text: str) -> tuple[Reach, str]:
     return "everywhere", rest.strip()
 
 
-def _grants(seat: Seat) -> list[_Grant]:
+def _grants(seat: SlashContext) -> list[_Grant]:
     """Return what can be revoked: saved rules, then what was granted for the session."""
     held = seat.room.conversation.permissions
     files = seat.room.approvals.files
@@ -88,7 +93,7 @@ def _grants(seat: Seat) -> list[_Grant]:
     return found
 
 
-def _listed(seat: Seat) -> Shown:
+def _listed(seat: SlashContext) -> CommandResult:
     grants = _grants(seat)
     rows = [(str(i), each.effect, each.text, each.reach, each.place) for i, each in enumerate(grants, 1)]
     others = [
@@ -104,7 +109,7 @@ def _listed(seat: Seat) -> Shown:
     )
 
 
-def _choose_grant(seat: Seat) -> Shown:
+def _choose_grant(seat: SlashContext) -> CommandResult:
     choices = [
         Choice(f"{each.effect} {each.text}", f"/permissions revoke {i}", each.reach)
         for i, each in enumerate(_grants(seat), 1)
@@ -114,18 +119,18 @@ def _choose_grant(seat: Seat) -> Shown:
     )
 
 
-async def _add(seat: Seat, reach: Reach, effect: GrantEffect, text: str) -> Shown:
+async def _add_rule(seat: SlashContext, reach: Reach, effect: GrantEffect, text: str) -> CommandResult:
     room = seat.room
     files = room.approvals.files
     rules = files.parse(reach, effect, (text,))
-    unused = rules_without_tool(RuleSet(rules), [t.name for t in room.conversation.agent.tools])
+    unused = find_unused_rules(RuleSet(rules), [t.name for t in room.conversation.agent.tools])
     file = await asyncio.to_thread(files.save, reach, effect, (text,))
     room.conversation.permissions.add(*rules)
     odd = f". No tool fits it now: {unused[0]}" if unused else ""
     return Text(f"Saved for {REACHES[reach]} in {file}: {effect} {text}{odd}")
 
 
-async def _revoke(seat: Seat, wanted: str) -> Shown:
+async def _revoke(seat: SlashContext, wanted: str) -> CommandResult:
     room = seat.room
     held = room.conversation.permissions
     grants = _grants(seat)
@@ -141,7 +146,7 @@ async def _revoke(seat: Seat, wanted: str) -> Shown:
     return Text(f"Revoked for {grant.reach}: {grant.effect} {grant.text}")
 
 
-async def _explain(seat: Seat, tool: str, arguments: str) -> Shown:
+async def _explain(seat: SlashContext, tool: str, arguments: str) -> CommandResult:
     options = seat.room.options
     found = await explain(tool, arguments, options.ask.place, options.ask.rules, options.environ)
     fields = [("outcome", found.outcome), ("why", found.reason)]
@@ -155,38 +160,38 @@ def _counts(rule: Rule) -> str:
     return "" if rule.effect != "allow" or rule.origin.trusted else "nothing: the folder is not trusted"
 
 
-async def trust_(seat: Seat, arguments: str) -> Shown:
+async def handle_trust(seat: SlashContext, arguments: str) -> CommandResult:
     """Whether the folder is trusted; trust it, or no more."""
     options = seat.room.options
     cwd = seat.room.conversation.env.cwd
     wanted = arguments.strip().lower()
     again = "what the folder brings is read when the next conversation begins (/clear)"
     if wanted in ("yes", "on"):
-        path = await asyncio.to_thread(trust, cwd, options.ask.place, options.environ)
-        acts = await asyncio.to_thread(what_acts, cwd, options.ask.place, options.environ)
+        path = await asyncio.to_thread(trust_folder, cwd, options.ask.place, options.environ)
+        acts = await asyncio.to_thread(list_active_content, cwd, options.ask.place, options.environ)
         lines = [f"{act.file}: {line}" for act in acts for line in act.what]
         return Text("\n".join([f"{path} is trusted from now on; {again}", *lines]))
     if wanted in ("no", "off"):
-        path, known = await asyncio.to_thread(distrust, cwd, options.ask.place, options.environ)
+        path, known = await asyncio.to_thread(untrust_folder, cwd, options.ask.place, options.environ)
         return Text(f"{path} is trusted no more; {again}" if known else f"{path} was not trusted by name")
     if wanted:
         raise ConfigError("/trust tells, /trust yes trusts the folder, /trust no does no more")
     covered = await asyncio.to_thread(TrustStore(seat.room.conversation.settings.home).covers, cwd)
-    listed = await asyncio.to_thread(trusted_folders, options.environ)
+    listed = await asyncio.to_thread(list_trusted_folders, options.environ)
     rows = tuple([(entry.folder, f"{entry.since:%Y-%m-%d}") for entry in listed])
     return Table(
         ("folder", "since"), rows, f"{cwd} is {'trusted' if covered else 'not trusted'}", "no folder is trusted"
     )
 
 
-async def config(seat: Seat, arguments: str) -> Shown:
+async def config(seat: SlashContext, arguments: str) -> CommandResult:
     """The settings, and where each comes from; or another value."""
     options = seat.room.options
     key, _, value = arguments.strip().partition(" ")
     if value.strip():
         file = await asyncio.to_thread(change_config, key, value.strip(), options.environ)
         return Text(f"{key} is set in {file}; it holds from the next conversation on (/clear)")
-    shown = await asyncio.to_thread(show_config, options.ask.place, options.environ)
+    shown = await asyncio.to_thread(describe_settings, options.ask.place, options.environ)
     rows = [
         (s.key, str(s.value), s.origin) for s in shown.settings if key in ("", s.key) or s.key.startswith(f"{key}.")
     ]
@@ -195,19 +200,19 @@ async def config(seat: Seat, arguments: str) -> Shown:
     )
 
 
-async def _keys(seat: Seat) -> Sequence[tuple[str, str]]:
+async def _keys(seat: SlashContext) -> Sequence[tuple[str, str]]:
     options = seat.room.options
-    shown = await asyncio.to_thread(show_config, options.ask.place, options.environ)
+    shown = await asyncio.to_thread(describe_settings, options.ask.place, options.environ)
     return [(s.key, str(s.value)) for s in shown.settings]
 
 
-async def memory(seat: Seat, arguments: str) -> Shown:
+async def handle_memory(seat: SlashContext, arguments: str) -> CommandResult:
     """What is remembered; or something more to remember."""
     options = seat.room.options
     note = arguments.strip().removeprefix("add ").strip()
     if note:
         return Text(await add_memory(note, options.ask.place, environ=options.environ))
-    found = await asyncio.to_thread(show_memory, options.ask.place, options.environ)
+    found = await asyncio.to_thread(list_memory_files, options.ask.place, options.environ)
     parts = [
         f"## {m.where}: {m.path}{'' if m.read else ' (not read: the folder is not trusted)'}\n\n{m.text or '(empty)'}"
         for m in found
@@ -215,20 +220,20 @@ async def memory(seat: Seat, arguments: str) -> Shown:
     return Text("\n\n".join(parts) or "there is no place for memory here", "Memory", markdown=True)
 
 
-ALLOWED = (
+WORKSPACE_COMMANDS = (
     SlashCommand(
         name="permissions",
         summary="what is granted and the rules in force; allow, deny, revoke, explain",
         arguments="[allow RULE | deny RULE | revoke NUMBER | explain TOOL ARGUMENTS]",
         run=permissions,
-        complete=lambda _: _verbs("allow", "deny", "revoke", "explain"),
+        complete=lambda _: _complete_words("allow", "deny", "revoke", "explain"),
     ),
     SlashCommand(
         name="trust",
         summary="whether the folder is trusted",
         arguments="[yes | no]",
-        run=trust_,
-        complete=lambda _: _verbs("yes", "no"),
+        run=handle_trust,
+        complete=lambda _: _complete_words("yes", "no"),
     ),
     SlashCommand(
         name="config",
@@ -237,10 +242,10 @@ ALLOWED = (
         run=config,
         complete=_keys,
     ),
-    SlashCommand(name="memory", summary="what is remembered; or remember more", arguments="[NOTE]", run=memory),
+    SlashCommand(name="memory", summary="what is remembered; or remember more", arguments="[NOTE]", run=handle_memory),
 )
 """The commands of this file."""
 
 
-async def _verbs(*names: str) -> Sequence[tuple[str, str]]:
+async def _complete_words(*names: str) -> Sequence[tuple[str, str]]:
     return [(name, "") for name in names]

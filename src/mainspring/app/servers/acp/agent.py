@@ -11,18 +11,18 @@ from msgspec.structs import replace
 
 from mainspring import __version__
 from mainspring.app.chat import ChatOptions
-from mainspring.app.run.options import AskOptions, Place
+from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.app.servers.acp.prompt import Block
 from mainspring.app.servers.acp.session import AcpSession
-from mainspring.app.servers.acp.transport import CANCEL, DELETE, WireTransport
-from mainspring.app.servers.stdio import OpenChats
-from mainspring.app.workspace.saved_sessions import remove_session, saved_sessions
+from mainspring.app.servers.acp.transport import CANCEL, DELETE, AcpTransport
+from mainspring.app.servers.stdio import ChatRegistry
+from mainspring.app.workspace.saved_sessions import list_saved_sessions, remove_session
 from mainspring.errors import MainspringError
 from mainspring.redaction import redact
 
 Servers = list[schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio]
-Folders = list[str]
-_PAGE = 50
+FolderList = list[str]
+_PAGE_SIZE = 50
 
 
 class AcpAgent:
@@ -36,7 +36,7 @@ class AcpAgent:
     """
 
     def __init__(
-        self, tasks: asyncio.TaskGroup, transport: WireTransport, chats: OpenChats, options: ChatOptions
+        self, tasks: asyncio.TaskGroup, transport: AcpTransport, chats: ChatRegistry, options: ChatOptions
     ) -> None:
         self._tasks = tasks
         self._transport = transport
@@ -44,7 +44,7 @@ class AcpAgent:
         self._ask = options.ask
         self._options = options
         self._client: Client | None = None
-        self._offered = schema.ClientCapabilities()
+        self._has_tools = schema.ClientCapabilities()
         self._sessions: dict[str, AcpSession] = {}
         self._opening: set[AcpSession] = set()
 
@@ -67,7 +67,7 @@ class AcpAgent:
         **kwargs: Any,
     ) -> schema.InitializeResponse:
         """Say what can be done here."""
-        self._offered = client_capabilities or schema.ClientCapabilities()
+        self._has_tools = client_capabilities or schema.ClientCapabilities()
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=schema.Implementation(name="mainspring", title="Mainspring", version=__version__),
@@ -94,11 +94,15 @@ class AcpAgent:
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     async def new_session(
-        self, cwd: str, additional_directories: Folders | None = None, mcp_servers: Servers | None = None, **kwargs: Any
+        self,
+        cwd: str,
+        additional_directories: FolderList | None = None,
+        mcp_servers: Servers | None = None,
+        **kwargs: Any,
     ) -> schema.NewSessionResponse:
         """Begin a session."""
         further = _folders(additional_directories)
-        made = await self._open(self._with_place(cwd, further), mcp_servers, cwd, further)
+        made = await self._open(self._launch_options(cwd, further), mcp_servers, cwd, further)
         status = made.chat.status
         return schema.NewSessionResponse(
             session_id=made.id, modes=made.choices.modes(status), config_options=made.choices.options(status)
@@ -109,11 +113,11 @@ class AcpAgent:
         cwd: str,
         session_id: str,
         mcp_servers: Servers | None = None,
-        additional_directories: Folders | None = None,
+        additional_directories: FolderList | None = None,
         **kwargs: Any,
     ) -> schema.LoadSessionResponse:
         """Go on with a session, and tell all that was said in it before."""
-        made = await self._again(cwd, session_id, mcp_servers, _folders(additional_directories), replay=True)
+        made = await self._reopen(cwd, session_id, mcp_servers, _folders(additional_directories), replay=True)
         status = made.chat.status
         return schema.LoadSessionResponse(modes=made.choices.modes(status), config_options=made.choices.options(status))
 
@@ -121,12 +125,12 @@ class AcpAgent:
         self,
         session_id: str,
         cwd: str,
-        additional_directories: Folders | None = None,
+        additional_directories: FolderList | None = None,
         mcp_servers: Servers | None = None,
         **kwargs: Any,
     ) -> schema.ResumeSessionResponse:
         """Go on with a session that the client shows already."""
-        made = await self._again(cwd, session_id, mcp_servers, _folders(additional_directories), replay=False)
+        made = await self._reopen(cwd, session_id, mcp_servers, _folders(additional_directories), replay=False)
         status = made.chat.status
         return schema.ResumeSessionResponse(
             modes=made.choices.modes(status), config_options=made.choices.options(status)
@@ -136,13 +140,13 @@ class AcpAgent:
         self,
         session_id: str,
         cwd: str,
-        additional_directories: Folders | None = None,
+        additional_directories: FolderList | None = None,
         mcp_servers: Servers | None = None,
         **kwargs: Any,
     ) -> schema.ForkSessionResponse:
         """Begin a session with a copy of another."""
         further = _folders(additional_directories)
-        ask = self._with_place(cwd, further, session=await self._place_of(session_id), fork=True)
+        ask = self._launch_options(cwd, further, session=await self._saved_folder(session_id), fork=True)
         made = await self._open(ask, mcp_servers, cwd, further, replay=False)
         status = made.chat.status
         return schema.ForkSessionResponse(
@@ -157,16 +161,16 @@ class AcpAgent:
             raise RequestError.invalid_params({"details": "the cursor is none that was given"})
         if cwd is not None:
             _check_folder(cwd)
-        place = Place(cwd=cwd or self._ask.place.cwd, offline=self._ask.place.offline)
+        place = WorkspaceOptions(cwd=cwd or self._ask.place.cwd, offline=self._ask.place.offline)
         try:
             found = await asyncio.to_thread(
-                saved_sessions, place, everywhere=cwd is None, environ=self._options.environ
+                list_saved_sessions, place, everywhere=cwd is None, environ=self._options.environ
             )
         except MainspringError as error:
-            _refuse(error)
+            _raise_request_error(error)
         first = int(cursor or 0)
         shown = [info for info in found if not info.problem]
-        page = shown[first : first + _PAGE]
+        page = shown[first : first + _PAGE_SIZE]
         return schema.ListSessionsResponse(
             sessions=[
                 schema.SessionInfo(
@@ -177,7 +181,7 @@ class AcpAgent:
                 )
                 for info in page
             ],
-            next_cursor=str(first + _PAGE) if len(shown) > first + _PAGE else None,
+            next_cursor=str(first + _PAGE_SIZE) if len(shown) > first + _PAGE_SIZE else None,
         )
 
     async def _delete(self, id: str) -> None:
@@ -190,7 +194,7 @@ class AcpAgent:
         try:
             await asyncio.to_thread(remove_session, place, self._ask.place, environ=self._options.environ)
         except MainspringError as error:
-            _refuse(error)
+            _raise_request_error(error)
 
     async def close_session(self, session_id: str, **kwargs: Any) -> schema.CloseSessionResponse:
         """End a session; it stays on disk."""
@@ -210,7 +214,7 @@ class AcpAgent:
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> schema.SetSessionModeResponse:
         """Work, or plan."""
         session = self._session(session_id)
-        await session.change(session.choices.command_for("mode", mode_id))
+        await session.change(session.choices.to_command("mode", mode_id))
         return schema.SetSessionModeResponse()
 
     async def set_config_option(
@@ -218,7 +222,7 @@ class AcpAgent:
     ) -> schema.SetSessionConfigOptionResponse:
         """Choose the mode, the model or how much it reasons."""
         session = self._session(session_id)
-        await session.change(session.choices.command_for(config_id, value))
+        await session.change(session.choices.to_command(config_id, value))
         return schema.SetSessionConfigOptionResponse(config_options=session.choices.options(session.chat.status))
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -232,7 +236,7 @@ class AcpAgent:
         """A request of the client is taken back: a prompt is cancelled, anything else is soon done. What is not known is passed over."""
         if method == CANCEL:
             request = schema.CancelRequestNotification.model_validate(params).request_id
-            session = self._sessions.get(self._transport.session_of(request))
+            session = self._sessions.get(self._transport.session_for_request(request))
             if session is not None:
                 await session.cancel()
 
@@ -244,23 +248,27 @@ class AcpAgent:
             raise RequestError(-32002, f"there is no open session {id[:200]!r}; begin or load it first")
         return found
 
-    def _with_place(self, cwd: str, further: Folders, *, session: str | None = None, fork: bool = False) -> AskOptions:
+    def _launch_options(
+        self, cwd: str, further: FolderList, *, session: str | None = None, fork: bool = False
+    ) -> LaunchOptions:
         _check_folder(cwd)
-        place = Place(cwd=cwd, offline=self._ask.place.offline)
+        place = WorkspaceOptions(cwd=cwd, offline=self._ask.place.offline)
         rules = self._ask.rules  # what lies in a further folder may be read as what lies in the project
         allowed = [f"scope:fs-read({folder}/**)" for folder in further if not {"*", "?"} & set(folder)]
         rules = replace(rules, allow=(*rules.allow, *allowed))
         return replace(self._ask, place=place, rules=rules, session=session, fork=fork)
 
-    async def _again(self, cwd: str, id: str, servers: Servers | None, further: Folders, *, replay: bool) -> AcpSession:
+    async def _reopen(
+        self, cwd: str, id: str, servers: Servers | None, further: FolderList, *, replay: bool
+    ) -> AcpSession:
         _check_folder(cwd)
         open_one = self._sessions.get(id)
         if open_one is not None:
             await self._close(open_one)
-        ask = self._with_place(cwd, further, session=await self._place_of(id))
+        ask = self._launch_options(cwd, further, session=await self._saved_folder(id))
         return await self._open(ask, servers, cwd, further, id=id, replay=replay)
 
-    async def _place_of(self, id: str) -> str:
+    async def _saved_folder(self, id: str) -> str:
         place = await self._kept(id)
         if place is None:
             raise RequestError(-32002, f"there is no session {id[:200]!r}; session/list has those that are kept")
@@ -270,18 +278,18 @@ class AcpAgent:
         """Where a session is kept. Only by its id: a client cannot name a file."""
         try:
             found = await asyncio.to_thread(
-                saved_sessions, self._ask.place, everywhere=True, environ=self._options.environ
+                list_saved_sessions, self._ask.place, everywhere=True, environ=self._options.environ
             )
         except MainspringError as error:
-            _refuse(error)
+            _raise_request_error(error)
         return next((info.place for info in found if info.id == id), None)
 
     async def _open(
         self,
-        ask: AskOptions,
+        ask: LaunchOptions,
         servers: Servers | None,
         cwd: str,
-        further: Folders,
+        further: FolderList,
         *,
         id: str = "",
         replay: bool = True,
@@ -289,7 +297,7 @@ class AcpAgent:
         assert self._client is not None
         hold = None if id else self._transport.hold
         session = AcpSession(
-            self._client, self._offered, cwd, further, id=id, hold=hold, take_back=self._transport.take_back
+            self._client, self._has_tools, cwd, further, id=id, hold=hold, take_back=self._transport.take_back
         )
         options = replace(
             self._options,
@@ -317,7 +325,7 @@ class AcpAgent:
         await session.closed()
 
 
-def _refuse(error: MainspringError) -> NoReturn:
+def _raise_request_error(error: MainspringError) -> NoReturn:
     raise RequestError.invalid_params({"details": redact(str(error))}) from error
 
 
@@ -328,7 +336,7 @@ def _check_folder(cwd: str, name: str = "cwd") -> None:
         raise RequestError.invalid_params({"details": f"{name}: there is no folder {cwd[:200]!r}"})
 
 
-def _folders(given: Folders | None) -> Folders:
+def _folders(given: FolderList | None) -> FolderList:
     """The further folders of a workspace, as they are on disk.
 
     Raises:

@@ -15,7 +15,7 @@ _PATIENCE = 5.0
 """Seconds that the editor has to open a terminal."""
 
 
-_TOLD = 2.0
+_DISPLAY_SECONDS = 2.0
 """Seconds in which the editor has to be told which call a terminal belongs to, before it is released."""
 
 
@@ -74,34 +74,34 @@ class ClientTerminal:
 
     async def ended(self) -> tuple[int | None, str | None]:
         """Wait for the end of the program: its code, or the signal that ended it."""
-        async with _as_os_error():
+        async with _errors_as_os_error():
             exit = await self._client.wait_for_terminal_exit(session_id=self._session, terminal_id=self.id)
             return exit.exit_code, exit.signal
 
     async def output(self) -> tuple[str, bool]:
         """What it has written, and whether its beginning is lost."""
-        async with _as_os_error():
+        async with _errors_as_os_error():
             output = await self._client.terminal_output(session_id=self._session, terminal_id=self.id)
             return output.output, output.truncated
 
     async def kill(self) -> None:
         """End the program; the terminal stays."""
-        async with _as_os_error():
+        async with _errors_as_os_error():
             await self._client.kill_terminal(session_id=self._session, terminal_id=self.id)
 
     async def release(self) -> None:
         """Let go of the terminal."""
         try:
-            async with asyncio.timeout(_TOLD):
+            async with asyncio.timeout(_DISPLAY_SECONDS):
                 await self._told.wait()
         except TimeoutError:
             pass
-        async with _as_os_error():
+        async with _errors_as_os_error():
             await self._client.release_terminal(session_id=self._session, terminal_id=self.id)
 
 
 @asynccontextmanager
-async def _as_os_error() -> AsyncGenerator[None]:
+async def _errors_as_os_error() -> AsyncGenerator[None]:
     """Whatever goes wrong over there is an error of the outside, like one of a disk."""
     try:
         yield
@@ -113,7 +113,7 @@ _TIMEOUT_SECONDS = 5.0
 """Seconds until a file of the disk takes the place of one that the editor does not give."""
 
 
-class ClientBuffers:
+class ClientFiles:
     """Texts of the editor. The `Buffers` of an environment.
 
     Args:
@@ -126,12 +126,12 @@ class ClientBuffers:
 
     def __init__(self, client: Client, offered: schema.FileSystemCapabilities) -> None:
         self._client = client
-        self._offered = offered
+        self._has_tools = offered
         self.session = ""
 
     async def read(self, path: str) -> str | None:
         """The text as the editor has it."""
-        if not self.session or not self._offered.read_text_file:
+        if not self.session or not self._has_tools.read_text_file:
             return None
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
@@ -141,7 +141,7 @@ class ClientBuffers:
 
     async def write(self, path: str, text: str) -> bool:
         """Have the editor put a text in place of a file's."""
-        if not self.session or not self._offered.write_text_file:
+        if not self.session or not self._has_tools.write_text_file:
             return False
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):

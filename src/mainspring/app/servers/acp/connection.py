@@ -8,11 +8,11 @@ from acp import run_agent
 
 from mainspring.app.chat import ChatOptions
 from mainspring.app.servers.acp.agent import AcpAgent
-from mainspring.app.servers.acp.transport import WireTransport
-from mainspring.app.servers.stdio import OpenChats, Wire
+from mainspring.app.servers.acp.transport import AcpTransport
+from mainspring.app.servers.stdio import ChatRegistry, LineTransport
 
 
-async def serve_acp(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:
+async def serve_acp(wire: LineTransport, chats: ChatRegistry, options: ChatOptions) -> None:
     """Serve one client to its end; its sessions end with it.
 
     Args:
@@ -20,7 +20,7 @@ async def serve_acp(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:
         chats: Where those of its sessions are known.
         options: How chats are opened; folder and session are the client's.
     """
-    transport = WireTransport(wire)
+    transport = AcpTransport(wire)
     async with asyncio.TaskGroup() as tasks:
         agent = AcpAgent(tasks, transport, chats, options)
         try:

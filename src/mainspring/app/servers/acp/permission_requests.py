@@ -26,7 +26,7 @@ _KINDS: dict[str, Literal["allow_once", "allow_always", "reject_once", "reject_a
 """What the protocol calls each decision; an editor cannot edit arguments."""
 
 
-class Asking:
+class PermissionRequester:
     """Asks over the protocol. Whatever goes wrong there is a no.
 
     Args:
@@ -38,7 +38,7 @@ class Asking:
 
     def __init__(self, client: Client, take_back: Callable[[], Awaitable[None]], *, forms: bool, cwd: str) -> None:
         self._client = client
-        self._take_back = take_back
+        self._truncate = take_back
         self._forms = forms
         self._cwd = cwd
 
@@ -46,14 +46,14 @@ class Asking:
         """What the user decides about a call."""
         call = schema.ToolCallUpdate(
             tool_call_id=asked.call_id,
-            title=calls.title_of(asked.display, asked.resource),
-            kind=calls.kind_of(asked.tool),
+            title=calls.call_title(asked.display, asked.resource),
+            kind=calls.tool_kind(asked.tool),
             status="pending",
-            content=calls.changes(asked.diffs, self._cwd) or [calls.said(_about(asked))],
-            locations=calls.locations_of(asked.arguments, self._cwd) or None,
-            raw_input=calls.raw(asked.arguments),
+            content=calls.diff_content(asked.diffs, self._cwd) or [calls.text_content(_describe_call(asked))],
+            locations=calls.call_locations(asked.arguments, self._cwd) or None,
+            raw_input=calls.shorten_arguments(asked.arguments),
         )
-        chosen = await self._choose(session, call, _decisions(asked))
+        chosen = await self._request_choice(session, call, _permission_options(asked))
         match chosen:
             case "once" | "session" | "edits" | "always" | "everywhere" | "deny" | "never":
                 return Approve(asked.id, chosen)
@@ -83,30 +83,32 @@ class Asking:
             title=" ".join((asked.title or asked.text or "A question").split())[:200],
             kind="switch_mode" if asked.kind == "plan" else "other",
             status="pending",
-            content=[calls.said(asked.text)] if asked.text else None,
+            content=[calls.text_content(asked.text)] if asked.text else None,
         )
-        chosen = await self._choose(session, call, buttons)
+        chosen = await self._request_choice(session, call, buttons)
         known = any(option.value == chosen for option in options)
         return Answer(asked.id, (chosen,)) if known else Answer(asked.id, declined=True)
 
-    async def _choose(self, session: str, call: schema.ToolCallUpdate, options: list[schema.PermissionOption]) -> str:
+    async def _request_choice(
+        self, session: str, call: schema.ToolCallUpdate, options: list[schema.PermissionOption]
+    ) -> str:
         """The id of what was chosen; empty for nothing."""
         try:
             answer = await self._client.request_permission(session_id=session, tool_call=call, options=options)
         except asyncio.CancelledError:
-            await self._take_back()
+            await self._truncate()
             raise
         except (RequestError, ConnectionError, ValueError):
             return ""
         return answer.outcome.option_id if isinstance(answer.outcome, schema.AllowedOutcome) else ""
 
     async def _form(self, session: str, asked: QuestionAsked) -> Answer:
-        form = schema.ElicitationSchema.model_validate(_fields(asked))
+        form = schema.ElicitationSchema.model_validate(_form_schema(asked))
         mode = schema.ElicitationFormSessionMode(session_id=session, requested_schema=form)
         try:
             answer = await self._client.create_elicitation(message=asked.text or asked.title or "?", mode=mode)
         except asyncio.CancelledError:
-            await self._take_back()
+            await self._truncate()
             raise
         except (RequestError, ConnectionError, ValueError):
             return Answer(asked.id, declined=True)
@@ -120,7 +122,7 @@ class Asking:
         return Answer(asked.id, chosen, text) if chosen or text.strip() else Answer(asked.id, declined=True)
 
 
-def _fields(asked: QuestionAsked) -> dict[str, Any]:
+def _form_schema(asked: QuestionAsked) -> dict[str, Any]:
     """The form of a question: what to choose, and room for other words where these are an answer, too."""
     title = asked.title or asked.text or "Answer"
     if not asked.options:
@@ -138,7 +140,7 @@ def _fields(asked: QuestionAsked) -> dict[str, Any]:
     return {"properties": {_CHOICE: choice, _WORDS: {"type": "string", "title": "Other words"}}}
 
 
-def _decisions(asked: ApprovalAsked) -> list[schema.PermissionOption]:
+def _permission_options(asked: ApprovalAsked) -> list[schema.PermissionOption]:
     return [
         schema.PermissionOption(option_id=choice.value, name=choice.description, kind=_KINDS[choice.value])
         for choice in asked.choices
@@ -146,7 +148,7 @@ def _decisions(asked: ApprovalAsked) -> list[schema.PermissionOption]:
     ]
 
 
-def _about(asked: ApprovalAsked) -> str:
+def _describe_call(asked: ApprovalAsked) -> str:
     why = f" ({asked.reason})" if asked.reason else ""
     child = f"A sub-agent ({asked.child}) wants to " if asked.child else ""
     return f"{child}{asked.action} {asked.resource}{why}"

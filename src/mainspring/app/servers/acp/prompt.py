@@ -21,7 +21,7 @@ Block = (
 )
 
 
-def read_prompt(blocks: Sequence[Block], cwd: str) -> tuple[str, tuple[Attachment, ...]]:
+def parse_prompt(blocks: Sequence[Block], cwd: str) -> tuple[str, tuple[Attachment, ...]]:
     """The text of a prompt, and what comes with it. A link to a file is a mention: the file is attached, as the rules let it.
 
     Args:
@@ -40,15 +40,15 @@ def read_prompt(blocks: Sequence[Block], cwd: str) -> tuple[str, tuple[Attachmen
             case schema.ImageContentBlock():
                 attached.append(Attachment(media_type=_image(block.mime_type), data=_bytes(block.data, "an image")))
             case schema.ResourceContentBlock():
-                text.append(_link(block.uri, block.name, cwd))
+                text.append(_link_text(block.uri, block.name, cwd))
             case schema.EmbeddedResourceContentBlock():
-                attached.append(_embedded(block.resource, cwd))
+                attached.append(_embedded_attachment(block.resource, cwd))
             case _:
                 raise RequestError.invalid_params({"details": "audio is not understood; send text or images"})
     return "".join(text), tuple(attached)
 
 
-def path_of(uri: str) -> str | None:
+def path_from_uri(uri: str) -> str | None:
     """The path of a ``file:`` address; ``None`` for any other."""
     try:
         parts = urlsplit(uri)
@@ -59,25 +59,25 @@ def path_of(uri: str) -> str | None:
     return unquote(parts.path) or None
 
 
-def _named(uri: str, cwd: str) -> str:
-    path = path_of(uri)
+def _mention(uri: str, cwd: str) -> str:
+    path = path_from_uri(uri)
     if path is None:
         return uri
     inside = os.path.relpath(path, cwd)
     return path if inside.startswith("..") else inside
 
 
-def _link(uri: str, name: str, cwd: str) -> str:
-    if path_of(uri) is None:
+def _link_text(uri: str, name: str, cwd: str) -> str:
+    if path_from_uri(uri) is None:
         return f"{name} ({uri})" if name and name != uri else uri
-    path = _named(uri, cwd)
+    path = _mention(uri, cwd)
     if '"' in path or "\n" in path:  # a mention has no form for it
         return path
     return f' @"{path}" '
 
 
-def _embedded(resource: schema.TextResourceContents | schema.BlobResourceContents, cwd: str) -> Attachment:
-    name = _named(resource.uri, cwd)
+def _embedded_attachment(resource: schema.TextResourceContents | schema.BlobResourceContents, cwd: str) -> Attachment:
+    name = _mention(resource.uri, cwd)
     if isinstance(resource, schema.TextResourceContents):
         return Attachment(media_type="text/plain", text=resource.text, name=name)
     kind = resource.mime_type or ""

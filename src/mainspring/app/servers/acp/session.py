@@ -14,7 +14,7 @@ from typing import Literal
 from acp import Client, RequestError, schema
 from msgspec.structs import replace
 
-from mainspring.app.chat import Chat, ChatOptions, command_of
+from mainspring.app.chat import Chat, ChatOptions, parse_line
 from mainspring.app.chat.commands import Abort, Attachment, ChatCommand, Prompt, RemoveQueued, Shell
 from mainspring.app.chat.events import (
     AnswerEnd,
@@ -31,12 +31,12 @@ from mainspring.app.chat.events import (
     RunStarted,
     UserText,
 )
-from mainspring.app.servers.acp.client_environment import ClientBuffers, ClientTerminals
-from mainspring.app.servers.acp.permission_requests import Asking
-from mainspring.app.servers.acp.prompt import Block, read_prompt
-from mainspring.app.servers.acp.session_config import Choices, commands_of
-from mainspring.app.servers.acp.session_updates import Updates, agent_says
-from mainspring.app.servers.stdio import OpenChats
+from mainspring.app.servers.acp.client_environment import ClientFiles, ClientTerminals
+from mainspring.app.servers.acp.permission_requests import PermissionRequester
+from mainspring.app.servers.acp.prompt import Block, parse_prompt
+from mainspring.app.servers.acp.session_config import SessionConfig, available_commands
+from mainspring.app.servers.acp.session_updates import SessionUpdateEncoder, agent_message
+from mainspring.app.servers.stdio import ChatRegistry
 from mainspring.errors import MainspringError
 from mainspring.redaction import redact
 
@@ -50,10 +50,10 @@ _STATUSES: dict[str, StopReason] = {
     "max_tokens": "max_tokens",
     "aborted": "cancelled",
 }
-_ANSWERS: dict[str, StopReason] = {"max_tokens": "max_tokens", "refusal": "refusal"}
+_STOP_REASONS: dict[str, StopReason] = {"max_tokens": "max_tokens", "refusal": "refusal"}
 
 
-class Turn:
+class PromptTurn:
     """A prompt that goes on.
 
     Args:
@@ -99,7 +99,7 @@ class Turn:
         if not self._begun and not self._barrier:
             await self._chat.send(RemoveQueued(self._id))
 
-    async def hear(self, event: ChatEvent) -> None:
+    async def on_event(self, event: ChatEvent) -> None:
         """See what an event, which the client has been told of, means for it."""
         match event:
             case UserText(id=id) | RunStarted(id=id) if id == self._id:
@@ -125,7 +125,7 @@ class Turn:
         if event.status == "error":
             self.fail(event.error or "the run failed", event.hint)
         else:
-            self.end(_STATUSES.get(event.status) or _ANSWERS.get(self._stopped, "end_turn"))
+            self.end(_STATUSES.get(event.status) or _STOP_REASONS.get(self._stopped, "end_turn"))
 
 
 _log = logging.getLogger("mainspring.acp")
@@ -163,20 +163,22 @@ class AcpSession:
     ) -> None:
         self.id = id
         self.cwd = cwd
-        self.buffers = ClientBuffers(client, offered.fs or schema.FileSystemCapabilities())
+        self.buffers = ClientFiles(client, offered.fs or schema.FileSystemCapabilities())
         self.buffers.session = id
         self.terminals = ClientTerminals(client) if offered.terminal else None
-        self.choices = Choices()
+        self.choices = SessionConfig()
         self._further = tuple(further)
         self._client = client
-        self._asking = Asking(client, take_back, forms=bool(offered.elicitation and offered.elicitation.form), cwd=cwd)
-        self._updates = Updates(cwd, self.choices, self.terminals)
-        self._hold = hold
+        self._asking = PermissionRequester(
+            client, take_back, forms=bool(offered.elicitation and offered.elicitation.form), cwd=cwd
+        )
+        self._updates = SessionUpdateEncoder(cwd, self.choices, self.terminals)
+        self._lock_lease = hold
         self._chat: Chat | None = None
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._replayed = asyncio.Event()
+        self._show_replay = asyncio.Event()
         self._closed = asyncio.Event()
-        self._turn: Turn | None = None
+        self._turn: PromptTurn | None = None
         self._sent: set[str] = set()
         self._changes: dict[str, asyncio.Future[str]] = {}
         self._questions: dict[str, asyncio.Task[None]] = {}
@@ -189,7 +191,7 @@ class AcpSession:
 
     # --- its life ---------------------------------------------------------------------------------------------------
 
-    async def live(self, chats: OpenChats, options: ChatOptions) -> None:
+    async def live(self, chats: ChatRegistry, options: ChatOptions) -> None:
         """Open the chat, tell of it until it is stopped, and close it."""
         try:
             async with chats.open(options) as chat:
@@ -198,8 +200,8 @@ class AcpSession:
                 self.buffers.session = self.id
                 if self.terminals is not None:
                     self.terminals.session = self.id
-                if self._hold is not None:
-                    self._hold(self.id)
+                if self._lock_lease is not None:
+                    self._lock_lease(self.id)
                 await self.choices.look(chat)
                 self._opened.set_result(None)
                 async with asyncio.TaskGroup() as tasks:
@@ -213,7 +215,7 @@ class AcpSession:
                 self._opened.set_exception(error)
         finally:
             self._closed.set()
-            self._replayed.set()
+            self._show_replay.set()
             if not self._opened.done():
                 self._opened.cancel()
             if self._turn is not None:
@@ -224,7 +226,7 @@ class AcpSession:
     async def _listen(self, chat: Chat, tasks: asyncio.TaskGroup) -> None:
         try:
             async for event in chat.events():
-                for update in self._updates.of(event) if self._is_told(event) else ():
+                for update in self._updates.of(event) if self._should_send(event) else ():
                     await self._client.session_update(session_id=self.id, update=update)
                 await self._hear(event, tasks)
         finally:
@@ -242,8 +244,8 @@ class AcpSession:
         except (MainspringError, OSError, ValueError) as error:
             raise RequestError.invalid_params({"details": redact(str(error))}) from error
         if replayed:
-            await self._replayed.wait()
-        await self._client.session_update(session_id=self.id, update=commands_of(self.chat))
+            await self._show_replay.wait()
+        await self._client.session_update(session_id=self.id, update=available_commands(self.chat))
 
     async def stop(self) -> None:
         """End it; what runs is stopped, and the conversation is kept."""
@@ -264,8 +266,8 @@ class AcpSession:
         """
         if self._turn is not None:
             raise RequestError(-32600, "a prompt goes on in this session; cancel it first, or wait for its end")
-        text, attachments = read_prompt(blocks, self.cwd)
-        command = command_of(text, attachments, known=self.chat.command_names)
+        text, attachments = parse_prompt(blocks, self.cwd)
+        command = parse_line(text, attachments, known=self.chat.command_names)
         if isinstance(command, Shell) or attachments:  # an editor has terminals of its own
             command = Prompt(text, attachments)
         if isinstance(command, Prompt) and self._further:
@@ -274,10 +276,10 @@ class AcpSession:
         if receipt.refused and isinstance(command, Prompt):
             raise RequestError.invalid_params({"details": receipt.refused})
         if receipt.refused:
-            await self._client.session_update(session_id=self.id, update=agent_says(receipt.refused))
+            await self._client.session_update(session_id=self.id, update=agent_message(receipt.refused))
             return "end_turn"
         self._sent.add(receipt.id)
-        self._turn = turn = Turn(self.chat, receipt.id)
+        self._turn = turn = PromptTurn(self.chat, receipt.id)
         try:
             return await turn.wait()
         finally:
@@ -311,13 +313,13 @@ class AcpSession:
 
     # --- what the chat tells ----------------------------------------------------------------------------------------
 
-    def _is_told(self, event: ChatEvent) -> bool:
+    def _should_send(self, event: ChatEvent) -> bool:
         return not (isinstance(event, CommandDone) and event.id in self._changes)
 
     async def _hear(self, event: ChatEvent, tasks: asyncio.TaskGroup) -> None:
         match event:
             case ReplayFinished():
-                self._replayed.set()
+                self._show_replay.set()
             case CommandDone(id=id, error=error) if id in self._changes:
                 self._changes[id].set_result(error)
             case ApprovalAsked() | QuestionAsked():
@@ -334,7 +336,7 @@ class AcpSession:
             case _:
                 pass
         if self._turn is not None:
-            await self._turn.hear(event)
+            await self._turn.on_event(event)
 
     async def _ask(self, event: ApprovalAsked | QuestionAsked) -> None:
         if isinstance(event, ApprovalAsked):

@@ -9,21 +9,21 @@ from acp import RequestError, schema
 
 from mainspring.app.chat import Chat
 from mainspring.app.chat.commands import ChatCommand, SetMode, SetModel, SetThinking
-from mainspring.app.chat.types import Mode, Status, ThinkingName
+from mainspring.app.chat.types import AgentMode, Status, ThinkingLevelName
 
-_MODES: dict[Mode, tuple[str, str]] = {
+_MODES: dict[AgentMode, tuple[str, str]] = {
     "build": ("Build", "Reads, writes and runs, as far as it is allowed"),
     "accept_edits": ("Accept edits", "Works, and edits the project's files without approval"),
     "plan": ("Plan", "Only looks, and makes a plan"),
 }
-_LEFT_TO_PROVIDER = "default"
-_FOREIGN = frozenset({"quit", "clear", "copy"})
+_PROVIDER_DEFAULT = "default"
+_HIDDEN_COMMANDS = frozenset({"quit", "clear", "copy"})
 """Slash commands that are for terminals."""
-_PATIENCE = 3.0
+_TIMEOUT_SECONDS = 3.0
 _MOST = 100
 
 
-class Choices:
+class SessionConfig:
     """What a client may offer its user.
 
     Attributes:
@@ -36,7 +36,7 @@ class Choices:
     async def look(self, chat: Chat) -> None:
         """See which models there are."""
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 found = await chat.completions("/model ")
         except TimeoutError:
             found = ()
@@ -54,7 +54,7 @@ class Choices:
     def options(self, status: Status) -> list[Any]:
         """The same as options, with model and thinking."""
         models = {status.model: status.model_label, **self.models}
-        levels = [_LEFT_TO_PROVIDER, *get_args(ThinkingName)]
+        levels = [_PROVIDER_DEFAULT, *get_args(ThinkingLevelName)]
         return [
             _select("mode", "Mode", "mode", status.mode, {**_MODES}),
             _select("model", "Model", "model", status.model, {name: (name, text) for name, text in models.items()}),
@@ -62,12 +62,12 @@ class Choices:
                 "thinking",
                 "Thinking",
                 "thought_level",
-                status.thinking or _LEFT_TO_PROVIDER,
+                status.thinking or _PROVIDER_DEFAULT,
                 {level: (level.capitalize(), "") for level in levels},
             ),
         ]
 
-    def command_for(self, option: str, value: Any) -> ChatCommand:
+    def to_command(self, option: str, value: Any) -> ChatCommand:
         """The command that chooses a value.
 
         Raises:
@@ -78,15 +78,15 @@ class Choices:
                 return SetMode(value)
             case "model", str() if value.strip():
                 return SetModel(value)
-            case "thinking", str() if value == _LEFT_TO_PROVIDER:
+            case "thinking", str() if value == _PROVIDER_DEFAULT:
                 return SetThinking(None)
-            case "thinking", str() if value in get_args(ThinkingName):
-                return SetThinking(cast("ThinkingName", value))
+            case "thinking", str() if value in get_args(ThinkingLevelName):
+                return SetThinking(cast("ThinkingLevelName", value))
             case _:
                 raise RequestError.invalid_params({"details": f"there is no value {value!r:.80} of {option!r:.80}"})
 
 
-def commands_of(chat: Chat) -> schema.AvailableCommandsUpdate:
+def available_commands(chat: Chat) -> schema.AvailableCommandsUpdate:
     """The slash commands that a client may offer."""
     return schema.AvailableCommandsUpdate(
         session_update="available_commands_update",
@@ -97,7 +97,7 @@ def commands_of(chat: Chat) -> schema.AvailableCommandsUpdate:
                 input=schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint="arguments, if any")),
             )
             for name, about in sorted(chat.command_names.items())
-            if name not in _FOREIGN
+            if name not in _HIDDEN_COMMANDS
         ],
     )
 

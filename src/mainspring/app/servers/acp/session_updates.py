@@ -37,8 +37,8 @@ from mainspring.app.chat.events import (
 from mainspring.app.chat.types import Status
 from mainspring.app.servers.acp import tool_calls as calls
 from mainspring.app.servers.acp.client_environment import ClientTerminals
-from mainspring.app.servers.acp.session_config import Choices
-from mainspring.app.servers.markdown import markdown_of
+from mainspring.app.servers.acp.session_config import SessionConfig
+from mainspring.app.servers.markdown import result_to_markdown
 
 Update = (
     schema.UserMessageChunk
@@ -57,7 +57,7 @@ Update = (
 _Chunk = schema.UserMessageChunk | schema.AgentMessageChunk | schema.AgentThoughtChunk
 _CHUNKS = (schema.UserMessageChunk, schema.AgentMessageChunk, schema.AgentThoughtChunk)
 
-_TAIL = 4_000
+_MAX_TERMINAL_CHARS = 4_000
 """Characters of what a running call has printed that are shown: each update holds all that is to be seen."""
 
 _LIMITS = {
@@ -69,7 +69,7 @@ _LIMITS = {
 }
 
 
-class Updates:
+class SessionUpdateEncoder:
     """Makes updates of events.
 
     Args:
@@ -78,7 +78,7 @@ class Updates:
         terminals: The terminals of the editor.
     """
 
-    def __init__(self, cwd: str, choices: Choices, terminals: ClientTerminals | None = None) -> None:
+    def __init__(self, cwd: str, choices: SessionConfig, terminals: ClientTerminals | None = None) -> None:
         self._cwd = cwd
         self._choices = choices
         self._terminals = terminals
@@ -111,11 +111,11 @@ class Updates:
     def _told(self, event: ChatEvent) -> Iterator[Update]:
         match event:
             case AnswerText(text=text):
-                yield agent_says(text)
+                yield agent_message(text)
             case ThinkingText(text=text):
-                yield agent_thinks(text)
+                yield agent_thought(text)
             case UserText(text=text, source=source) if self._replaying or source in ("notice", "steer", "queue"):
-                yield user_says(text)
+                yield user_message(text)
             case ToolStarted() | ToolProgress() | ToolFinished() | ApprovalAsked():
                 yield from self._call(event)
             case ChildStarted() | ChildEvent() | ChildFinished():
@@ -132,19 +132,19 @@ class Updates:
             case ReplayFinished():
                 self._replaying = False
             case Compacted() if not self._replaying:
-                yield agent_thinks("The conversation so far was summed up.\n")
+                yield agent_thought("The conversation so far was summed up.\n")
             case Retrying(reason=reason, delay=delay):
-                yield agent_thinks(f"{reason}; trying again in {delay:g} s\n")
+                yield agent_thought(f"{reason}; trying again in {delay:g} s\n")
             case Notice(text=text, level=level) if level != "info" and not self._replaying:
-                yield agent_thinks(f"{text}\n")
-            case CommandDone(shown=shown, error=error) if text := error or markdown_of(shown):
-                yield agent_says(text)
+                yield agent_thought(f"{text}\n")
+            case CommandDone(shown=shown, error=error) if text := error or result_to_markdown(shown):
+                yield agent_message(text)
             case SessionChanged(reason="new" | "resumed" | "forked" | "rewound" as reason, title=title) if self._status:
-                yield agent_says(f"*{_MOVED[reason]}{f': {title}' if title else ''}*\n\n")
+                yield agent_message(f"*{_SESSION_CHANGE_TEXTS[reason]}{f': {title}' if title else ''}*\n\n")
             case ShellFinished(output=printed):
-                yield agent_says(printed)
+                yield agent_message(printed)
             case RunFinished(status=status) if status in _LIMITS:
-                yield agent_says(f"\n\n*Stopped: {_LIMITS[status]}.*")
+                yield agent_message(f"\n\n*Stopped: {_LIMITS[status]}.*")
             case Refused():
                 pass
             case _:
@@ -163,19 +163,19 @@ class Updates:
                     yield _progress(id, status="in_progress")
                 else:
                     yield self._start(id, event.name, event.display, event.summary, event.arguments, "in_progress")
-                plan = calls.plan_of(event.name, event.arguments)
+                plan = calls.plan_update(event.name, event.arguments)
                 if plan is not None:
                     yield plan
             case ToolProgress(id=id, terminal=terminal) if terminal:
                 yield from self._terminal(id, terminal)
             case ToolProgress(id=id, output=output, title=title):
-                self._printed[id] = (self._printed.get(id, "") + output)[-_TAIL:]
+                self._printed[id] = (self._printed.get(id, "") + output)[-_MAX_TERMINAL_CHARS:]
                 content = calls.output(self._printed[id]) if output else None
                 yield _progress(id, title=title or None, content=content)
             case ToolFinished(id=id):
                 self._printed.pop(id, None)
                 self._known.discard(id)
-                content = calls.changes(event.diffs, self._cwd)
+                content = calls.diff_content(event.diffs, self._cwd)
                 if id in self._shown:  # the terminal shows it, and goes on to do so
                     self._shown.discard(id)
                     content = None
@@ -185,7 +185,7 @@ class Updates:
                     id,
                     status="failed" if event.is_error else "completed",
                     content=content,
-                    locations=calls.changed_places(event.diffs, self._cwd) or None,
+                    locations=calls.diff_locations(event.diffs, self._cwd) or None,
                 )
 
     def _terminal(self, call: str, terminal: str) -> Iterator[Update]:
@@ -209,11 +209,11 @@ class Updates:
         return schema.ToolCallStart(
             session_update="tool_call",
             tool_call_id=id,
-            title=calls.title_of(display, summary),
-            kind=calls.kind_of(tool),
+            title=calls.call_title(display, summary),
+            kind=calls.tool_kind(tool),
             status=status,
-            locations=calls.locations_of(arguments, self._cwd) or None,
-            raw_input=calls.raw(arguments),
+            locations=calls.call_locations(arguments, self._cwd) or None,
+            raw_input=calls.shorten_arguments(arguments),
         )
 
     def _child(self, event: ChildStarted | ChildEvent | ChildFinished) -> Iterator[Update]:
@@ -223,18 +223,18 @@ class Updates:
                 yield schema.ToolCallStart(
                     session_update="tool_call",
                     tool_call_id=id,
-                    title=calls.title_of(name, task)[:200],
+                    title=calls.call_title(name, task)[:200],
                     kind="think",
                     status="in_progress",
                 )
             case ChildEvent(event=ToolProgress(terminal=terminal)) if terminal:
                 yield from self._terminal(id, terminal)
             case ChildEvent(event=ToolStarted(display=display, summary=summary)):
-                yield _progress(id, content=[calls.said(calls.title_of(display, summary))])
+                yield _progress(id, content=[calls.text_content(calls.call_title(display, summary))])
             case ChildFinished(status=status, text=text, error=error):
                 done = "completed" if status == "completed" else "failed"
                 self._shown.discard(id)
-                yield _progress(id, status=done, content=[calls.said(error or text or status)])
+                yield _progress(id, status=done, content=[calls.text_content(error or text or status)])
             case _:
                 pass
 
@@ -264,7 +264,7 @@ class Updates:
             )
 
 
-_MOVED = {
+_SESSION_CHANGE_TEXTS = {
     "new": "A new conversation begins",
     "resumed": "Another conversation goes on",
     "forked": "A copy of the conversation goes on",
@@ -272,17 +272,17 @@ _MOVED = {
 }
 
 
-def agent_says(text: str) -> schema.AgentMessageChunk:
+def agent_message(text: str) -> schema.AgentMessageChunk:
     """A piece of an answer."""
     return schema.AgentMessageChunk(session_update="agent_message_chunk", content=_text(text))
 
 
-def agent_thinks(text: str) -> schema.AgentThoughtChunk:
+def agent_thought(text: str) -> schema.AgentThoughtChunk:
     """A piece of reasoning, or a word beside the conversation."""
     return schema.AgentThoughtChunk(session_update="agent_thought_chunk", content=_text(text))
 
 
-def user_says(text: str) -> schema.UserMessageChunk:
+def user_message(text: str) -> schema.UserMessageChunk:
     """Something that the user has said."""
     return schema.UserMessageChunk(session_update="user_message_chunk", content=_text(text))
 

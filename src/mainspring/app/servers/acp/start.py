@@ -8,11 +8,11 @@ import logging
 from importlib import import_module
 
 from mainspring.app.chat import ChatOptions
-from mainspring.app.cli.runner import asked
-from mainspring.app.export.formats import FORMS
-from mainspring.app.servers.stdio import OpenChats, Wire, serve_stdio
+from mainspring.app.cli.runner import launch_options
+from mainspring.app.export.formats import EXPORTERS
+from mainspring.app.servers.stdio import ChatRegistry, LineTransport, serve_stdio
 from mainspring.errors import ConfigError
-from mainspring.extras import how_to_install
+from mainspring.extras import install_command
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,11 +20,11 @@ def run(options: argparse.Namespace) -> int:
     if not options.verbose:  # the package tells the root logger of what it has answered with an error
         logging.getLogger().addHandler(logging.NullHandler())
 
-    async def serve(wire: Wire, chats: OpenChats) -> None:
+    async def serve(wire: LineTransport, chats: ChatRegistry) -> None:
         if importlib.util.find_spec("acp") is None:
-            raise ConfigError(f"--acp needs the package agent-client-protocol: {how_to_install('acp')}")
+            raise ConfigError(f"--acp needs the package agent-client-protocol: {install_command('acp')}")
         await import_module("mainspring.app.servers.acp.connection").serve_acp(
-            wire, chats, ChatOptions(ask=asked(options), exporters=FORMS)
+            wire, chats, ChatOptions(ask=launch_options(options), exporters=EXPORTERS)
         )
 
     return serve_stdio(options, serve)

@@ -10,7 +10,7 @@ from acp import schema
 
 from mainspring.app.chat.types import FileDiff
 from mainspring.app.servers.markdown import fenced
-from mainspring.text import counted
+from mainspring.text import pluralize
 
 Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 Content = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
@@ -39,41 +39,41 @@ _STATES: dict[str, Literal["pending", "in_progress", "completed"]] = {
     "completed": "completed",
     "cancelled": "completed",
 }
-MOST = 16_000
+MAX_TEXT_CHARS = 16_000
 """Characters of an argument that are passed on as they are."""
 
 
-def kind_of(tool: str) -> Kind:
+def tool_kind(tool: str) -> Kind:
     """What a tool does, in the words of the protocol."""
     return _KINDS.get(tool, "other")
 
 
-def title_of(display: str, summary: str) -> str:
+def call_title(display: str, summary: str) -> str:
     """What a call is called."""
     return " ".join(f"{display} {summary}".split()) or "tool"
 
 
-def locations_of(arguments: Mapping[str, Any], cwd: str) -> list[schema.ToolCallLocation]:
+def call_locations(arguments: Mapping[str, Any], cwd: str) -> list[schema.ToolCallLocation]:
     """The file that a call is about."""
     path = arguments.get("path")
     if not isinstance(path, str) or not path.strip() or "\0" in path:
         return []
     line = arguments.get("offset")
     first = line if isinstance(line, int) and not isinstance(line, bool) and 0 < line < 1 << 31 else None
-    return [schema.ToolCallLocation(path=absolute(path, cwd), line=first)]
+    return [schema.ToolCallLocation(path=absolute_path(path, cwd), line=first)]
 
 
-def changed_places(diffs: Iterable[FileDiff], cwd: str) -> list[schema.ToolCallLocation]:
+def diff_locations(diffs: Iterable[FileDiff], cwd: str) -> list[schema.ToolCallLocation]:
     """The files that a call has changed."""
-    return [schema.ToolCallLocation(path=absolute(diff.path, cwd)) for diff in diffs]
+    return [schema.ToolCallLocation(path=absolute_path(diff.path, cwd)) for diff in diffs]
 
 
-def absolute(path: str, cwd: str) -> str:
+def absolute_path(path: str, cwd: str) -> str:
     """A path as the protocol wants it."""
     return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
 
 
-def said(text: str) -> Content:
+def text_content(text: str) -> Content:
     """A text as a part of a call."""
     return schema.ContentToolCallContent(type="content", content=schema.TextContentBlock(type="text", text=text))
 
@@ -81,18 +81,20 @@ def said(text: str) -> Content:
 def output(text: str, hidden: int = 0) -> list[Content]:
     """What a call gave."""
     more = (
-        [said(f"({counted(hidden, 'line in the middle is', 'lines in the middle are')} not shown)")] if hidden else []
+        [text_content(f"({pluralize(hidden, 'line in the middle is', 'lines in the middle are')} not shown)")]
+        if hidden
+        else []
     )
-    return [said(fenced(text)), *more] if text else more
+    return [text_content(fenced(text)), *more] if text else more
 
 
-def changes(diffs: Iterable[FileDiff], cwd: str) -> list[Content]:
+def diff_content(diffs: Iterable[FileDiff], cwd: str) -> list[Content]:
     """What a call changes: a part for each place in a file."""
     made: list[Content] = []
     for diff in diffs:
-        path = absolute(diff.path, cwd)
+        path = absolute_path(diff.path, cwd)
         for hunk in diff.hunks:
-            old, new = (_side(hunk.lines, mark) for mark in "-+")
+            old, new = (_diff_side(hunk.lines, mark) for mark in "-+")
             made.append(
                 schema.FileEditToolCallContent(
                     type="diff", path=path, old_text=None if diff.change == "create" else old, new_text=new
@@ -100,19 +102,19 @@ def changes(diffs: Iterable[FileDiff], cwd: str) -> list[Content]:
             )
         notes = [diff.note] if diff.note else []
         if diff.left_out:
-            notes.append(f"{counted(diff.left_out, 'line of the change is', 'lines of the change are')} not shown")
+            notes.append(f"{pluralize(diff.left_out, 'line of the change is', 'lines of the change are')} not shown")
         if not diff.hunks and not notes:
             notes.append(diff.change)
-        made += [said(f"{diff.path}: {note}") for note in notes]
+        made += [text_content(f"{diff.path}: {note}") for note in notes]
     return made
 
 
-def _side(lines: Sequence[str], mark: str) -> str:
+def _diff_side(lines: Sequence[str], mark: str) -> str:
     kept = [line[1:] for line in lines if line[:1] in (" ", mark)]
     return "".join(f"{line}\n" for line in kept)
 
 
-def plan_of(tool: str, arguments: Mapping[str, Any]) -> schema.AgentPlanUpdate | None:
+def plan_update(tool: str, arguments: Mapping[str, Any]) -> schema.AgentPlanUpdate | None:
     """The plan that a call makes known, if it does."""
     todos = arguments.get("todos")
     if tool not in _PLANS or not isinstance(todos, list):
@@ -127,11 +129,11 @@ def plan_of(tool: str, arguments: Mapping[str, Any]) -> schema.AgentPlanUpdate |
     return schema.AgentPlanUpdate(session_update="plan", entries=entries)
 
 
-def raw(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def shorten_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments as they are, but for long texts: the change of a file is shown as such."""
     return {
-        key: f"{value[:MOST]}… ({len(value) - MOST} characters more)"
-        if isinstance(value, str) and len(value) > MOST
+        key: f"{value[:MAX_TEXT_CHARS]}… ({len(value) - MAX_TEXT_CHARS} characters more)"
+        if isinstance(value, str) and len(value) > MAX_TEXT_CHARS
         else value
         for key, value in arguments.items()
     }

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mainspring.app.servers.stdio import LineTooLongError, Wire, encoded
+from mainspring.app.servers.stdio import LineTooLongError, LineTransport, encode_line
 
 _NOT_JSON, _INVALID = -32700, -32600
 
@@ -17,14 +17,14 @@ _NOT_ROUTED = {DELETE, CANCEL}
 """Methods of the protocol that the package does not hand on: they come to the agent as extensions of these names."""
 
 
-class WireTransport:
+class AcpTransport:
     """The lines of one client. A `Transport` of the ``acp`` package.
 
     Args:
         wire: The lines.
     """
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: LineTransport) -> None:
         self._wire = wire
         self._held: dict[str, list[dict[str, Any]]] = {}
         self._asked: dict[asyncio.Task[Any] | None, int | str] = {}
@@ -34,7 +34,7 @@ class WireTransport:
         """Keep what is told of a session until the client has learnt, by an answer, that there is one of this id."""
         self._held[session] = []
 
-    def session_of(self, request: int | str | None) -> str:
+    def session_for_request(self, request: int | str | None) -> str:
         """The session of a prompt that goes on, by the id of its request; empty for any other."""
         return self._prompts.get(request, "")
 
@@ -63,24 +63,24 @@ class WireTransport:
             return
         if "method" in message:
             if "id" in message:
-                self._remember(message["id"])
+                self._load_original(message["id"])
         else:
             self._prompts.pop(message["id"], None)
         if "error" in message:
-            _shorten(message["error"])
+            _strip_error_input(message["error"])
         await self._write(message)
         if "result" in message:
             for each in self._held.pop(_session_of(message["result"]), []):
                 await self._write(each)
 
-    def _remember(self, id: int | str) -> None:
+    def _load_original(self, id: int | str) -> None:
         task = asyncio.current_task()
         if task is not None and task not in self._asked:
             task.add_done_callback(lambda task: self._asked.pop(task, None) and None)
         self._asked[task] = id
 
     async def _write(self, message: dict[str, Any]) -> None:
-        await self._wire.send(encoded(message, str))
+        await self._wire.send(encode_line(message, str))
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message; ``None`` at the end."""
@@ -100,12 +100,12 @@ class WireTransport:
             except RecursionError:
                 await self._refuse(_NOT_JSON, "the line is nested too deeply")
                 continue
-            problem = _problem(message)
+            problem = _message_problem(message)
             if not problem:
-                return self._taken(_cleaned(message))
+                return self._register_incoming(_strip_meta(message))
             await self._refuse(_INVALID, problem, message)
 
-    def _taken(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _register_incoming(self, message: dict[str, Any]) -> dict[str, Any]:
         method = message.get("method")
         if method == "session/prompt" and "id" in message:
             self._prompts[message["id"]] = _session_of(message.get("params"))
@@ -124,7 +124,7 @@ def _is_id(value: Any) -> bool:
     return value is None or (isinstance(value, str | int) and not isinstance(value, bool))
 
 
-def _problem(message: Any) -> str:
+def _message_problem(message: Any) -> str:
     """Why something is no message; empty if it is one."""
     if not isinstance(message, dict):
         return "a message is one JSON object; batches are not part of the protocol"
@@ -149,7 +149,7 @@ def _problem(message: Any) -> str:
     return ""
 
 
-def _cleaned(message: dict[str, Any]) -> dict[str, Any]:
+def _strip_meta(message: dict[str, Any]) -> dict[str, Any]:
     """A message without ``_meta``: the connection would let it take the place of parameters."""
     params = message.get("params")
     if isinstance(params, dict) and "_meta" in params:
@@ -163,7 +163,7 @@ def _session_of(value: Any) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _shorten(error: dict[str, Any]) -> None:
+def _strip_error_input(error: dict[str, Any]) -> None:
     """Errors of a check hold everything that was checked; where and why is enough."""
     data = error.get("data")
     errors = cast("dict[str, Any]", data).get("errors") if isinstance(data, dict) else None

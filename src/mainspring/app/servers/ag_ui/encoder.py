@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mainspring.durable.client_tools import handed_over
+from mainspring.durable.client_tools import client_call_state
 from mainspring.durable.feed import (
     Asked,
     Attempt,
@@ -31,7 +31,7 @@ PROTOCOL = "1.0"
 Event = dict[str, Any]
 
 
-class Names(Struct, frozen=True, kw_only=True):
+class ClientRunIds(Struct, frozen=True, kw_only=True):
     """What a client of AG-UI calls things, where it began the run itself.
 
     Attributes:
@@ -47,7 +47,7 @@ class Names(Struct, frozen=True, kw_only=True):
     answered: frozenset[tuple[str, int, str]] = frozenset()
 
 
-class AgUi:
+class AgUiEncoder:
     """Translates the events of one run, in their order.
 
     A run that pauses is, for AG-UI, finished with an interrupt; where it goes on, a further run of the same thread begins. What is
@@ -58,7 +58,7 @@ class AgUi:
         names: Those of a client.
     """
 
-    def __init__(self, run_id: str, names: Names | None = None) -> None:
+    def __init__(self, run_id: str, names: ClientRunIds | None = None) -> None:
         self._run_id = run_id
         self._names = names
         self._thread = names.thread if names else run_id
@@ -70,12 +70,12 @@ class AgUi:
         self._open = ""
         self._reasoning = ""
         self._said = False
-        self._running = False
+        self._run_agent = False
         self._waiting: dict[str, tuple[WaitingCall, ...]] = {}
-        self._told_of: set[tuple[str, int, str]] = set()
+        self._announced_questions: set[tuple[str, int, str]] = set()
         self._held: list[FeedEvent] = []
         self._calls: dict[str, str] = {}
-        self._used: set[str] = set()
+        self._context_tokens: set[str] = set()
         self._unanswered: dict[str, None] = {}
         self.last_calls: dict[str, str] = {}
         """The calls of the model's last answer, by the ids that a client knows them by."""
@@ -91,12 +91,12 @@ class AgUi:
         made: list[Event] = []
         match event:
             case Attempt(number=number):
-                self._taken_up(made, number)
+                self._on_attempt(made, number)
             case Asked():
                 self._asked(made, event)
             case RunEnded():
                 self._waiting.clear()
-                self._go_on(made)
+                self._flush_held(made)
                 self._ended(made, event)
             case _ if self._asks():
                 self._held.append(event)
@@ -115,8 +115,8 @@ class AgUi:
         """The first events of a run that goes on, as its client answered: what it did not answer is asked again."""
         made: list[Event] = []
         self._answered = self._names.answered if self._names else frozenset()
-        self._told_of.clear()
-        self._go_on(made)
+        self._announced_questions.clear()
+        self._flush_held(made)
         if self._asks():
             self._interrupt(made)
         return made
@@ -140,11 +140,13 @@ class AgUi:
             case MessageDone(number=number, message=Message() as message):
                 self._message(made, number, message)
             case CallDone(call=call, result=result):
-                self._result(made, self._known_as(call.id), result)
+                self._result(made, self._client_call_id(call.id), result)
             case CallBegan(call=call):
-                made.append(_custom("tool_start", {"toolCallId": self._known_as(call.id), "toolCallName": call.name}))
+                made.append(
+                    _custom("tool_start", {"toolCallId": self._client_call_id(call.id), "toolCallName": call.name})
+                )
             case CallProgress(call_id=id):
-                told = {"toolCallId": self._known_as(id), "output": event.output, "title": event.title}
+                told = {"toolCallId": self._client_call_id(id), "output": event.output, "title": event.title}
                 made.append(_custom("tool_update", told))
             case Retry():
                 made.append(_custom("retry", msgspec.to_builtins(event)))
@@ -152,21 +154,21 @@ class AgUi:
                 pass
 
     def _begin(self, made: list[Event]) -> None:
-        if self._running:
+        if self._run_agent:
             return
-        self._running = True
+        self._run_agent = True
         self._part += 1
         self._unanswered.clear()
         made.append({"type": "RUN_STARTED", "threadId": self._thread, "runId": self._run, "protocolVersion": PROTOCOL})
 
-    def _go_on(self, made: list[Event]) -> None:
+    def _flush_held(self, made: list[Event]) -> None:
         """Begin, if need be, and tell what was held back."""
         self._begin(made)
         held, self._held = self._held, []
         for event in held:
             self._told(made, event)
 
-    def _taken_up(self, made: list[Event], number: int) -> None:
+    def _on_attempt(self, made: list[Event], number: int) -> None:
         self._attempt = number
         if number == 1:
             self._begin(made)
@@ -219,7 +221,7 @@ class AgUi:
     def _message(self, made: list[Event], number: int, message: Message) -> None:
         name, text = self._open, message.text
         if number <= self._known:
-            self._used.update(call.id for call in message.tool_uses)
+            self._context_tokens.update(call.id for call in message.tool_uses)
         elif message.role == "assistant":
             self._close_reasoning(made)
             if not name:  # a message that was not streamed, or has calls alone
@@ -237,11 +239,11 @@ class AgUi:
     def _call(self, made: list[Event], call: ToolUseBlock, parent: str) -> None:
         known, count = call.id, 1
         while (
-            known in self._used
+            known in self._context_tokens
         ):  # some models use the ids of their calls again; for a client it would be the same call
             count += 1
             known = f"{call.id}~{count}"
-        self._used.add(known)
+        self._context_tokens.add(known)
         self._calls[call.id] = known
         self.last_calls[known] = call.id
         self._unanswered[known] = None
@@ -251,11 +253,11 @@ class AgUi:
         made.append({"type": "TOOL_CALL_ARGS", "toolCallId": known, "delta": arguments})
         made.append({"type": "TOOL_CALL_END", "toolCallId": known})
 
-    def _known_as(self, call_id: str) -> str:
+    def _client_call_id(self, call_id: str) -> str:
         return self._calls.get(call_id, call_id)
 
     def _result(self, made: list[Event], known: str, result: ToolResultBlock) -> None:
-        if handed_over(result):
+        if client_call_state(result):
             return  # the client's to answer
         self._unanswered.pop(known, None)
         name = f"{self._run_id}/result/{known}"
@@ -265,26 +267,26 @@ class AgUi:
     def _asks(self) -> list[WaitingCall]:
         """What waits and was not answered by this client."""
         calls = [call for each in self._waiting.values() for call in each]
-        return [call for call in calls if key_of(call) not in self._answered]
+        return [call for call in calls if question_key(call) not in self._answered]
 
     def _asked(self, made: list[Event], event: Asked) -> None:
         self._waiting[event.agent] = event.calls
-        asks = {key_of(call) for call in self._asks()}
-        if asks - self._told_of:
+        asks = {question_key(call) for call in self._asks()}
+        if asks - self._announced_questions:
             self._interrupt(made)
         elif not asks:
-            self._told_of.clear()
-            self._go_on(made)
+            self._announced_questions.clear()
+            self._flush_held(made)
 
     def _interrupt(self, made: list[Event]) -> None:
         self._begin(made)
         self._close(made)
         self._end_step(made)
         asks = self._asks()
-        self._told_of = {key_of(call) for call in asks}
+        self._announced_questions = {question_key(call) for call in asks}
         outcome = {"type": "interrupt", "interrupts": [self._interrupt_of(call) for call in asks]}
         made.append({"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._run, "outcome": outcome})
-        self._running = False
+        self._run_agent = False
 
     def _interrupt_of(self, waiting: WaitingCall) -> Event:
         call = waiting.call
@@ -297,7 +299,7 @@ class AgUi:
         }
         if waiting.agent:  # its call is not told of in this stream
             return {**asked, "subagentRunId": f"{self._run_id}.{waiting.agent}"}
-        return {**asked, "toolCallId": self._known_as(call.id)}
+        return {**asked, "toolCallId": self._client_call_id(call.id)}
 
     def _ended(self, made: list[Event], event: RunEnded) -> None:
         self._close(made)
@@ -316,7 +318,7 @@ class AgUi:
             made.append({**ended, "outcome": {"type": "cancelled"}})
 
 
-def key_of(waiting: WaitingCall) -> tuple[str, int, str]:
+def question_key(waiting: WaitingCall) -> tuple[str, int, str]:
     """What tells a question from all others of its run."""
     return waiting.agent, waiting.number, waiting.call.id
 

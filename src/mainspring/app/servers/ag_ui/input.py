@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Meta, Struct
 
 from mainspring.app.run_service.errors import InvalidError
-from mainspring.durable.client_tools import Brought, ClientTool
+from mainspring.durable.client_tools import ClientContext, ClientTool
 from mainspring.messages import ContentBlock, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from mainspring.messages.message import Role
 
 Id = Annotated[str, Meta(min_length=1, max_length=500)]
-_NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
+_EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 class _DataSource(Struct, frozen=True, tag="data"):
@@ -172,7 +172,7 @@ class RunAgentInput(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-def brought_by(given: RunAgentInput) -> Brought:
+def client_context(given: RunAgentInput) -> ClientContext:
     """What the client brings beside the conversation.
 
     Raises:
@@ -182,20 +182,20 @@ def brought_by(given: RunAgentInput) -> Brought:
     if len({tool.name for tool in tools}) < len(tools):
         raise InvalidError("two of the tools have the same name")
     state: Any = {} if given.state is None else given.state
-    return Brought(
+    return ClientContext(
         tools=tuple([ClientTool(name=t.name, description=t.description, parameters=_object(t)) for t in tools]),
         extra={"state": state, "forwardedProps": given.forwardedProps},
     )
 
 
 def _object(tool: _Tool) -> dict[str, Any]:
-    parameters = tool.parameters or _NOTHING
+    parameters = tool.parameters or _EMPTY_SCHEMA
     if parameters.get("type", "object") != "object":
         raise InvalidError(f"the parameters of the tool {tool.name} have to be those of an object")
     return {"type": "object", **parameters}
 
 
-class Conversation:
+class AgUiConversation:
     """The messages of an input as ours.
 
     Args:
@@ -224,7 +224,7 @@ class Conversation:
         return {result.tool_use_id: result for message in self.messages for result in message.tool_results}
 
     @property
-    def answerable(self) -> bool:
+    def can_run(self) -> bool:
         """Whether there is something to answer: a user's message or a tool's result at its end."""
         return bool(self.messages) and self.messages[-1].role == "user"
 

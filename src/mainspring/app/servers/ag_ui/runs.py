@@ -9,16 +9,16 @@ from msgspec import Struct
 
 from mainspring.app.run_service.errors import ConflictError, InvalidError, ServiceError
 from mainspring.app.run_service.schemas import Approve, Deny
-from mainspring.app.run_service.service import Service
-from mainspring.app.servers.ag_ui.encoder import AgUi, Names, key_of
+from mainspring.app.run_service.service import RunService
+from mainspring.app.servers.ag_ui.encoder import AgUiEncoder, ClientRunIds, question_key
 from mainspring.app.servers.ag_ui.input import (
+    AgUiConversation,
     Cancelled,
-    Conversation,
     Resolved,
     ResumeEntry,
     RunAgentInput,
     Verdict,
-    brought_by,
+    client_context,
 )
 from mainspring.durable import DurableRun, WaitingCall
 from mainspring.durable.client_tools import answer_topic
@@ -36,19 +36,19 @@ class AgUiRun(Struct, frozen=True, kw_only=True):
     """
 
     id: str
-    names: Names
+    names: ClientRunIds
     after: int = 0
     warnings: Sequence[str] = ()
 
 
-class AgUiRuns:
+class AgUiRunStarter:
     """Begins runs of AG-UI.
 
     Args:
         service: Where they run.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: RunService) -> None:
         self._service = service
 
     async def begin(self, tenant: str, given: RunAgentInput, agent: str = "") -> AgUiRun:
@@ -59,9 +59,9 @@ class AgUiRuns:
             ConflictError: If the run was begun before, or there is nothing to answer, or questions are left open.
             ServiceError: As `Service.start` does.
         """
-        said, brought = Conversation(given), brought_by(given)
-        thread = f"ag-{_hashed(given.threadId)}-"
-        verdicts = _verdicts(given.resume or ())
+        said, brought = AgUiConversation(given), client_context(given)
+        thread = f"ag-{_hash_id(given.threadId)}-"
+        verdicts = _parse_answers(given.resume or ())
         waiting = await self._waiting(tenant, thread)
         answers = {(run, call): v for (run, call), v in verdicts.items() if call in waiting.get(run, {})}
         said.warnings += [
@@ -74,16 +74,16 @@ class AgUiRuns:
             raise ConflictError(
                 "interrupted", f"interrupts of this thread wait for answers in `resume`: {', '.join(names)}"
             )
-        if not said.answerable:
+        if not said.can_run:
             why = (
                 "what is answered does not wait any more"
                 if verdicts
                 else "it has to end with a user's or a tool's message"
             )
             raise ConflictError("nothing_to_answer", f"there is nothing to answer in the conversation: {why}")
-        key = f"{thread}{_hashed(given.runId)}"
+        key = f"{thread}{_hash_id(given.runId)}"
         run_id = await self._service.begin(tenant, agent, said.messages, key, brought)
-        names = Names(thread=given.threadId, run=given.runId, known=len(said.messages))
+        names = ClientRunIds(thread=given.threadId, run=given.runId, known=len(said.messages))
         return AgUiRun(id=run_id, names=names, warnings=said.warnings)
 
     async def _waiting(self, tenant: str, thread: str) -> dict[str, dict[str, WaitingCall]]:
@@ -97,7 +97,7 @@ class AgUiRuns:
         self,
         tenant: str,
         given: RunAgentInput,
-        said: Conversation,
+        said: AgUiConversation,
         answers: dict[tuple[str, str], Verdict],
         waiting: dict[str, dict[str, WaitingCall]],
     ) -> AgUiRun:
@@ -105,7 +105,7 @@ class AgUiRuns:
         if len(runs) > 1:
             raise InvalidError("the answers are to interrupts of more than one run; answer those of one")
         run_id = runs.pop()
-        translator, after = AgUi(run_id), 0
+        translator, after = AgUiEncoder(run_id), 0
         while items := await self._service.engine.feed.read(run_id, after):
             after = items[-1].number
             for item in items:
@@ -115,13 +115,13 @@ class AgUiRuns:
                 await self._service.engine.send(run_id, answer_topic(own), encode(result))
         answered: set[tuple[str, int, str]] = set()
         for (_, call_id), verdict in answers.items():
-            answered.add(key_of(waiting[run_id][call_id]))
+            answered.add(question_key(waiting[run_id][call_id]))
             if verdict.approved:
                 await self._service.approve(tenant, run_id, Approve(call_id=call_id, input=verdict.input))
             else:
                 reason = verdict.reason or "the user said no"
                 await self._service.deny(tenant, run_id, Deny(call_id=call_id, reason=reason))
-        names = Names(thread=given.threadId, run=given.runId, answered=frozenset(answered))
+        names = ClientRunIds(thread=given.threadId, run=given.runId, answered=frozenset(answered))
         return AgUiRun(id=run_id, names=names, after=after, warnings=said.warnings)
 
     async def left(self, tenant: str, run_id: str) -> str:
@@ -133,11 +133,11 @@ class AgUiRuns:
         return view.error or f"the run is {view.state}"
 
 
-def _hashed(name: str) -> str:
+def _hash_id(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def _verdicts(entries: Sequence[ResumeEntry]) -> dict[tuple[str, str], Verdict]:
+def _parse_answers(entries: Sequence[ResumeEntry]) -> dict[tuple[str, str], Verdict]:
     """The answers, by run and call."""
     found: dict[tuple[str, str], Verdict] = {}
     for entry in entries:

@@ -22,15 +22,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mainspring.app.run_service.errors import ServiceError
-from mainspring.app.run_service.service import Service
-from mainspring.app.servers.http.auth import Doors, Guard, Tokens
-from mainspring.app.servers.http.limits import Limits, Rate
-from mainspring.app.servers.http.openapi import document
-from mainspring.app.servers.http.responses import failed, problem
-from mainspring.app.servers.http.routes import OPERATIONS, Call, Operation
-from mainspring.app.servers.http.server import DEEPEST, is_too_deep
-from mainspring.app.servers.http.sse import Patience
-from mainspring.app.servers.http.state import State
+from mainspring.app.run_service.service import RunService
+from mainspring.app.servers.http.auth import AuthMiddleware, OriginPolicy, Tokens
+from mainspring.app.servers.http.limits import Limits, RateLimiter
+from mainspring.app.servers.http.openapi import build_openapi
+from mainspring.app.servers.http.responses import error_response, service_error_response
+from mainspring.app.servers.http.routes import OPERATIONS, ApiRequest, Operation
+from mainspring.app.servers.http.server import MAX_JSON_DEPTH, is_json_too_deep
+from mainspring.app.servers.http.sse import StreamTimeouts
+from mainspring.app.servers.http.state import ServerState
 
 _TYPES = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 _NAMES = frozenset({"index.html", "page.css", "page.js", "events.js", "view.js"})
@@ -47,7 +47,7 @@ _HEADERS = {
 }
 
 
-def pages() -> list[Route]:
+def page_routes() -> list[Route]:
     """Routes of the page. Nothing in it is anybody's: what it shows, it asks for with a token."""
     return [Route("/", _index, methods=["GET"]), Route("/page/{name}", _file, methods=["GET"])]
 
@@ -57,36 +57,36 @@ def _read(name: str) -> bytes:
     return files("mainspring.app.servers.http").joinpath("page", name).read_bytes()
 
 
-def _answer(name: str) -> Response:
+def _page_response(name: str) -> Response:
     return Response(_read(name), headers={**_HEADERS, "content-type": _TYPES[name.rpartition(".")[2]]})
 
 
 async def _index(_: Request) -> Response:
-    return _answer("index.html")
+    return _page_response("index.html")
 
 
 async def _file(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _NAMES:
         raise HTTPException(404, "there is no such file")
-    return _answer(name)
+    return _page_response(name)
 
 
 _JSON = re.compile(r"application/json\s*(;|$)", re.IGNORECASE)
 
 
-class _TooLargeError(Exception):
+class _BodyTooLargeError(Exception):
     """A body over the limit."""
 
 
-def application(
-    service: Service,
+def create_app(
+    service: RunService,
     tokens: Tokens,
     *,
-    doors: Doors | None = None,
+    doors: OriginPolicy | None = None,
     limits: Limits | None = None,
-    patience: Patience | None = None,
-) -> tuple[ASGIApp, State]:
+    patience: StreamTimeouts | None = None,
+) -> tuple[ASGIApp, ServerState]:
     """The ASGI application over a service, and its state.
 
     Args:
@@ -97,28 +97,28 @@ def application(
         patience: How long streams wait.
     """
     limits = limits or Limits()
-    state = State(service, limits, patience or Patience())
-    state.document = document()
+    state = ServerState(service, limits, patience or StreamTimeouts())
+    state.document = build_openapi()
     by_path: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
     routes = [Route(path, _Endpoint(operations, state)) for path, operations in by_path.items()]
-    app = Starlette(routes=[*routes, *pages()], exception_handlers={HTTPException: _http_problem})
+    app = Starlette(routes=[*routes, *page_routes()], exception_handlers={HTTPException: _http_problem})
     app.router.redirect_slashes = False
-    guard = Guard(app, tokens, doors or Doors(), Rate(limits.requests), state.metrics)
-    return _Counted(guard, state, [*by_path]), state
+    guard = AuthMiddleware(app, tokens, doors or OriginPolicy(), RateLimiter(limits.requests), state.metrics)
+    return _MetricsMiddleware(guard, state, [*by_path]), state
 
 
 async def _http_problem(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "not_allowed"}.get(error.status_code, "refused")
-    return problem(error.status_code, code, error.detail, dict(error.headers or {}))
+    return error_response(error.status_code, code, error.detail, dict(error.headers or {}))
 
 
-class _Counted:
+class _MetricsMiddleware:
     """Counts requests by operation, and answers one that fails in a way nobody thought of."""
 
-    def __init__(self, app: ASGIApp, state: State, paths: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, state: ServerState, paths: Sequence[str]) -> None:
         self._app = app
         self._state = state
         self._paths = paths
@@ -145,7 +145,7 @@ class _Counted:
 class _Endpoint:
     """The operations of one path."""
 
-    def __init__(self, operations: Sequence[Operation], state: State) -> None:
+    def __init__(self, operations: Sequence[Operation], state: ServerState) -> None:
         self._operations = {o.method: o for o in operations}
         self._state = state
 
@@ -153,17 +153,19 @@ class _Endpoint:
         operation = self._operations.get(scope["method"])
         if operation is None:
             allowed = {"allow": ", ".join(sorted(self._operations))}
-            answer: ASGIApp = problem(405, "not_allowed", f"this can be asked with {allowed['allow']} only", allowed)
+            answer: ASGIApp = error_response(
+                405, "not_allowed", f"this can be asked with {allowed['allow']} only", allowed
+            )
         else:
             scope["operation"] = operation.name
-            answer = await self._answer(operation, Request(scope, receive))
+            answer = await self._handle(operation, Request(scope, receive))
         await answer(scope, receive, send)
 
-    async def _answer(self, operation: Operation, request: Request) -> ASGIApp:
+    async def _handle(self, operation: Operation, request: Request) -> ASGIApp:
         try:
-            query = _query(operation, request)
+            query = _parse_query(operation, request)
             body = await self._body(operation, request)
-            call = Call(
+            call = ApiRequest(
                 service=self._state,
                 tenant=request.scope.get("tenant", ""),
                 run_id=request.path_params.get("run_id", ""),
@@ -176,16 +178,16 @@ class _Endpoint:
         except ServiceError as error:
             if error.retry_after:
                 self._state.metrics.add("limited")
-            return failed(error)
-        except _TooLargeError:
-            return problem(413, "too_large", f"the body may have {self._state.limits.body} bytes at most")
+            return service_error_response(error)
+        except _BodyTooLargeError:
+            return error_response(413, "too_large", f"the body may have {self._state.limits.body} bytes at most")
         except HTTPException as error:
             code = "too_slow" if error.status_code == 408 else "not_json"
-            return problem(error.status_code, code, error.detail, dict(error.headers or {}))
+            return error_response(error.status_code, code, error.detail, dict(error.headers or {}))
         except msgspec.ValidationError as error:
-            return problem(422, "invalid", str(error))
+            return error_response(422, "invalid", str(error))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return problem(400, "not_json", f"the body is no JSON: {error}")
+            return error_response(400, "not_json", f"the body is no JSON: {error}")
 
     async def _body(self, operation: Operation, request: Request) -> Any:
         if operation.body is None:
@@ -195,7 +197,7 @@ class _Endpoint:
         most = self._state.limits.body
         announced = request.headers.get("content-length", "0")
         if announced.isdecimal() and int(announced[:20]) > most:
-            raise _TooLargeError
+            raise _BodyTooLargeError
         parts: list[bytes] = []
         size = 0
         try:
@@ -203,17 +205,17 @@ class _Endpoint:
                 async for part in request.stream():
                     size += len(part)
                     if size > most:
-                        raise _TooLargeError
+                        raise _BodyTooLargeError
                     parts.append(part)
         except TimeoutError:
             raise HTTPException(408, "the body did not arrive in time", {"connection": "close"}) from None
         body = b"".join(parts)
-        if is_too_deep(body):
-            raise HTTPException(400, f"the body is nested too deeply: {DEEPEST} levels are the most")
+        if is_json_too_deep(body):
+            raise HTTPException(400, f"the body is nested too deeply: {MAX_JSON_DEPTH} levels are the most")
         return msgspec.json.decode(body, type=operation.body)
 
 
-def _query(operation: Operation, request: Request) -> Any:
+def _parse_query(operation: Operation, request: Request) -> Any:
     given = request.query_params.multi_items()
     values = dict(given)
     if len(values) != len(given):

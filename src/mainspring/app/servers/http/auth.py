@@ -20,17 +20,17 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mainspring.app.servers.http.limits import Rate
+from mainspring.app.servers.http.limits import RateLimiter
 from mainspring.app.servers.http.metrics import Metrics
-from mainspring.app.servers.http.responses import busy, problem
+from mainspring.app.servers.http.responses import error_response, retry_later_response
 from mainspring.errors import ConfigError
 
-VARIABLE = "MAINSPRING_SERVE_TOKEN"
-DEFAULT = "default"
+TOKEN_VARIABLE = "MAINSPRING_SERVE_TOKEN"
+DEFAULT_TENANT = "default"
 """The tenant of a token that names none."""
 
 
-_SHORTEST = 16
+_MIN_TOKEN_LENGTH = 16
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
 
@@ -69,9 +69,9 @@ class Tokens:
 
 def _checked(tenants: Mapping[str, str]) -> list[tuple[bytes, str]]:
     for token, tenant in tenants.items():
-        if len(token) < _SHORTEST:
+        if len(token) < _MIN_TOKEN_LENGTH:
             raise ConfigError(
-                f"the token of the tenant {tenant!r} has {len(token)} characters, and needs {_SHORTEST}: take a random one"
+                f"the token of the tenant {tenant!r} has {len(token)} characters, and needs {_MIN_TOKEN_LENGTH}: take a random one"
             )
         if not _TENANT.fullmatch(tenant):
             raise ConfigError(
@@ -80,7 +80,7 @@ def _checked(tenants: Mapping[str, str]) -> list[tuple[bytes, str]]:
     return [(_digest(token), tenant) for token, tenant in tenants.items()]
 
 
-async def keep_up(file: Path, tokens: Tokens, say: Callable[[str], object], every: float = 2.0) -> None:
+async def watch_token_file(file: Path, tokens: Tokens, say: Callable[[str], object], every: float = 2.0) -> None:
     """Know what the file says, whenever it changes: a token that was taken out of it is refused soon after. Never returns.
 
     Args:
@@ -89,10 +89,10 @@ async def keep_up(file: Path, tokens: Tokens, say: Callable[[str], object], ever
         say: Is told of changes, and of a file that cannot be used: then the tokens before hold.
         every: Seconds between two looks.
     """
-    known = await asyncio.to_thread(_stamp, file)
+    known = await asyncio.to_thread(_file_signature, file)
     while True:
         await asyncio.sleep(every)
-        stamp = await asyncio.to_thread(_stamp, file)
+        stamp = await asyncio.to_thread(_file_signature, file)
         if stamp == known:
             continue
         known = stamp
@@ -104,7 +104,7 @@ async def keep_up(file: Path, tokens: Tokens, say: Callable[[str], object], ever
             say("the tokens were read again")
 
 
-def _stamp(file: Path) -> tuple[int, int, int]:
+def _file_signature(file: Path) -> tuple[int, int, int]:
     try:
         found = file.stat()
     except OSError:
@@ -132,10 +132,10 @@ def read_tokens(file: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise ConfigError(f"--token-file {file}: {reason}") from None
-    return _parsed(lines, f"--token-file {file}")
+    return _parse_tokens(lines, f"--token-file {file}")
 
 
-def _parsed(lines: Iterable[str], place: str) -> dict[str, str]:
+def _parse_tokens(lines: Iterable[str], place: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         words = line.split()
@@ -146,25 +146,25 @@ def _parsed(lines: Iterable[str], place: str) -> dict[str, str]:
         token = words[-1]
         if token in found:
             raise ConfigError(f"{place}, line {number}: this token stands there twice")
-        found[token] = words[0] if len(words) == 2 else DEFAULT
+        found[token] = words[0] if len(words) == 2 else DEFAULT_TENANT
     if not found:
         raise ConfigError(f"{place}: there is no token in it")
     return found
 
 
-def take_token(environ: MutableMapping[str, str]) -> str:
+def pop_token_from_env(environ: MutableMapping[str, str]) -> str:
     """The token of the environment, which programs that the agent starts do not get; empty for none."""
-    return environ.pop(VARIABLE, "").strip()
+    return environ.pop(TOKEN_VARIABLE, "").strip()
 
 
-OPEN = ("/", "/health", "/ready", "/openapi.json", "/page/")
+PUBLIC_PATHS = ("/", "/health", "/ready", "/openapi.json", "/page/")
 """What needs no token: nothing in it is anybody's."""
 
 
 _ALLOWED = "authorization, content-type, last-event-id"
 
 
-class Doors(Struct, frozen=True, kw_only=True):
+class OriginPolicy(Struct, frozen=True, kw_only=True):
     """From where the service may be reached.
 
     Attributes:
@@ -177,7 +177,7 @@ class Doors(Struct, frozen=True, kw_only=True):
 
     def is_own_host(self, host: str) -> bool:
         """Whether a ``Host`` header names this service: a foreign name may be one that was pointed here."""
-        name = _name_of(host)
+        name = _host_name(host)
         if not name:
             return False
         if name == "localhost" or name in {h.lower() for h in self.hosts}:
@@ -198,14 +198,14 @@ class Doors(Struct, frozen=True, kw_only=True):
             return True
 
 
-def _name_of(host: str) -> str:
+def _host_name(host: str) -> str:
     try:
         return (urlsplit(f"//{host}").hostname or "") if host and not set(host) & set("/?#@\\ ") else ""
     except ValueError:
         return ""
 
 
-class Guard:
+class AuthMiddleware:
     """Lets a request through, with its tenant in ``scope["tenant"]``, or answers it.
 
     ``scope["holds"]`` says whether its token still is the tenant's, for what goes on for long.
@@ -218,7 +218,7 @@ class Guard:
         metrics: Where refusals are counted.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, doors: Doors, rate: Rate, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, tokens: Tokens, doors: OriginPolicy, rate: RateLimiter, metrics: Metrics) -> None:
         self._app = app
         self._tokens = tokens
         self._doors = doors
@@ -233,7 +233,7 @@ class Guard:
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         if origin is not None and origin in self._doors.origins:
-            send = _with_origin(send, origin)
+            send = _add_cors_headers(send, origin)
         refused = self._refusal(scope, headers, origin)
         await (refused or self._app)(scope, receive, send)
 
@@ -241,37 +241,39 @@ class Guard:
         host = headers.get("host", "")
         if not self._doors.is_own_host(host):
             self._metrics.add("refused_origins")
-            return problem(
+            return error_response(
                 403, "foreign_host", "this service is not called that; name it with --allow-host to let it be"
             )
         if origin is not None:
             if self._doors.is_foreign(origin, host):
                 self._metrics.add("refused_origins")
-                return problem(
+                return error_response(
                     403, "foreign_origin", "pages of this origin may not use this service; see --allow-origin"
                 )
             if scope["method"] == "OPTIONS" and origin in self._doors.origins:
                 methods = {"access-control-allow-methods": "GET, POST", "access-control-allow-headers": _ALLOWED}
                 return Response(status_code=204, headers={**methods, "access-control-max-age": "600"})
         path: str = scope["path"]
-        if path in OPEN or path.startswith(OPEN[-1]):
+        if path in PUBLIC_PATHS or path.startswith(PUBLIC_PATHS[-1]):
             return None
         kind, _, token = headers.get("authorization", "").partition(" ")
         tenant = self._tokens.tenant(token.strip()) if kind.lower() == "bearer" else None
         if tenant is None:
             self._metrics.add("refused_tokens")
             text = "a token is needed: Authorization: Bearer TOKEN" if not token else "this token is not known here"
-            return problem(401, "unauthorized", text, {"www-authenticate": "Bearer"})
+            return error_response(401, "unauthorized", text, {"www-authenticate": "Bearer"})
         seconds = self._rate.take(tenant)
         if seconds:
             self._metrics.add("limited")
-            return busy(429, "too_many_requests", f"too many requests; the next one may come in {seconds} s", seconds)
+            return retry_later_response(
+                429, "too_many_requests", f"too many requests; the next one may come in {seconds} s", seconds
+            )
         scope["tenant"] = tenant
         scope["holds"] = lambda: self._tokens.tenant(token.strip()) == tenant
         return None
 
 
-def _with_origin(send: Send, origin: str) -> Send:
+def _add_cors_headers(send: Send, origin: str) -> Send:
     async def wrapped(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)

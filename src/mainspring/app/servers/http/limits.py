@@ -24,7 +24,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     followers: int = 1_000
 
 
-class Rate:
+class RateLimiter:
     """So many a minute, with as many at once.
 
     Args:
@@ -49,27 +49,27 @@ class Rate:
         return 0
 
 
-class Places:
+class ConcurrencyLimit:
     """So many at the same time."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._taken: dict[str, int] = {}
+        self._register_incoming: dict[str, int] = {}
 
     @property
     def taken(self) -> int:
         """How many all tenants have."""
-        return sum(self._taken.values())
+        return sum(self._register_incoming.values())
 
     def full(self, tenant: str) -> bool:
         """Whether there is none left."""
-        return self._taken.get(tenant, 0) >= self.most
+        return self._register_incoming.get(tenant, 0) >= self.most
 
     @contextmanager
     def one(self, tenant: str) -> Generator[None]:
         """Have one while this is open."""
-        self._taken[tenant] = self._taken.get(tenant, 0) + 1
+        self._register_incoming[tenant] = self._register_incoming.get(tenant, 0) + 1
         try:
             yield
         finally:
-            self._taken[tenant] -= 1
+            self._register_incoming[tenant] -= 1

@@ -31,16 +31,20 @@ class Metrics:
     def text(self, gauges: Mapping[str, Mapping[_Labels, float]]) -> str:
         """All figures, with those that are looked up."""
         lines: list[str] = []
-        _family(lines, "mainspring_http_requests_total", "counter", "Requests that were answered.", self._requests)
-        _family(lines, "mainspring_http_request_seconds_total", "counter", "Seconds until they were.", self._seconds)
-        for name, text in _COUNTS.items():
-            _family(lines, f"mainspring_{name}_total", "counter", text, {(): self._counts[name]})
+        _write_family(
+            lines, "mainspring_http_requests_total", "counter", "Requests that were answered.", self._requests
+        )
+        _write_family(
+            lines, "mainspring_http_request_seconds_total", "counter", "Seconds until they were.", self._seconds
+        )
+        for name, text in _COUNTERS.items():
+            _write_family(lines, f"mainspring_{name}_total", "counter", text, {(): self._counts[name]})
         for name, values in gauges.items():
-            _family(lines, f"mainspring_{name}", "gauge", _GAUGES[name], values)
+            _write_family(lines, f"mainspring_{name}", "gauge", _GAUGES[name], values)
         return "\n".join(lines) + "\n"
 
 
-_COUNTS = {
+_COUNTERS = {
     "runs_started": "Runs that were started or forked here.",
     "events_sent": "Events that were sent to followers.",
     "followers_cut": "Followers that were cut off because they did not read.",
@@ -55,7 +59,7 @@ _GAUGES = {
 }
 
 
-def _family(lines: list[str], name: str, kind: str, text: str, values: Mapping[_Labels, float]) -> None:
+def _write_family(lines: list[str], name: str, kind: str, text: str, values: Mapping[_Labels, float]) -> None:
     lines.append(f"# HELP {name} {text}")
     lines.append(f"# TYPE {name} {kind}")
     lines += [f"{name}{_labels(labels)} {values[labels]:.10g}" for labels in sorted(values)]

@@ -43,7 +43,7 @@ _STATUSES = {
 }
 
 
-def document() -> dict[str, Any]:
+def build_openapi() -> dict[str, Any]:
     """OpenAPI 3.1, the same in every process of a version."""
     kinds = [k for o in OPERATIONS for k in (o.body, o.answer) if k is not None]
     _, schemas = msgspec.json.schema_components([*dict.fromkeys(kinds), Problem], ref_template=_REF)
@@ -74,7 +74,10 @@ def _operation(operation: Operation) -> dict[str, Any]:
     if parameters := _parameters(operation):
         made["parameters"] = parameters
     if operation.body is not None:
-        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(operation.body)}}}
+        made["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _schema_ref(operation.body)}},
+        }
     made["responses"] = _responses(operation)
     return made
 
@@ -91,7 +94,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
         if "anyOf" in schema:  # what is not given is none; there is no way to give it
             schema = next(s for s in schema["anyOf"] if s != {"type": "null"})
         found.append({"name": name, "in": "query", "description": text, "schema": schema})
-    if _can_come_back(operation):
+    if _supports_resume(operation):
         last = {"type": "string", "pattern": f"^({ID_PATTERN})?$"}
         text = "Id of the last event that is known, as browsers send it."
         found.append({"name": "Last-Event-ID", "in": "header", "description": text, "schema": last})
@@ -103,13 +106,13 @@ def _responses(operation: Operation) -> dict[str, Any]:
     if operation.media == "text/event-stream":
         content = {operation.media: {"schema": _SSE}}
     elif operation.answer is not None:
-        content = {"application/json": {"schema": _ref(operation.answer)}}
+        content = {"application/json": {"schema": _schema_ref(operation.answer)}}
     elif operation.media != "application/json":
         content = {operation.media: {"schema": {"type": "string"}}}
     found: dict[int, Any] = {operation.status: {"description": _STATUSES[operation.status], "content": content}}
     if operation.status == 201:
         found[200] = {"description": "A run of this key was there already.", "content": content}
-    if _can_come_back(operation):
+    if _supports_resume(operation):
         found[204] = {"description": _STATUSES[204]}
     errors = [403, 422, *operation.errors]
     if not operation.open:
@@ -118,16 +121,19 @@ def _responses(operation: Operation) -> dict[str, Any]:
         errors += [400, 408, 413, 415]
     for status in errors:
         kind = operation.answer if operation.open and status == 503 and operation.answer else Problem
-        found[status] = {"description": _STATUSES[status], "content": {"application/json": {"schema": _ref(kind)}}}
+        found[status] = {
+            "description": _STATUSES[status],
+            "content": {"application/json": {"schema": _schema_ref(kind)}},
+        }
         if status == 429:
             found[status]["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}}
     return {str(status): found[status] for status in sorted(found)}
 
 
-def _can_come_back(operation: Operation) -> bool:
+def _supports_resume(operation: Operation) -> bool:
     """Whether it is a stream that a follower comes back to."""
     return operation.media == "text/event-stream" and operation.method == "GET"
 
 
-def _ref(kind: type[Struct]) -> dict[str, str]:
+def _schema_ref(kind: type[Struct]) -> dict[str, str]:
     return {"$ref": _REF.format(name=kind.__name__)}

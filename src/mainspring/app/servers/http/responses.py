@@ -10,22 +10,22 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from mainspring.app.run_service.errors import (
-    ClosingError,
     ConflictError,
     InvalidError,
     LimitError,
-    MissingError,
+    NotFoundError,
+    RunNotFoundError,
     ServiceError,
-    UnknownRunError,
+    ShuttingDownError,
 )
 from mainspring.redaction import redact
 
 STATUS: dict[type[ServiceError], int] = {
-    UnknownRunError: 404,
+    RunNotFoundError: 404,
     ConflictError: 409,
-    MissingError: 404,
+    NotFoundError: 404,
     LimitError: 429,
-    ClosingError: 503,
+    ShuttingDownError: 503,
     InvalidError: 422,
 }
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -38,25 +38,25 @@ class Problem(Struct, frozen=True, kw_only=True):
     message: Annotated[str, Meta(description="What happened and what to do, for people.")]
 
 
-def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A value as JSON."""
     body = msgspec.json.encode(value, enc_hook=str)
     return Response(body, status, {**_HEADERS, **(headers or {})}, media_type="application/json")
 
 
-def problem(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
+def error_response(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
     """A request that was not done."""
-    return reply(Problem(code=code, message=redact(message)), status, headers)
+    return json_response(Problem(code=code, message=redact(message)), status, headers)
 
 
-def busy(status: int, code: str, message: str, seconds: float) -> Response:
+def retry_later_response(status: int, code: str, message: str, seconds: float) -> Response:
     """A request that may be done later."""
-    return problem(status, code, message, {"retry-after": str(max(1, math.ceil(seconds)))})
+    return error_response(status, code, message, {"retry-after": str(max(1, math.ceil(seconds)))})
 
 
-def failed(error: ServiceError) -> Response:
+def service_error_response(error: ServiceError) -> Response:
     """What the service refused."""
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     if error.retry_after or status == 429:
-        return busy(status, error.code, str(error), error.retry_after)
-    return problem(status, error.code, str(error))
+        return retry_later_response(status, error.code, str(error), error.retry_after)
+    return error_response(status, error.code, str(error))

@@ -19,27 +19,27 @@ from mainspring.app.run_service.schemas import (
     Fork,
     ResultView,
     RunList,
+    RunState,
     RunView,
     Say,
     StartRun,
-    State,
 )
 from mainspring.app.servers.ag_ui.input import RunAgentInput
-from mainspring.app.servers.http.responses import problem, reply
-from mainspring.app.servers.http.sse import ID_PATTERN, Format, ag_ui, ag_ui_run, parse_id
-from mainspring.app.servers.http.state import State as Service
+from mainspring.app.servers.http.responses import error_response, json_response
+from mainspring.app.servers.http.sse import ID_PATTERN, Format, encode_ag_ui, encode_ag_ui_run, parse_id
+from mainspring.app.servers.http.state import ServerState as Service
 
 _Count = Annotated[int, Meta(ge=1, le=500)]
 
 
-class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
+class NoParameters(Struct, frozen=True, forbid_unknown_fields=True):
     """No parameters."""
 
 
 class ListQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which runs to list."""
 
-    state: Annotated[State | None, Meta(description="Only those that are so.")] = None
+    state: Annotated[RunState | None, Meta(description="Only those that are so.")] = None
     limit: Annotated[_Count, Meta(description="How many at most.")] = 50
 
 
@@ -86,7 +86,7 @@ class Health(Struct, frozen=True, kw_only=True):
     status: Literal["ok", "closing", "unreachable"]
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class ApiRequest(Struct, frozen=True, kw_only=True):
     """A request that passed the guard, with what it brought."""
 
     service: Service
@@ -113,9 +113,9 @@ class Operation(Struct, frozen=True, kw_only=True):
     path: str
     name: str
     summary: str
-    do: Callable[[Call], Awaitable[ASGIApp]]
+    do: Callable[[ApiRequest], Awaitable[ASGIApp]]
     body: type[Struct] | None = None
-    query: type[Struct] = Nothing
+    query: type[Struct] = NoParameters
     answer: type[Struct] | None = None
     media: str = "application/json"
     status: int = 200
@@ -123,90 +123,92 @@ class Operation(Struct, frozen=True, kw_only=True):
     open: bool = False
 
 
-async def _agents(call: Call) -> ASGIApp:
+async def _agents(call: ApiRequest) -> ASGIApp:
     names = await call.service.service.agents()
-    return reply(AgentList(agents=tuple([AgentView(name=name) for name in names])))
+    return json_response(AgentList(agents=tuple([AgentView(name=name) for name in names])))
 
 
-async def _start(call: Call) -> ASGIApp:
+async def _start(call: ApiRequest) -> ASGIApp:
     view, new = await call.service.service.start(call.tenant, call.body)
     return _started(call, view, new)
 
 
-async def _fork(call: Call) -> ASGIApp:
+async def _fork(call: ApiRequest) -> ASGIApp:
     view, new = await call.service.service.fork(call.tenant, call.run_id, call.body)
     return _started(call, view, new)
 
 
-def _started(call: Call, view: RunView, new: bool) -> ASGIApp:
+def _started(call: ApiRequest, view: RunView, new: bool) -> ASGIApp:
     if new:
         call.service.metrics.add("runs_started")
-    return reply(view, 201 if new else 200, {"location": f"/v1/runs/{view.id}"})
+    return json_response(view, 201 if new else 200, {"location": f"/v1/runs/{view.id}"})
 
 
-async def _list(call: Call) -> ASGIApp:
+async def _list(call: ApiRequest) -> ASGIApp:
     query: ListQuery = call.query
-    return reply(RunList(runs=await call.service.service.runs(call.tenant, state=query.state, limit=query.limit)))
+    return json_response(
+        RunList(runs=await call.service.service.runs(call.tenant, state=query.state, limit=query.limit))
+    )
 
 
-async def _show(call: Call) -> ASGIApp:
-    return reply(await call.service.service.view(call.tenant, call.run_id))
+async def _show(call: ApiRequest) -> ASGIApp:
+    return json_response(await call.service.service.view(call.tenant, call.run_id))
 
 
-async def _result(call: Call) -> ASGIApp:
-    return reply(await call.service.service.result(call.tenant, call.run_id, call.query.wait))
+async def _result(call: ApiRequest) -> ASGIApp:
+    return json_response(await call.service.service.result(call.tenant, call.run_id, call.query.wait))
 
 
-async def _steer(call: Call) -> ASGIApp:
+async def _steer(call: ApiRequest) -> ASGIApp:
     await call.service.service.say(call.tenant, call.run_id, call.body.text)
     return _accepted(call)
 
 
-async def _follow_up(call: Call) -> ASGIApp:
+async def _follow_up(call: ApiRequest) -> ASGIApp:
     await call.service.service.say(call.tenant, call.run_id, call.body.text, at_the_end=True)
     return _accepted(call)
 
 
-async def _approve(call: Call) -> ASGIApp:
+async def _approve(call: ApiRequest) -> ASGIApp:
     await call.service.service.approve(call.tenant, call.run_id, call.body)
     return _accepted(call)
 
 
-async def _deny(call: Call) -> ASGIApp:
+async def _deny(call: ApiRequest) -> ASGIApp:
     await call.service.service.deny(call.tenant, call.run_id, call.body)
     return _accepted(call)
 
 
-async def _abort(call: Call) -> ASGIApp:
+async def _abort(call: ApiRequest) -> ASGIApp:
     await call.service.service.abort(call.tenant, call.run_id, call.body)
     return _accepted(call)
 
 
-def _accepted(call: Call) -> ASGIApp:
-    return reply(Accepted(id=call.run_id), 202)
+def _accepted(call: ApiRequest) -> ASGIApp:
+    return json_response(Accepted(id=call.run_id), 202)
 
 
-async def _events(call: Call) -> ASGIApp:
+async def _events(call: ApiRequest) -> ASGIApp:
     query: FollowQuery = call.query
     service, tenant, run_id = call.service.service, call.tenant, call.run_id
     try:
         after = parse_id(call.last_id or query.after or "0")
     except ValueError as error:
-        return problem(422, "invalid", f"Last-Event-ID: {error}")
+        return error_response(422, "invalid", f"Last-Event-ID: {error}")
     kind = query.format or ("ag-ui" if "ag-ui" in call.accept else "native")
     if (call.last_id or query.after) and await service.silent(tenant, run_id, after[0]):
-        return reply_nothing()
+        return no_content()
     await service.view(tenant, run_id)
     if (full := call.service.full(tenant)) is not None:
         return full
     if kind == "ag-ui":
-        events = ag_ui(run_id, lambda number: service.follow(tenant, run_id, number), after)
+        events = encode_ag_ui(run_id, lambda number: service.follow(tenant, run_id, number), after)
     else:
         events = call.service.wire.native(run_id, service.follow(tenant, run_id, after[0]))
     return call.service.stream(tenant, events)
 
 
-async def _ag_ui(call: Call) -> ASGIApp:
+async def _ag_ui(call: ApiRequest) -> ASGIApp:
     query: AgUiQuery = call.query
     state, tenant = call.service, call.tenant
     if (full := state.full(tenant)) is not None:
@@ -215,7 +217,7 @@ async def _ag_ui(call: Call) -> ASGIApp:
     if not started.after:
         state.metrics.add("runs_started")
     items = state.service.follow(tenant, started.id)
-    events = ag_ui_run(started, items, lambda: state.ag_ui.left(tenant, started.id))
+    events = encode_ag_ui_run(started, items, lambda: state.ag_ui.left(tenant, started.id))
 
     async def stop() -> None:
         try:
@@ -227,34 +229,34 @@ async def _ag_ui(call: Call) -> ASGIApp:
     return state.stream(tenant, events, left=left, location=f"/v1/runs/{started.id}")
 
 
-def reply_nothing() -> ASGIApp:
+def no_content() -> ASGIApp:
     """All was told: a reader that comes back by itself need not come again."""
     from starlette.responses import Response
 
     return Response(status_code=204)
 
 
-async def _health(call: Call) -> ASGIApp:
-    return reply(Health(status="ok"))
+async def _health(call: ApiRequest) -> ASGIApp:
+    return json_response(Health(status="ok"))
 
 
-async def _ready(call: Call) -> ASGIApp:
+async def _ready(call: ApiRequest) -> ASGIApp:
     if call.service.service.closing:
-        return reply(Health(status="closing"), 503)
+        return json_response(Health(status="closing"), 503)
     there = await call.service.service.reachable(2.0)
-    return reply(Health(status="ok" if there else "unreachable"), 200 if there else 503)
+    return json_response(Health(status="ok" if there else "unreachable"), 200 if there else 503)
 
 
-async def _metrics(call: Call) -> ASGIApp:
+async def _metrics(call: ApiRequest) -> ASGIApp:
     return await call.service.figures()
 
 
-async def _openapi(call: Call) -> ASGIApp:
-    return reply(call.service.document)
+async def _openapi(call: ApiRequest) -> ASGIApp:
+    return json_response(call.service.document)
 
 
 _RUN = "/v1/runs/{run_id}"
-_TOLD = (404, 409)
+_RUN_ERRORS = (404, 409)
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -280,28 +282,28 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         method="GET", path=f"{_RUN}/result", name="runResult", summary="How a run ended.",
-        do=_result, query=ResultQuery, answer=ResultView, errors=_TOLD,
+        do=_result, query=ResultQuery, answer=ResultView, errors=_RUN_ERRORS,
     ),
     Operation(
         method="POST", path=f"{_RUN}/steer", name="steerRun", summary="Let a message join at the next step.",
-        do=_steer, body=Say, answer=Accepted, status=202, errors=_TOLD,
+        do=_steer, body=Say, answer=Accepted, status=202, errors=_RUN_ERRORS,
     ),
     Operation(
         method="POST", path=f"{_RUN}/follow-up", name="followUpRun",
         summary="Let a message join where the run would end.",
-        do=_follow_up, body=Say, answer=Accepted, status=202, errors=_TOLD,
+        do=_follow_up, body=Say, answer=Accepted, status=202, errors=_RUN_ERRORS,
     ),
     Operation(
         method="POST", path=f"{_RUN}/approve", name="approveCall", summary="Let a call be made that waits for an answer.",
-        do=_approve, body=Approve, answer=Accepted, status=202, errors=_TOLD,
+        do=_approve, body=Approve, answer=Accepted, status=202, errors=_RUN_ERRORS,
     ),
     Operation(
         method="POST", path=f"{_RUN}/deny", name="denyCall", summary="Refuse a call that waits for an answer.",
-        do=_deny, body=Deny, answer=Accepted, status=202, errors=_TOLD,
+        do=_deny, body=Deny, answer=Accepted, status=202, errors=_RUN_ERRORS,
     ),
     Operation(
         method="POST", path=f"{_RUN}/abort", name="abortRun", summary="Stop a run.",
-        do=_abort, body=Abort, answer=Accepted, status=202, errors=_TOLD,
+        do=_abort, body=Abort, answer=Accepted, status=202, errors=_RUN_ERRORS,
     ),
     Operation(
         method="POST", path=f"{_RUN}/fork", name="forkRun",

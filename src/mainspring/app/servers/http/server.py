@@ -24,11 +24,11 @@ from msgspec import Struct
 from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from mainspring.app.servers.http.state import State
+from mainspring.app.servers.http.state import ServerState
 from mainspring.errors import ConfigError
-from mainspring.text import counted
+from mainspring.text import pluralize
 
-DEEPEST = 100
+MAX_JSON_DEPTH = 100
 """Levels of a body: more would only serve to break what handles it later."""
 
 
@@ -37,7 +37,7 @@ _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-class PromptProtocol(H11Protocol):
+class TimeoutProtocol(H11Protocol):
     """A connection whose request has to arrive within some seconds; one that trickles in is cut off.
 
     Args:
@@ -78,18 +78,18 @@ class PromptProtocol(H11Protocol):
             self._limit = None
 
 
-def is_too_deep(body: bytes) -> bool:
+def is_json_too_deep(body: bytes) -> bool:
     """Whether JSON has more levels than `DEEPEST`, in a time that grows with its length alone."""
-    if body.count(b"[") + body.count(b"{") <= DEEPEST:
+    if body.count(b"[") + body.count(b"{") <= MAX_JSON_DEPTH:
         return False
     brackets = _STRING.sub(b"", body).translate(None, _OTHERS)
-    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > DEEPEST
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_JSON_DEPTH
 
 
 _BACKLOG = 2048
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class ServerOptions(Struct, frozen=True, kw_only=True):
     """Where a server listens, and how long its end may take.
 
     Attributes:
@@ -105,7 +105,7 @@ class Place(Struct, frozen=True, kw_only=True):
     keeps: bool = False
 
 
-def listen(place: Place) -> socket.socket:
+def open_socket(place: ServerOptions) -> socket.socket:
     """The socket of a server.
 
     Raises:
@@ -128,7 +128,7 @@ def listen(place: Place) -> socket.socket:
     return made
 
 
-def url_of(listening: socket.socket) -> str:
+def local_url(listening: socket.socket) -> str:
     """The address of a server for people on this machine."""
     host, port = listening.getsockname()[:2]
     address = ipaddress.ip_address(host)
@@ -152,11 +152,11 @@ class HttpServer(uvicorn.Server):
         say: Is told how the end goes on.
     """
 
-    def __init__(self, app: ASGIApp, state: State, place: Place, say: Callable[[str], object]) -> None:
+    def __init__(self, app: ASGIApp, state: ServerState, place: ServerOptions, say: Callable[[str], object]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                http=cast("type[asyncio.Protocol]", partial(PromptProtocol, state.patience.request)),
+                http=cast("type[asyncio.Protocol]", partial(TimeoutProtocol, state.patience.request)),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -196,14 +196,14 @@ class HttpServer(uvicorn.Server):
                 connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 connection.transport.abort()
 
-    async def run_until_asked(self, listening: socket.socket) -> None:
+    async def serve_until_stopped(self, listening: socket.socket) -> None:
         """Serve until a signal, then drain."""
         async with asyncio.TaskGroup() as group:
-            ending = group.create_task(self._end_when_asked())
+            ending = group.create_task(self._drain_on_stop())
             await self.serve(sockets=[listening])
             ending.cancel()
 
-    async def _end_when_asked(self) -> None:
+    async def _drain_on_stop(self) -> None:
         await self._asked.wait()
         state, place = self._state, self._place
         if place.keeps:
@@ -211,15 +211,15 @@ class HttpServer(uvicorn.Server):
         self._say(f"ending: no run is taken on any more; {place.drain:g} s for those that go on (again to end at once)")
         left = await state.service.drain(place.drain, keeps=place.keeps)
         if left:
-            lost = counted(left, "run did not come to its end and is", "runs did not come to their end and are")
+            lost = pluralize(left, "run did not come to its end and is", "runs did not come to their end and are")
             self._say(f"{lost} lost: this process is the only place for runs; see --url")
         state.closing.set()
         self.should_exit = True
 
 
 @asynccontextmanager
-async def serving(
-    app: ASGIApp, state: State, place: Place | None = None, say: Callable[[str], object] = lambda _: None
+async def run_test_server(
+    app: ASGIApp, state: ServerState, place: ServerOptions | None = None, say: Callable[[str], object] = lambda _: None
 ) -> AsyncGenerator[str]:
     """A server inside this process, for as long as the block; gives its address.
 
@@ -229,12 +229,12 @@ async def serving(
         place: Where to listen; by default any free port of the loopback interface.
         say: Is told how the end goes on.
     """
-    place = place or Place(port=0, drain=0.0)
-    listening = listen(place)
+    place = place or ServerOptions(port=0, drain=0.0)
+    listening = open_socket(place)
     server = HttpServer(app, state, place, say)
-    running = asyncio.ensure_future(server.run_until_asked(listening))
+    running = asyncio.ensure_future(server.serve_until_stopped(listening))
     try:
-        yield url_of(listening)
+        yield local_url(listening)
     finally:
         server.stop()
         await running

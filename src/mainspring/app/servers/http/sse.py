@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
-from mainspring.app.servers.ag_ui.encoder import AgUi, warning
+from mainspring.app.servers.ag_ui.encoder import AgUiEncoder, warning
 from mainspring.app.servers.ag_ui.runs import AgUiRun
 from mainspring.app.servers.http.metrics import Metrics
 from mainspring.durable.feed import FeedEvent, FeedItem, RunEnded, encode_event
@@ -38,8 +38,8 @@ ID_PATTERN = "[0-9]{1,15}([.][0-9]{1,6})?"
 """What ids of events look like."""
 
 
-_RECENT = 64
-_SMALL = 16_384
+_CACHED_EVENTS = 64
+_MAX_CACHED_BYTES = 16_384
 _ID = re.compile(ID_PATTERN)
 _SCHEMA = "#/components/schemas/{name}"
 
@@ -63,12 +63,12 @@ def parse_id(text: str) -> tuple[int, int]:
     return int(number), int(part or 0)
 
 
-class Wire:
+class EventEncoder:
     """Events in the format of our own, encoded once for all followers that are at the same place."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[tuple[str, int], WireEvent] = WeakValueDictionary()
-        self._recent: deque[WireEvent] = deque(maxlen=_RECENT)
+        self._recent: deque[WireEvent] = deque(maxlen=_CACHED_EVENTS)
 
     async def native(self, run_id: str, items: AsyncIterator[FeedItem]) -> AsyncGenerator[WireEvent, None]:
         """What a run tells.
@@ -85,25 +85,25 @@ class Wire:
                 name = str(kind.__struct_config__.tag)
                 event = WireEvent(str(item.number), name, encode_event(item.event), kind is RunEnded)
                 self._known[key] = event
-                if len(event.data) <= _SMALL:
+                if len(event.data) <= _MAX_CACHED_BYTES:
                     self._recent.append(event)  # others come for it in a moment
             yield event
 
 
-async def ag_ui(
+async def encode_ag_ui(
     run_id: str, follow: Callable[[int], AsyncIterator[FeedItem]], after: tuple[int, int] = (0, 0)
 ) -> AsyncGenerator[WireEvent, None]:
     """Events in the format of AG-UI. Where a follower comes back, what it knows is read again and not told."""
-    translator = AgUi(run_id)
+    translator = AgUiEncoder(run_id)
     async for item in follow(0):
         made = translator.of(item.event)
         ends = len(made) if isinstance(item.event, RunEnded) else 0
         for part, event in enumerate(made, 1):
             if (item.number, part) > after:
-                yield _wired(f"{item.number}.{part}", event, last=part == ends)
+                yield _to_wire_event(f"{item.number}.{part}", event, last=part == ends)
 
 
-async def ag_ui_run(
+async def encode_ag_ui_run(
     started: AgUiRun, items: AsyncGenerator[FeedItem, None], outcome: Callable[[], Awaitable[str]]
 ) -> AsyncGenerator[WireEvent, None]:
     """The events of one run of AG-UI, for the client that began it: from its start to its end.
@@ -113,22 +113,22 @@ async def ag_ui_run(
         items: What our run tells, from its first event; closed at the end.
         outcome: Says what became of a run that told nothing of its end.
     """
-    translator = AgUi(started.id, started.names)
-    async with aclosing(_translated(translator, started, items)) as events:
+    translator = AgUiEncoder(started.id, started.names)
+    async with aclosing(_translate(translator, started, items)) as events:
         async for event in events:
             ends = event["type"] in ("RUN_FINISHED", "RUN_ERROR")
-            yield _wired("", event, last=ends)
+            yield _to_wire_event("", event, last=ends)
             if ends:
                 return
             if event["type"] == "RUN_STARTED":
                 for text in started.warnings:
-                    yield _wired("", warning(text))
+                    yield _to_wire_event("", warning(text))
     for event in translator.failed(await outcome()):
-        yield _wired("", event, last=event["type"] == "RUN_ERROR")
+        yield _to_wire_event("", event, last=event["type"] == "RUN_ERROR")
 
 
-async def _translated(
-    translator: AgUi, started: AgUiRun, items: AsyncGenerator[FeedItem, None]
+async def _translate(
+    translator: AgUiEncoder, started: AgUiRun, items: AsyncGenerator[FeedItem, None]
 ) -> AsyncGenerator[dict[str, Any], None]:
     if not started.after:
         for event in translator.begin():
@@ -142,7 +142,7 @@ async def _translated(
                 yield event
 
 
-def _wired(id: str, event: dict[str, Any], *, last: bool = False) -> WireEvent:
+def _to_wire_event(id: str, event: dict[str, Any], *, last: bool = False) -> WireEvent:
     return WireEvent(id, str(event["type"]), msgspec.json.encode(event), last)
 
 
@@ -152,14 +152,14 @@ _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-accel-buffering", b"no"),
 ]
-_PIECE = 65_536
+_CHUNK_BYTES = 65_536
 
 
-class _Put(Protocol):
+class _SendBody(Protocol):
     async def __call__(self, body: bytes, *, more: bool = True) -> None: ...
 
 
-class Patience(Struct, frozen=True, kw_only=True):
+class StreamTimeouts(Struct, frozen=True, kw_only=True):
     """How long a stream waits, in seconds.
 
     Attributes:
@@ -196,7 +196,7 @@ class EventStream:
         closing: asyncio.Event,
         cut: Callable[[Scope], None],
         metrics: Metrics,
-        patience: Patience | None = None,
+        patience: StreamTimeouts | None = None,
         left: Callable[[], Awaitable[None]] | None = None,
         location: str = "",
     ) -> None:
@@ -205,7 +205,7 @@ class EventStream:
         self._closing = closing
         self._cut = cut
         self._metrics = metrics
-        self._patience = patience or Patience()
+        self._patience = patience or StreamTimeouts()
         self._left = left
         self._headers = [*_HEADERS, (b"location", location.encode())] if location else _HEADERS
         self._told = False
@@ -215,7 +215,7 @@ class EventStream:
         with self._place:
             tasks = [
                 asyncio.ensure_future(self._write(scope, send)),
-                asyncio.ensure_future(_gone(receive)),
+                asyncio.ensure_future(_wait_disconnect(receive)),
             ]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -245,7 +245,7 @@ class EventStream:
             self._metrics.add("followers_cut")
             self._cut(scope)
 
-    async def _pump(self, events: AsyncGenerator[WireEvent, None], put: _Put, holds: Callable[[], bool]) -> None:
+    async def _pump(self, events: AsyncGenerator[WireEvent, None], put: _SendBody, holds: Callable[[], bool]) -> None:
         closing = asyncio.ensure_future(self._closing.wait())
         coming: asyncio.Future[WireEvent | None] | None = None
         try:
@@ -260,7 +260,7 @@ class EventStream:
                     if event is None:
                         return
                     self._metrics.add("events_sent")
-                    for piece in frame(event):
+                    for piece in encode_sse(event):
                         await put(piece)
                     if event.last:
                         return
@@ -276,22 +276,22 @@ class EventStream:
             await asyncio.wait(left)
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def frame(event: WireEvent) -> Generator[bytes]:
+def encode_sse(event: WireEvent) -> Generator[bytes]:
     """An event as it goes over the line, a piece at a time, so that a large one is not kept once for each slow reader.
 
     JSON has no line ends of its own.
     """
     head = f"id: {event.id}\n" if event.id else ""
     start = f"{head}event: {event.name}\ndata: ".encode()
-    if len(event.data) <= _PIECE:
+    if len(event.data) <= _CHUNK_BYTES:
         yield start + event.data + b"\n\n"
         return
     yield start
-    for at in range(0, len(event.data), _PIECE):
-        yield event.data[at : at + _PIECE]
+    for at in range(0, len(event.data), _CHUNK_BYTES):
+        yield event.data[at : at + _CHUNK_BYTES]
     yield b"\n\n"

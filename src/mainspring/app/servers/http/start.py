@@ -12,15 +12,23 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.exit_codes import DONE
-from mainspring.app.cli.runner import asked, framed
-from mainspring.app.run.events import Notice, Report
-from mainspring.app.run_service.agents import NAME, check_own_agent, named_agents, own_agent
-from mainspring.app.run_service.engine import engine_of
-from mainspring.app.run_service.service import Factory, Service, ServiceOptions
-from mainspring.app.servers.http.auth import DEFAULT, VARIABLE, Tokens, keep_up, new_token, read_tokens, take_token
+from mainspring.app.cli.exit_codes import OK
+from mainspring.app.cli.runner import launch_options, run_command
+from mainspring.app.run.events import Notice, RunEvent
+from mainspring.app.run_service.agents import BUILTIN_AGENT, builtin_agent_factory, check_builtin_agent, load_agents
+from mainspring.app.run_service.engine import create_engine
+from mainspring.app.run_service.service import Factory, RunService, ServiceOptions
+from mainspring.app.servers.http.auth import (
+    DEFAULT_TENANT,
+    TOKEN_VARIABLE,
+    Tokens,
+    new_token,
+    pop_token_from_env,
+    read_tokens,
+    watch_token_file,
+)
 from mainspring.errors import ConfigError
-from mainspring.extras import how_to_install
+from mainspring.extras import install_command
 
 if TYPE_CHECKING:
     from mainspring.app.servers.http import server as running
@@ -28,62 +36,62 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal; the exit code."""
-    return framed(options, lambda console: asyncio.run(_serve(options, console)))
+    return run_command(options, lambda console: asyncio.run(_serve(options, console)))
 
 
 async def _serve(options: argparse.Namespace, console: Console) -> int:
     try:
         http = import_module("mainspring.app.servers.http.server")
-        application = import_module("mainspring.app.servers.http.app").application
+        application = import_module("mainspring.app.servers.http.app").create_app
     except ImportError as error:
-        raise ConfigError(f"serve --http needs the extra server: {how_to_install('server')} ({error})") from error
+        raise ConfigError(f"serve --http needs the extra server: {install_command('server')} ({error})") from error
     guard = import_module("mainspring.app.servers.http.auth")
     limits = import_module("mainspring.app.servers.http.limits")
     given, made = await asyncio.to_thread(_tokens, options)
     agents = await _agents(options, console)
-    engine = engine_of(options.url, version=options.code_version, keep=options.keep)
-    service = Service(engine, agents, ServiceOptions(runs=options.max_runs, default=next(iter(agents), "")))
+    engine = create_engine(options.url, version=options.code_version, keep=options.keep)
+    service = RunService(engine, agents, ServiceOptions(runs=options.max_runs, default=next(iter(agents), "")))
     app, state = application(
         service,
         given,
-        doors=guard.Doors(hosts=tuple(options.allow_host), origins=tuple(options.allow_origin)),
+        doors=guard.OriginPolicy(hosts=tuple(options.allow_host), origins=tuple(options.allow_origin)),
         limits=limits.Limits(requests=options.max_requests, body=options.max_body, followers=options.max_followers),
     )
-    place: running.Place = http.Place(
+    place: running.ServerOptions = http.ServerOptions(
         host=options.host, port=options.port, drain=options.drain, keeps=options.url is not None
     )
-    listening = http.listen(place)
+    listening = http.open_socket(place)
     try:
         async with service:
             server = http.HttpServer(app, state, place, console.say)
-            url = http.url_of(listening)
+            url = http.local_url(listening)
             console.answer(f"{url}#token={made}\n" if made else f"{url}\n")
             if not http.is_loopback(listening):
                 console.say("note: others can reach it, and nothing is encrypted; put a proxy with TLS before it")
             async with asyncio.TaskGroup() as group:
                 keeping = options.token_file and group.create_task(
-                    keep_up(Path(options.token_file), given, console.say)
+                    watch_token_file(Path(options.token_file), given, console.say)
                 )
-                await server.run_until_asked(listening)
+                await server.serve_until_stopped(listening)
                 if keeping:
                     keeping.cancel()
     finally:
         listening.close()
-    return DONE
+    return OK
 
 
 def _tokens(options: argparse.Namespace) -> tuple[Tokens, str]:
     """The tokens, and the one that was made up because none was given."""
-    own = take_token(os.environ)
+    own = pop_token_from_env(os.environ)
     if options.token_file:
         found = read_tokens(Path(options.token_file))
         if own:
-            raise ConfigError(f"give either --token-file or ${VARIABLE}, not both")
+            raise ConfigError(f"give either --token-file or ${TOKEN_VARIABLE}, not both")
         return Tokens(found), ""
     if own:
-        return Tokens({own: DEFAULT}), ""
+        return Tokens({own: DEFAULT_TENANT}), ""
     made = new_token()
-    return Tokens({made: DEFAULT}), made
+    return Tokens({made: DEFAULT_TENANT}), made
 
 
 async def _agents(options: argparse.Namespace, console: Console) -> dict[str, Factory]:
@@ -96,20 +104,20 @@ async def _agents(options: argparse.Namespace, console: Console) -> dict[str, Fa
         return {}
     found: dict[str, Factory] = {}
 
-    def tell(report: Report) -> None:
+    def tell(report: RunEvent) -> None:
         if isinstance(report, Notice):
             console.say(f"note: {report.text}")
 
     if not options.only_agents:
-        wanted = replace(asked(options), save=False, session=None, session_id=None)
-        await check_own_agent(wanted, tell)
-        found[NAME] = own_agent(wanted, _say_nothing)
+        wanted = replace(launch_options(options), save=False, session=None, session_id=None)
+        await check_builtin_agent(wanted, tell)
+        found[BUILTIN_AGENT] = builtin_agent_factory(wanted, _say_nothing)
     for place in options.agents:
-        found |= await asyncio.to_thread(named_agents, place, options.cwd or os.getcwd())
+        found |= await asyncio.to_thread(load_agents, place, options.cwd or os.getcwd())
     if not found:
         raise ConfigError("--only-agents leaves no agent; name some with --agents MODULE:ATTRIBUTE")
     return found
 
 
-def _say_nothing(_: Report) -> None:
+def _say_nothing(_: RunEvent) -> None:
     """What there is to say was said at the start."""

@@ -9,15 +9,15 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import ASGIApp, Scope
 
-from mainspring.app.run_service.service import Service
-from mainspring.app.servers.ag_ui.runs import AgUiRuns
-from mainspring.app.servers.http.limits import Limits, Places
+from mainspring.app.run_service.service import RunService
+from mainspring.app.servers.ag_ui.runs import AgUiRunStarter
+from mainspring.app.servers.http.limits import ConcurrencyLimit, Limits
 from mainspring.app.servers.http.metrics import MEDIA_TYPE, Metrics
-from mainspring.app.servers.http.responses import busy
-from mainspring.app.servers.http.sse import EventStream, Patience, Wire, WireEvent
+from mainspring.app.servers.http.responses import retry_later_response
+from mainspring.app.servers.http.sse import EventEncoder, EventStream, StreamTimeouts, WireEvent
 
 
-class State:
+class ServerState:
     """What the service has while it is up.
 
     Args:
@@ -33,14 +33,14 @@ class State:
         wire: Encodes events for all followers.
     """
 
-    def __init__(self, service: Service, limits: Limits, patience: Patience) -> None:
+    def __init__(self, service: RunService, limits: Limits, patience: StreamTimeouts) -> None:
         self.service = service
-        self.ag_ui = AgUiRuns(service)
-        self.wire = Wire()
+        self.ag_ui = AgUiRunStarter(service)
+        self.wire = EventEncoder()
         self.limits = limits
         self.patience = patience
         self.metrics = Metrics()
-        self.followers = Places(limits.followers)
+        self.followers = ConcurrencyLimit(limits.followers)
         self.closing = asyncio.Event()
         self.cut: Callable[[Scope], None] = _nothing
         self.document: dict[str, Any] = {}
@@ -50,7 +50,9 @@ class State:
         if not self.followers.full(tenant):
             return None
         self.metrics.add("limited")
-        return busy(429, "too_many_followers", f"{self.followers.most} followers are there, and no more may", 5)
+        return retry_later_response(
+            429, "too_many_followers", f"{self.followers.most} followers are there, and no more may", 5
+        )
 
     def stream(
         self,

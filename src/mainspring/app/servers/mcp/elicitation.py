@@ -9,19 +9,19 @@ from mcp import types
 
 from mainspring.app.chat.commands import Answer, Approve
 from mainspring.app.chat.events import ApprovalAsked, QuestionAsked
-from mainspring.app.chat.types import Decision, Option
-from mainspring.app.servers.markdown import diff_text
+from mainspring.app.chat.types import ApprovalDecision, Option
+from mainspring.app.servers.markdown import format_diff
 
 Asked = ApprovalAsked | QuestionAsked
 _LONGEST = 6_000
 _DECISION, _CHOICE, _WORDS = "decision", "choice", "words"
 
 
-def form_of(asked: Asked) -> types.ElicitRequestFormParams:
+def elicitation_form(asked: Asked) -> types.ElicitRequestFormParams:
     """A question as a form."""
     if isinstance(asked, ApprovalAsked):
         return types.ElicitRequestFormParams(
-            message=_about(asked),
+            message=_describe_call(asked),
             requested_schema={"type": "object", "properties": {_DECISION: _decision(asked)}, "required": [_DECISION]},
         )
     title = asked.title or "Answer"
@@ -43,14 +43,16 @@ def form_of(asked: Asked) -> types.ElicitRequestFormParams:
     )
 
 
-def meant(asked: Asked, answer: object) -> Approve | Answer:
+def parse_answer(asked: Asked, answer: object) -> Approve | Answer:
     """What an answer to a form says; whatever is no answer is a no."""
     content: Mapping[str, Any] = {}
     if isinstance(answer, types.ElicitResult) and answer.action == "accept":
         content = answer.content or {}
     if isinstance(asked, ApprovalAsked):
-        offered = {choice.value for choice in _offered(asked)}
-        decided: list[Decision] = [d for d in get_args(Decision) if d in offered and d == content.get(_DECISION)]
+        offered = {choice.value for choice in _offered_decisions(asked)}
+        decided: list[ApprovalDecision] = [
+            d for d in get_args(ApprovalDecision) if d in offered and d == content.get(_DECISION)
+        ]
         return Approve(asked.id, decided[0] if decided else "deny")
     known = {option.value for option in asked.options}
     picked = content.get(_CHOICE)
@@ -61,18 +63,18 @@ def meant(asked: Asked, answer: object) -> Approve | Answer:
     return Answer(asked.id, chosen, text) if chosen or text.strip() else Answer(asked.id, declined=True)
 
 
-def declined(asked: Asked) -> Approve | Answer:
+def decline(asked: Asked) -> Approve | Answer:
     """A question that nobody can be asked."""
-    return meant(asked, None)
+    return parse_answer(asked, None)
 
 
-def _offered(asked: ApprovalAsked) -> list[Option]:
+def _offered_decisions(asked: ApprovalAsked) -> list[Option]:
     """Return the decisions to offer; a form cannot edit arguments."""
     return [choice for choice in asked.choices if choice.value != "edit"]
 
 
 def _decision(asked: ApprovalAsked) -> dict[str, Any]:
-    offered = _offered(asked)
+    offered = _offered_decisions(asked)
     return {
         "type": "string",
         "title": "Decision",
@@ -81,9 +83,9 @@ def _decision(asked: ApprovalAsked) -> dict[str, Any]:
     }
 
 
-def _about(asked: ApprovalAsked) -> str:
+def _describe_call(asked: ApprovalAsked) -> str:
     parts = [f"The agent wants to {asked.action} {asked.resource} ({asked.display}).", asked.reason]
-    parts += [diff_text(diff) for diff in asked.diffs]
+    parts += [format_diff(diff) for diff in asked.diffs]
     if len(asked.suggestions) > 1:
         parts.append(f"The rules: {', '.join(asked.suggestions)}")
     return "\n\n".join(part for part in parts if part)[:_LONGEST]

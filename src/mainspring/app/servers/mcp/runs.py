@@ -21,24 +21,24 @@ from mainspring.app.chat.events import (
     RunFinished,
     ToolStarted,
 )
-from mainspring.app.servers.mcp.elicitation import Asked, declined, meant
-from mainspring.app.servers.stdio import OpenChats
+from mainspring.app.servers.mcp.elicitation import Asked, decline, parse_answer
+from mainspring.app.servers.stdio import ChatRegistry
 
-MOST_PARKED = 32
+MAX_SUSPENDED = 32
 """Runs that wait for a client to come back with answers; of more, the one that waits longest is stopped."""
-PATIENCE = 1800.0
+SUSPEND_SECONDS = 1800.0
 """Seconds that a run waits so."""
-MOST_ROUNDS = 10
+MAX_INPUT_ROUNDS = 10
 """How often a client is asked in one call: the clients of the official SDKs give up after so many. What is asked then is denied."""
 
-Progress = Callable[[str], Awaitable[None]]
+ProgressCallback = Callable[[str], Awaitable[None]]
 """Is told what happens."""
 
 Ask = Callable[[Asked], Awaitable[object]]
 """Asks the user of a client; gives what came back."""
 
 
-class Waits(Struct, frozen=True):
+class InputRequired(Struct, frozen=True):
     """A run cannot go on before its client has answered.
 
     Attributes:
@@ -48,7 +48,7 @@ class Waits(Struct, frozen=True):
     questions: Mapping[str, Asked]
 
 
-class Run:
+class ToolRun:
     """A run, in a chat that lives in a task of its own: a call that is cancelled is over at once, and its chat still ends in order.
 
     Args:
@@ -70,7 +70,7 @@ class Run:
         """The session in which it is kept."""
         return self._opened.result().status.session_id
 
-    async def live(self, chats: OpenChats, options: ChatOptions) -> None:
+    async def live(self, chats: ChatRegistry, options: ChatOptions) -> None:
         """Keep its chat open until it is left."""
         try:
             async with chats.open(options) as chat:
@@ -105,7 +105,9 @@ class Run:
             if id in given:
                 await self._settle(asked, given[id])
 
-    async def go_on(self, progress: Progress, ask: Ask | None, *, later: bool = False) -> RunFinished | Waits | None:
+    async def go_on(
+        self, progress: ProgressCallback, ask: Ask | None, *, later: bool = False
+    ) -> RunFinished | InputRequired | None:
         """See it through to its end, or to what the client must be asked in another request.
 
         Args:
@@ -119,20 +121,20 @@ class Run:
         for asked in [] if later else list(self._questions.values()):
             await self._settle(asked, None)
         if self._questions:
-            return Waits(dict(self._questions))
+            return InputRequired(dict(self._questions))
         async for event in self._opened.result().events():
             match event:
                 case ApprovalAsked() | QuestionAsked():
                     self._questions[event.id] = event
-                    if later and self._rounds < MOST_ROUNDS:
+                    if later and self._rounds < MAX_INPUT_ROUNDS:
                         self._rounds += 1
-                        return Waits(dict(self._questions))
+                        return InputRequired(dict(self._questions))
                     await self._settle(event, await ask(event) if ask is not None else None)
                 case ApprovalSettled(id=id) | QuestionSettled(id=id):
                     self._questions.pop(id, None)
                 case RunFinished():
                     return event
-                case _ if text := in_words(event):
+                case _ if text := progress_text(event):
                     await progress(text)
                 case _:
                     pass
@@ -140,10 +142,10 @@ class Run:
 
     async def _settle(self, asked: Asked, answer: object) -> None:
         self._questions.pop(asked.id, None)
-        await self._opened.result().send(declined(asked) if answer is None else meant(asked, answer))
+        await self._opened.result().send(decline(asked) if answer is None else parse_answer(asked, answer))
 
 
-class Runs:
+class ToolRunPool:
     """The runs of one client.
 
     Args:
@@ -151,35 +153,35 @@ class Runs:
         chats: Where their chats are known.
     """
 
-    def __init__(self, tasks: asyncio.TaskGroup, chats: OpenChats) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, chats: ChatRegistry) -> None:
         self._tasks = tasks
         self._chats = chats
-        self._living: dict[Run, asyncio.Task[None]] = {}
-        self._parked: dict[str, Run] = {}
+        self._living: dict[ToolRun, asyncio.Task[None]] = {}
+        self._parked: dict[str, ToolRun] = {}
         self._ends: dict[str, asyncio.TimerHandle] = {}
 
-    def open(self, options: ChatOptions, given: Mapping[str, object]) -> Run:
+    def open(self, options: ChatOptions, given: Mapping[str, object]) -> ToolRun:
         """A new run, which is not begun yet."""
-        run = Run(given)
+        run = ToolRun(given)
         self._living[run] = task = self._tasks.create_task(run.live(self._chats, options))
         task.add_done_callback(lambda _: self._living.pop(run, None) and None)
         return run
 
-    async def closed(self, run: Run) -> None:
+    async def closed(self, run: ToolRun) -> None:
         """Wait until a run that was left is closed: what is on disk is complete then."""
         if (task := self._living.get(run)) is not None:
             await asyncio.wait((task,))
 
-    def park(self, run: Run) -> str:
+    def park(self, run: ToolRun) -> str:
         """Keep a run until its client comes back; by a name that nobody can guess."""
         name = secrets.token_urlsafe(24)
         self._parked[name] = run
-        self._ends[name] = asyncio.get_running_loop().call_later(PATIENCE, self._expire, name)
-        if len(self._parked) > MOST_PARKED:
+        self._ends[name] = asyncio.get_running_loop().call_later(SUSPEND_SECONDS, self._expire, name)
+        if len(self._parked) > MAX_SUSPENDED:
             self._expire(next(iter(self._parked)))
         return name
 
-    def take(self, name: str) -> Run | None:
+    def take(self, name: str) -> ToolRun | None:
         """A run whose client has come back; each name is good for one time."""
         if (timer := self._ends.pop(name, None)) is not None:
             timer.cancel()
@@ -197,7 +199,7 @@ class Runs:
             run.leave()
 
 
-def in_words(event: ChatEvent) -> str:
+def progress_text(event: ChatEvent) -> str:
     """What an event says to somebody who waits; empty where it says nothing."""
     match event:
         case ToolStarted(display=display, summary=summary):

@@ -11,24 +11,24 @@ from msgspec.structs import replace
 
 from mainspring import __version__
 from mainspring.app.chat import ChatOptions
-from mainspring.app.servers.mcp.elicitation import Asked, form_of
-from mainspring.app.servers.mcp.runs import Ask, Run, Runs, Waits
-from mainspring.app.servers.mcp.tools import RUN, SESSIONS, TOOLS, failed, listed, result_of
-from mainspring.app.servers.mcp.transport import Incoming, Outgoing
-from mainspring.app.servers.stdio import OpenChats, Wire
-from mainspring.app.workspace.saved_sessions import saved_sessions
+from mainspring.app.servers.mcp.elicitation import Asked, elicitation_form
+from mainspring.app.servers.mcp.runs import Ask, InputRequired, ToolRun, ToolRunPool
+from mainspring.app.servers.mcp.tools import RUN_TOOL, SESSIONS_TOOL, TOOLS, error_result, run_result, sessions_result
+from mainspring.app.servers.mcp.transport import ReadStream, WriteStream
+from mainspring.app.servers.stdio import ChatRegistry, LineTransport
+from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.errors import MainspringError
 
-MOST_RUNS = 8
+MAX_RUNS = 8
 """Runs at the same time; further calls wait."""
-_ASKS_BY_ANSWERS = "2026-07-28"
+_INPUT_REQUIRED_VERSION = "2026-07-28"
 """The first version of the protocol in which servers send no requests, and ask by what they answer."""
 
 Context = ServerRequestContext[Any]
-Answered = types.CallToolResult | types.InputRequiredResult
+ToolCallOutcome = types.CallToolResult | types.InputRequiredResult
 
 
-class AgentServer:
+class McpAgentServer:
     """Answers one client.
 
     Args:
@@ -36,10 +36,10 @@ class AgentServer:
         runs: Where they live.
     """
 
-    def __init__(self, options: ChatOptions, runs: Runs) -> None:
+    def __init__(self, options: ChatOptions, runs: ToolRunPool) -> None:
         self._options = options
         self._runs = runs
-        self._free = asyncio.Semaphore(MOST_RUNS)
+        self._free = asyncio.Semaphore(MAX_RUNS)
         self.server: Server[Any] = Server(
             "mainspring",
             version=__version__,
@@ -52,7 +52,7 @@ class AgentServer:
     async def _list(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=TOOLS)
 
-    async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> Answered:
+    async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> ToolCallOutcome:
         given = params.arguments or {}
         try:
             match params.name:
@@ -61,20 +61,20 @@ class AgentServer:
                 case "sessions":
                     return await self._sessions(given)
                 case name:
-                    return failed(f"there is no tool {name[:80]!r}; there are {RUN} and {SESSIONS}")
+                    return error_result(f"there is no tool {name[:80]!r}; there are {RUN_TOOL} and {SESSIONS_TOOL}")
         except (MainspringError, OSError) as error:
-            return failed(str(error))
+            return error_result(str(error))
 
     async def _sessions(self, given: dict[str, Any]) -> types.CallToolResult:
         limit = given.get("limit", 20)
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 100:
-            return failed("limit must be a whole number from 1 to 100")
-        found = await asyncio.to_thread(saved_sessions, self._options.ask.place, environ=self._options.environ)
-        return listed([info for info in found if not info.problem][:limit])
+            return error_result("limit must be a whole number from 1 to 100")
+        found = await asyncio.to_thread(list_saved_sessions, self._options.ask.place, environ=self._options.environ)
+        return sessions_result([info for info in found if not info.problem][:limit])
 
-    async def _run(self, ctx: Context, params: types.CallToolRequestParams) -> Answered:
+    async def _run(self, ctx: Context, params: types.CallToolRequestParams) -> ToolCallOutcome:
         given = params.arguments or {}
-        ask, later = asker(ctx), _asks_later(ctx)
+        ask, later = elicit_callback(ctx), _supports_input_required(ctx)
         if params.request_state is not None:
             run = self._runs.take(params.request_state)
             if run is None or run.given != given:
@@ -82,30 +82,30 @@ class AgentServer:
                     run.leave()
                 why = "the request state is none that was given for this call, or it is too old: call the tool anew"
                 raise MCPError(types.INVALID_PARAMS, why, {"reason": "invalid_request_state"})
-            return await self._go_on(ctx, run, params, ask, later=later)
+            return await self._flush_held(ctx, run, params, ask, later=later)
         prompt, session = given.get("prompt"), given.get("session")
         if not isinstance(prompt, str) or not prompt.strip():
-            return failed("prompt must be a text that is not empty")
+            return error_result("prompt must be a text that is not empty")
         about = self._options.ask
         if session is not None:
-            found = await asyncio.to_thread(saved_sessions, about.place, environ=self._options.environ)
+            found = await asyncio.to_thread(list_saved_sessions, about.place, environ=self._options.environ)
             place = next((info.place for info in found if info.id == session), None)
             if place is None:
-                return failed(f"there is no session {str(session)[:80]!r}; the tool {SESSIONS} lists them")
+                return error_result(f"there is no session {str(session)[:80]!r}; the tool {SESSIONS_TOOL} lists them")
             about = replace(about, session=place)
         options = replace(self._options, ask=about, attended=ask is not None or later, replay=False)
-        return await self._go_on(ctx, None, params, ask, later=later, options=options)
+        return await self._flush_held(ctx, None, params, ask, later=later, options=options)
 
-    async def _go_on(
+    async def _flush_held(
         self,
         ctx: Context,
-        run: Run | None,
+        run: ToolRun | None,
         params: types.CallToolRequestParams,
         ask: Ask | None,
         *,
         later: bool,
         options: ChatOptions | None = None,
-    ) -> Answered:
+    ) -> ToolCallOutcome:
         count = 0
 
         async def progress(text: str) -> None:
@@ -120,9 +120,9 @@ class AgentServer:
                 if begun:
                     await run.answer(params.input_responses or {})
                 elif refused := await run.begin(str((params.arguments or {}).get("prompt"))):
-                    return failed(refused)
+                    return error_result(refused)
                 done = await run.go_on(progress, ask, later=later)
-                if isinstance(done, Waits):
+                if isinstance(done, InputRequired):
                     parked = True
                     return _asked(done, self._runs.park(run))
                 session = run.session
@@ -130,12 +130,14 @@ class AgentServer:
                 if not parked:
                     run.leave()
             await self._runs.closed(run)
-        return failed("the server is being stopped") if done is None else result_of(done, session)
+        return error_result("the server is being stopped") if done is None else run_result(done, session)
 
 
-def _asked(waits: Waits, name: str) -> types.InputRequiredResult:
+def _asked(waits: InputRequired, name: str) -> types.InputRequiredResult:
     return types.InputRequiredResult(
-        input_requests={id: types.ElicitRequest(params=form_of(asked)) for id, asked in waits.questions.items()},
+        input_requests={
+            id: types.ElicitRequest(params=elicitation_form(asked)) for id, asked in waits.questions.items()
+        },
         request_state=name,
     )
 
@@ -146,18 +148,18 @@ def _has_forms(ctx: Context) -> bool:
     return asking is not None and (asking.form is not None or asking.url is None)
 
 
-def _asks_later(ctx: Context) -> bool:
+def _supports_input_required(ctx: Context) -> bool:
     """Whether the user of the client is asked by an answer that says what is missing; the client calls again then."""
-    return ctx.protocol_version >= _ASKS_BY_ANSWERS and _has_forms(ctx)
+    return ctx.protocol_version >= _INPUT_REQUIRED_VERSION and _has_forms(ctx)
 
 
-def asker(ctx: Context) -> Ask | None:
+def elicit_callback(ctx: Context) -> Ask | None:
     """Asks the user of the client at once; ``None`` where the client cannot be asked so."""
     if not _has_forms(ctx) or not ctx.session.can_send_request:
         return None
 
     async def ask(asked: Asked) -> object:
-        form = form_of(asked)
+        form = elicitation_form(asked)
         try:
             return await ctx.session.elicit_form(form.message, form.requested_schema)
         except MCPError:
@@ -166,7 +168,7 @@ def asker(ctx: Context) -> Ask | None:
     return ask
 
 
-async def serve_mcp(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:
+async def serve_mcp(wire: LineTransport, chats: ChatRegistry, options: ChatOptions) -> None:
     """Serve one client to its end; its runs end with it.
 
     Args:
@@ -175,11 +177,11 @@ async def serve_mcp(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:
         options: How chats are opened.
     """
     async with asyncio.TaskGroup() as tasks:
-        runs = Runs(tasks, chats)
-        server = AgentServer(options, runs).server
+        runs = ToolRunPool(tasks, chats)
+        server = McpAgentServer(options, runs).server
         try:
             await server.run(
-                Incoming(wire), Outgoing(wire), server.create_initialization_options(NotificationOptions())
+                ReadStream(wire), WriteStream(wire), server.create_initialization_options(NotificationOptions())
             )
         except* BrokenPipeError:
             pass  # the client has gone

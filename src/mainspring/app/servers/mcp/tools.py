@@ -10,12 +10,12 @@ from mcp import types
 from mainspring.app.chat.events import RunFinished
 from mainspring.redaction import redact
 
-RUN = "run"
-SESSIONS = "sessions"
+RUN_TOOL = "run"
+SESSIONS_TOOL = "sessions"
 
 TOOLS = [
     types.Tool(
-        name=RUN,
+        name=RUN_TOOL,
         title="Run a task",
         description=(
             "Give a task to a coding agent that reads, searches, edits and runs commands in its project folder, as far as it is "
@@ -47,7 +47,7 @@ TOOLS = [
         annotations=types.ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True),
     ),
     types.Tool(
-        name=SESSIONS,
+        name=SESSIONS_TOOL,
         title="List sessions",
         description="The sessions of the agent's project folder, last used first: what `run` can go on with.",
         input_schema={
@@ -60,7 +60,7 @@ TOOLS = [
 ]
 
 
-def result_of(finished: RunFinished, session: str) -> types.CallToolResult:
+def run_result(finished: RunFinished, session: str) -> types.CallToolResult:
     """What a run gives."""
     answer = finished.text
     facts: dict[str, Any] = {
@@ -90,12 +90,12 @@ def result_of(finished: RunFinished, session: str) -> types.CallToolResult:
     )
 
 
-def failed(text: str) -> types.CallToolResult:
+def error_result(text: str) -> types.CallToolResult:
     """A call that could not be made."""
     return types.CallToolResult(content=[types.TextContent(type="text", text=redact(text))], is_error=True)
 
 
-def listed(sessions: Sequence[Any]) -> types.CallToolResult:
+def sessions_result(sessions: Sequence[Any]) -> types.CallToolResult:
     """The sessions, a line each."""
     lines = [
         f"{info.id}  {info.updated:%Y-%m-%d %H:%M}  {' '.join((info.title or info.preview).split())[:100]}"

@@ -9,7 +9,7 @@ import msgspec
 from mcp import types
 from mcp.shared.message import SessionMessage
 
-from mainspring.app.servers.stdio import LineTooLongError, Wire, encoded
+from mainspring.app.servers.stdio import LineTooLongError, LineTransport, encode_line
 
 _NOT_JSON, _INVALID = -32700, -32600
 
@@ -27,14 +27,14 @@ class _Stream:
         await self.aclose()
 
 
-class Incoming(_Stream):
+class ReadStream(_Stream):
     """What the client says. A line that is no message is answered and passed over.
 
     Args:
         wire: The lines.
     """
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: LineTransport) -> None:
         self._wire = wire
 
     async def receive(self) -> SessionMessage:
@@ -45,7 +45,7 @@ class Incoming(_Stream):
         """
         return await self.__anext__()
 
-    def __aiter__(self) -> Incoming:
+    def __aiter__(self) -> ReadStream:
         return self
 
     async def __anext__(self) -> SessionMessage:
@@ -72,14 +72,14 @@ class Incoming(_Stream):
         await self._wire.send(msgspec.json.encode(answer))
 
 
-class Outgoing(_Stream):
+class WriteStream(_Stream):
     """What is said to the client.
 
     Args:
         wire: The lines.
     """
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: LineTransport) -> None:
         self._wire = wire
 
     async def send(self, item: SessionMessage, /) -> None:
@@ -88,4 +88,4 @@ class Outgoing(_Stream):
         Raises:
             BrokenPipeError: If nobody reads any more.
         """
-        await self._wire.send(encoded(item.message.model_dump(by_alias=True, exclude_unset=True), str))
+        await self._wire.send(encode_line(item.message.model_dump(by_alias=True, exclude_unset=True), str))

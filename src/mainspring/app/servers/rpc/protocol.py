@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.chat.command_results import Candidate
-from mainspring.app.chat.commands import ChatCommand, Command
+from mainspring.app.chat.commands import ChatCommand, ChatCommandBase
 from mainspring.app.chat.events import ChatEvent
-from mainspring.app.chat.types import Status, snake
-from mainspring.app.servers.stdio import encoded
+from mainspring.app.chat.types import Status, snake_case_tag
+from mainspring.app.servers.stdio import encode_line
 from mainspring.messages import Message
 
 PROTOCOL = 1
@@ -29,29 +29,29 @@ Id = int | str
 """What a program names its requests by."""
 
 
-class GetStatus(Command, frozen=True):
+class GetStatus(ChatCommandBase, frozen=True):
     """Tell how the chat stands."""
 
 
-class Complete(Command, frozen=True):
+class Complete(ChatCommandBase, frozen=True):
     """Complete a line: names of commands, their arguments, and files after ``@``."""
 
     line: str
 
 
-class ListCommands(Command, frozen=True):
+class ListCommands(ChatCommandBase, frozen=True):
     """Tell what can be typed behind a slash."""
 
 
-class GetMessages(Command, frozen=True):
+class GetMessages(ChatCommandBase, frozen=True):
     """Tell the conversation as the model has it: from the last summary on."""
 
 
-class ListModels(Command, frozen=True):
+class ListModels(ChatCommandBase, frozen=True):
     """Tell the models that can be chosen by `SetModel`, as far as providers say so."""
 
 
-class ListSessions(Command, frozen=True):
+class ListSessions(ChatCommandBase, frozen=True):
     """Tell the sessions that `Resume` can go on with, last used first.
 
     Attributes:
@@ -61,7 +61,7 @@ class ListSessions(Command, frozen=True):
     everywhere: bool = False
 
 
-class Close(Command, frozen=True):
+class Close(ChatCommandBase, frozen=True):
     """End the conversation, as the end of the input does."""
 
 
@@ -81,7 +81,7 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True):
     id: Id | None = None
 
 
-class _Line(Struct, frozen=True, tag_field="type", tag=snake):
+class _Line(Struct, frozen=True, tag_field="type", tag=snake_case_tag):
     pass
 
 
@@ -170,7 +170,7 @@ RpcLine = Hello | Reply | Error | Told
 """A line that goes out."""
 
 
-class _Named(Struct, frozen=True):
+class _RequestId(Struct, frozen=True):
     id: Id | None = None
 
 
@@ -184,26 +184,28 @@ def read_request(line: bytes) -> Request | Error:
     try:
         return _decoder().decode(line)
     except msgspec.ValidationError as error:
-        return Error("invalid", f"{error}; `mainspring serve --rpc --schema` prints what a request is", _id_of(line))
+        return Error(
+            "invalid", f"{error}; `mainspring serve --rpc --schema` prints what a request is", _extract_id(line)
+        )
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return Error("not_json", f"the line is no JSON: {error}; write one object a line")
     except RecursionError:
         return Error("not_json", "the line is nested too deeply; write one flat object a line")
 
 
-def _id_of(line: bytes) -> Id | None:
+def _extract_id(line: bytes) -> Id | None:
     try:
-        return msgspec.json.decode(line, type=_Named).id
+        return msgspec.json.decode(line, type=_RequestId).id
     except (msgspec.MsgspecError, RecursionError):
         return None
 
 
 def write_line(line: RpcLine) -> bytes:
     """A line that goes out, without its end."""
-    return encoded(line)
+    return encode_line(line)
 
 
-def rpc_schema() -> dict[str, Any]:
+def build_rpc_schema() -> dict[str, Any]:
     """A JSON Schema: ``#/$defs/Request`` is a line that comes in, ``#/$defs/Line`` one that goes out."""
     (request, line), parts = msgspec.json.schema_components((Request, RpcLine), ref_template="#/$defs/{name}")
     return {
@@ -216,7 +218,7 @@ def rpc_schema() -> dict[str, Any]:
 
 def rpc_schema_text() -> str:
     """The same as the text of its file."""
-    return json.dumps(rpc_schema(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    return json.dumps(build_rpc_schema(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":

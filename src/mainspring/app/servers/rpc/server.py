@@ -27,16 +27,16 @@ from mainspring.app.servers.rpc.protocol import (
     read_request,
     write_line,
 )
-from mainspring.app.servers.stdio import MOST, LineTooLongError, OpenChats, Wire
-from mainspring.app.workspace.saved_sessions import saved_sessions
+from mainspring.app.servers.stdio import MAX_LINE_BYTES, ChatRegistry, LineTooLongError, LineTransport
+from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.errors import MainspringError
 from mainspring.redaction import redact
 
-_LAST_SECONDS = 1.0
+_FLUSH_SECONDS = 1.0
 """How long the last events may take to be read, when the other side has ended its own."""
 
 
-async def serve_rpc(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:
+async def serve_rpc(wire: LineTransport, chats: ChatRegistry, options: ChatOptions) -> None:
     """Serve one program to its end.
 
     Raises:
@@ -44,15 +44,15 @@ async def serve_rpc(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:
         SessionError: If the session to go on with cannot be opened.
         BrokenPipeError: If nobody reads any more.
     """
-    await _send(wire, Hello(PROTOCOL, __version__, MOST))
+    await _send(wire, Hello(PROTOCOL, __version__, MAX_LINE_BYTES))
     try:
         async with chats.open(options) as chat:
-            telling = asyncio.ensure_future(_tell(wire, chat))
-            listening = asyncio.ensure_future(_listen(wire, chat, options))
+            telling = asyncio.ensure_future(_send_events(wire, chat))
+            listening = asyncio.ensure_future(_read_requests(wire, chat, options))
             try:
                 await asyncio.wait((telling, listening), return_when=asyncio.FIRST_COMPLETED)
                 await chat.stop()
-                await asyncio.wait((telling,), timeout=_LAST_SECONDS)
+                await asyncio.wait((telling,), timeout=_FLUSH_SECONDS)
             finally:
                 for task in (telling, listening):
                     task.cancel()
@@ -65,14 +65,14 @@ async def serve_rpc(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:
         raise
 
 
-async def _tell(wire: Wire, chat: Chat) -> None:
+async def _send_events(wire: LineTransport, chat: Chat) -> None:
     count = 0
     async for event in chat.events():  # the chat joins what waits while the other side is slow
         count += 1
         await _send(wire, Told(count, event))
 
 
-async def _listen(wire: Wire, chat: Chat, options: ChatOptions) -> None:
+async def _read_requests(wire: LineTransport, chat: Chat, options: ChatOptions) -> None:
     while True:
         try:
             line = await wire.line()
@@ -85,12 +85,12 @@ async def _listen(wire: Wire, chat: Chat, options: ChatOptions) -> None:
         if isinstance(request, Error):
             await _send(wire, request)
             continue
-        await _send(wire, await _do(chat, options, request))
+        await _send(wire, await _handle(chat, options, request))
         if isinstance(request.command, Close):
             return
 
 
-async def _do(chat: Chat, options: ChatOptions, request: Request) -> RpcLine:
+async def _handle(chat: Chat, options: ChatOptions, request: Request) -> RpcLine:
     match request.command:
         case GetStatus() | GetMessages() | Complete() | ListCommands() | ListModels() | ListSessions() | Close() as own:
             try:
@@ -130,9 +130,9 @@ async def _answer(
 
 def _sessions(options: ChatOptions, everywhere: bool) -> tuple[SavedSession, ...]:
     """The saved sessions. Blocking."""
-    found = saved_sessions(options.ask.place, everywhere=everywhere, environ=options.environ)
+    found = list_saved_sessions(options.ask.place, everywhere=everywhere, environ=options.environ)
     return tuple([SavedSession(i.id, i.title or i.preview, i.cwd, i.updated) for i in found if not i.problem])
 
 
-async def _send(wire: Wire, line: RpcLine) -> None:
+async def _send(wire: LineTransport, line: RpcLine) -> None:
     await wire.send(write_line(line))

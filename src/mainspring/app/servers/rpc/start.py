@@ -6,9 +6,9 @@ import argparse
 import sys
 
 from mainspring.app.chat import ChatOptions
-from mainspring.app.cli.exit_codes import DONE
-from mainspring.app.cli.runner import asked
-from mainspring.app.export.formats import FORMS
+from mainspring.app.cli.exit_codes import OK
+from mainspring.app.cli.runner import launch_options
+from mainspring.app.export.formats import EXPORTERS
 from mainspring.app.servers.rpc.protocol import rpc_schema_text
 from mainspring.app.servers.rpc.server import serve_rpc
 from mainspring.app.servers.stdio import serve_stdio
@@ -18,6 +18,6 @@ def run(options: argparse.Namespace) -> int:
     """Serve one conversation, or print what its lines are; the exit code."""
     if options.schema:
         sys.stdout.write(rpc_schema_text())
-        return DONE
-    chat = ChatOptions(ask=asked(options), exporters=FORMS)
+        return OK
+    chat = ChatOptions(ask=launch_options(options), exporters=EXPORTERS)
     return serve_stdio(options, lambda wire, chats: serve_rpc(wire, chats, chat))

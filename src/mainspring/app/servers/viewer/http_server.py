@@ -156,7 +156,7 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> byt
         return data
     if encoding not in {"gzip", "deflate"}:
         raise Refused(415, f"the encoding {encoding!r} cannot be read")
-    return _unpacked(data, encoding)
+    return _decompress(data, encoding)
 
 
 async def _chunks(reader: asyncio.StreamReader) -> bytes:
@@ -186,7 +186,7 @@ async def _skip_trailers(reader: asyncio.StreamReader) -> None:
         raise Refused(413, "the headers are too long") from None
 
 
-def _unpacked(data: bytes, encoding: str) -> bytes:
+def _decompress(data: bytes, encoding: str) -> bytes:
     unpack = zlib.decompressobj(31 if encoding == "gzip" else 15)
     try:
         made = unpack.decompress(data, _BODY)

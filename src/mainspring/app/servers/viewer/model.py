@@ -104,7 +104,7 @@ class Summary(Struct, kw_only=True, rename="camel", omit_defaults=True):
     dropped: int = 0
 
 
-class Detail(Struct, kw_only=True, rename="camel", omit_defaults=True):
+class RunDetail(Struct, kw_only=True, rename="camel", omit_defaults=True):
     """A run with all that is known of it; ``messages`` are those of the conversation, where they are stored."""
 
     summary: Summary
@@ -119,12 +119,12 @@ class RunSource(Protocol):
         """All runs, in any order."""
         ...
 
-    def run(self, id: str) -> Detail | None:
+    def run(self, id: str) -> RunDetail | None:
         """One of them."""
         ...
 
 
-def summed(summary: Summary, spans: list[ViewSpan]) -> Summary:
+def add_totals(summary: Summary, spans: list[ViewSpan]) -> Summary:
     """The summary with the figures of the spans."""
     for span in spans:
         summary.errors += bool(span.error)

@@ -26,7 +26,7 @@ JSON_TYPES = ("application/json",)
 PROTOBUF_TYPES = ("application/x-protobuf", "application/protobuf")
 
 
-class UnreadableError(ValueError):
+class OtlpDecodeError(ValueError):
     """What came in is no OTLP, or in a form that cannot be read here; the text says which.
 
     Attributes:
@@ -38,7 +38,7 @@ class UnreadableError(ValueError):
         self.status = status
 
 
-class Received:
+class ReceivedSpan:
     """A span that came in, with the trace it belongs to and who sent it."""
 
     __slots__ = ("service", "span", "trace")
@@ -49,7 +49,7 @@ class Received:
         self.span = span
 
 
-def decode(data: bytes, content_type: str) -> list[Received]:
+def decode(data: bytes, content_type: str) -> list[ReceivedSpan]:
     """The spans of a request to ``/v1/traces``.
 
     Raises:
@@ -60,29 +60,29 @@ def decode(data: bytes, content_type: str) -> list[Received]:
         try:
             request = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise UnreadableError(f"this is no JSON: {error}") from error
+            raise OtlpDecodeError(f"this is no JSON: {error}") from error
     elif kind in PROTOBUF_TYPES:
-        request = _of_protobuf(data)
+        request = _decode_protobuf(data)
     else:
-        raise UnreadableError(
+        raise OtlpDecodeError(
             f"the type {kind or '(none)'!r} is not OTLP; send application/json or application/x-protobuf", 415
         )
     try:
         return list(_spans(_mapping(request)))
     except (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError) as error:
-        raise UnreadableError(f"this is no OTLP: {error}") from error
+        raise OtlpDecodeError(f"this is no OTLP: {error}") from error
 
 
-def _of_protobuf(data: bytes) -> dict[str, Any]:
+def _decode_protobuf(data: bytes) -> dict[str, Any]:
     """The same as OTLP's own JSON has."""
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
-        raise UnreadableError("protobuf cannot be read here; install mainspring[otel], or send JSON", 415)
+        raise OtlpDecodeError("protobuf cannot be read here; install mainspring[otel], or send JSON", 415)
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     try:
         request = ExportTraceServiceRequest.FromString(data)
     except Exception as error:  # protobuf's own class, of a package that is not ours to import
-        raise UnreadableError(f"this is no protobuf: {error}") from error
+        raise OtlpDecodeError(f"this is no protobuf: {error}") from error
     resources = [
         {
             "resource": {"attributes": _pairs(resource.resource.attributes)},
@@ -131,14 +131,14 @@ def _any(value: AnyValue) -> dict[str, Any]:
             return {"stringValue": value.string_value}
 
 
-def _spans(request: Mapping[str, Any]) -> Iterator[Received]:
+def _spans(request: Mapping[str, Any]) -> Iterator[ReceivedSpan]:
     for resource in _sequence(request.get("resourceSpans")):
         facts = _attributes(_mapping(_mapping(resource).get("resource")).get("attributes"))
         service = str(facts.get("service.name", ""))
         for scope in _sequence(_mapping(resource).get("scopeSpans")):
             for span in _sequence(_mapping(scope).get("spans")):
                 given = _mapping(span)
-                yield Received(_id(given, "traceId", 32), service, _span(given))
+                yield ReceivedSpan(_id(given, "traceId", 32), service, _span(given))
 
 
 def _span(given: Mapping[str, Any]) -> ViewSpan:

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from mainspring.app.servers.viewer.http_server import Request, Response, Server
-from mainspring.app.servers.viewer.model import Detail, RunSource, Summary
-from mainspring.app.servers.viewer.otlp import PROTOBUF_TYPES, UnreadableError, decode
+from mainspring.app.servers.viewer.model import RunDetail, RunSource, Summary
+from mainspring.app.servers.viewer.otlp import PROTOBUF_TYPES, OtlpDecodeError, decode
 from mainspring.app.servers.viewer.store import SpanStore
 
 logger = logging.getLogger("mainspring.telemetry")
@@ -88,7 +88,7 @@ class Viewer:
             "/v1/metrics",
             "/v1/logs",
         }:  # not shown; an exporter need not be told that something is wrong
-            return Response(200, b"{}", "application/json") if _comes_from_a_program(request) else _not_found()
+            return Response(200, b"{}", "application/json") if _is_not_a_browser_page(request) else _not_found()
         _, token, *rest = request.path.split("/")
         if not hmac.compare_digest(token.encode(), self.token.encode()) or not rest:
             return _not_found()
@@ -97,7 +97,7 @@ class Viewer:
     async def _page(self, request: Request, path: str) -> Response:
         if path == "v1/traces":
             return await self._receive(request)
-        if path == "api/stop" and request.method == "POST" and _comes_from_a_program(request):
+        if path == "api/stop" and request.method == "POST" and _is_not_a_browser_page(request):
             self.stopped.set()
             return _json({"stopping": True})
         if request.method not in {"GET", "HEAD"}:
@@ -118,12 +118,12 @@ class Viewer:
     async def _receive(self, request: Request) -> Response:
         if request.method != "POST":
             return Response(405, b"only POST")
-        if not _comes_from_a_program(request):
+        if not _is_not_a_browser_page(request):
             return Response(403, b"spans come from programs, not from pages")
         kind = request.headers.get("content-type", "")
         try:
             received = await asyncio.to_thread(decode, request.body, kind)
-        except UnreadableError as error:
+        except OtlpDecodeError as error:
             return Response(error.status, str(error).encode())
         self.store.add(received)
         if kind.partition(";")[0].strip().lower() in PROTOBUF_TYPES:
@@ -139,20 +139,20 @@ class Viewer:
             if received is None:
                 runs.append(stored)
             else:
-                _name(received, stored)
+                _copy_title(received, stored)
         return sorted(runs, key=lambda r: r.start, reverse=True)[:_LISTED]
 
-    def _run(self, id: str) -> Detail | None:
+    def _run(self, id: str) -> RunDetail | None:
         received = self.store.run(id)
         if self._source is None:
             return received
         if received is None:
             return self._source.run(id)
         stored = self._source.run(f"session-{received.summary.run}") if received.summary.run else None
-        return received if stored is None else _enriched(received, stored)
+        return received if stored is None else _add_session_data(received, stored)
 
 
-def _enriched(received: Detail, stored: Detail) -> Detail:
+def _add_session_data(received: RunDetail, stored: RunDetail) -> RunDetail:
     """What was received, with what was said: spans rarely hold that, the session does."""
     calls = {s.call: s for s in stored.spans if s.call}
     for span in received.spans:
@@ -161,17 +161,17 @@ def _enriched(received: Detail, stored: Detail) -> Detail:
             span.input = same.input if span.input is None else span.input
             span.output = same.output if span.output is None else span.output
     received.messages = stored.messages
-    _name(received.summary, stored.summary)
+    _copy_title(received.summary, stored.summary)
     return received
 
 
-def _name(received: Summary, stored: Summary) -> None:
+def _copy_title(received: Summary, stored: Summary) -> None:
     """What people know it by."""
     received.title = stored.title or received.title
     received.place = stored.place or received.place
 
 
-def _comes_from_a_program(request: Request) -> bool:
+def _is_not_a_browser_page(request: Request) -> bool:
     """Whether no browser sent it for a page; a browser says so by these."""
     return "origin" not in request.headers and request.headers.get("sec-fetch-site", "none") == "none"
 

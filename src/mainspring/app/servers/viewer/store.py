@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from mainspring.app.servers.viewer.model import Detail, Summary, ViewSpan, summed
-from mainspring.app.servers.viewer.otlp import Received
+from mainspring.app.servers.viewer.model import RunDetail, Summary, ViewSpan, add_totals
+from mainspring.app.servers.viewer.otlp import ReceivedSpan
 from mainspring.telemetry.conventions import AGENT_NAME, CONVERSATION_ID, RUN_ID, RUN_STATUS
 
 TRACES = 200
@@ -28,7 +28,7 @@ class Trace:
         self.spans: dict[str, ViewSpan] = {}
         self.dropped = 0
 
-    def add(self, received: Received) -> None:
+    def add(self, received: ReceivedSpan) -> None:
         """Take a span; one that comes again takes the place of the first."""
         self.service = self.service or received.service
         span = received.span
@@ -57,7 +57,7 @@ class Trace:
             status=status,
             dropped=self.dropped,
         )
-        return summed(made, spans)
+        return add_totals(made, spans)
 
 
 def _root(spans: list[ViewSpan]) -> ViewSpan | None:
@@ -80,7 +80,7 @@ class SpanStore:
         self._traces: OrderedDict[str, Trace] = OrderedDict()
         self.version = 0
 
-    def add(self, received: Iterable[Received]) -> None:
+    def add(self, received: Iterable[ReceivedSpan]) -> None:
         """Take spans; the trace that has been quiet the longest goes where there are too many."""
         self.version += 1
         for each in received:
@@ -96,9 +96,9 @@ class SpanStore:
         """All of them."""
         return [t.summary() for t in list(self._traces.values()) if t.spans]
 
-    def run(self, id: str) -> Detail | None:
+    def run(self, id: str) -> RunDetail | None:
         """One of them."""
         trace = self._traces.get(id.removeprefix("otlp-"))
         if trace is None or not trace.spans:
             return None
-        return Detail(summary=trace.summary(), spans=sorted(trace.spans.values(), key=lambda s: (s.start, s.id)))
+        return RunDetail(summary=trace.summary(), spans=sorted(trace.spans.values(), key=lambda s: (s.start, s.id)))

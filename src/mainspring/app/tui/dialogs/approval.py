@@ -9,12 +9,12 @@ import msgspec
 
 from mainspring.app.chat.commands import Approve
 from mainspring.app.chat.events import ApprovalAsked
-from mainspring.app.chat.types import Decision, Hunk
-from mainspring.app.tui.collapsed_output import broken, output_rows
-from mainspring.app.tui.dialogs.base import Finish, Item, Menu, TextWanted
+from mainspring.app.chat.types import ApprovalDecision, Hunk
+from mainspring.app.tui.collapsed_output import output_rows, wrap_rows
+from mainspring.app.tui.dialogs.base import Menu, MenuItem, OnDone, TextRequest
 from mainspring.app.tui.diff_view import hunk_rows
-from mainspring.app.tui.safe_text import cut, one_row, spelled
-from mainspring.app.tui.styled_text import Row, row
+from mainspring.app.tui.safe_text import escape_all, to_one_row, truncate
+from mainspring.app.tui.styled_text import Row, make_row
 
 _MOST_RESOURCE = 6
 _MOST_REASON = 400
@@ -41,36 +41,36 @@ class ApprovalDialog:
         finish: Takes the answer.
     """
 
-    def __init__(self, asked: ApprovalAsked, finish: Finish) -> None:
+    def __init__(self, asked: ApprovalAsked, finish: OnDone) -> None:
         self.id = asked.id
-        self.wants: TextWanted | None = None
+        self.wants: TextRequest | None = None
         self._asked = asked
         self._finish = finish
         self._menu = Menu(_items(asked), wraps=True)
-        self._rules: tuple[Decision, Menu] | None = None
-        self._hunks: HunkChoice | None = None
-        self._for = ""
+        self._rules: tuple[ApprovalDecision, Menu] | None = None
+        self._hunks: HunkSelector | None = None
+        self._text_purpose = ""
         self._wrong = ""
 
-    def press(self, key: str) -> bool:
+    def on_key(self, key: str) -> bool:
         """Take a key."""
         menu = self._rules[1] if self._rules is not None else self._menu
         if self._hunks is None and not menu.knows(key):
             return False
         if self._hunks is not None:
-            taken = self._hunks.press(key)
+            taken = self._hunks.on_key(key)
             if taken is not None:
                 whole = len(taken) == len(self._hunks.hunks)
                 self._answer("once" if taken else "deny", hunks=None if whole or not taken else taken)
         elif self._rules is not None:
             decision, menu = self._rules
-            if chosen := menu.press(key):
+            if chosen := menu.on_key(key):
                 self._answer(decision, rule=chosen[0])
-        elif chosen := self._menu.press(key):
-            self._chosen(chosen[0])
+        elif chosen := self._menu.on_key(key):
+            self._on_choice(chosen[0])
         return True
 
-    def _chosen(self, value: str) -> None:
+    def _on_choice(self, value: str) -> None:
         match value:
             case "once" | "session" | "edits":
                 self._answer(value)
@@ -81,26 +81,26 @@ class ApprovalDialog:
                 else:
                     self._answer(value, rule=rules[0] if rules else "")
             case "hunks":
-                self._hunks = HunkChoice([hunk for diff in self._asked.diffs for hunk in diff.hunks])
+                self._hunks = HunkSelector([hunk for diff in self._asked.diffs for hunk in diff.hunks])
             case "edit":
                 shown = json.dumps(self._asked.arguments, indent=2, ensure_ascii=False)
-                self._for, self.wants = value, TextWanted("Arguments as JSON", shown, ".json")
+                self._text_purpose, self.wants = value, TextRequest("Arguments as JSON", shown, ".json")
             case _:
-                self._for, self.wants = (
+                self._text_purpose, self.wants = (
                     value,
-                    TextWanted("Tell the agent what to do instead (Enter to send, empty to only say no)"),
+                    TextRequest("Tell the agent what to do instead (Enter to send, empty to only say no)"),
                 )
 
     def take(self, text: str) -> None:
         """Take the text that it wanted."""
-        if self._for == "deny":
+        if self._text_purpose == "deny":
             self._answer("deny", reason=text.strip())
             return
         try:
             value = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             self._wrong = f"Invalid arguments: {error}"
-            self.wants = TextWanted("Arguments as JSON", text, ".json")
+            self.wants = TextRequest("Arguments as JSON", text, ".json")
             return
         self._answer("edit", input=value)
 
@@ -114,7 +114,7 @@ class ApprovalDialog:
 
     def _answer(
         self,
-        decision: Decision,
+        decision: ApprovalDecision,
         *,
         reason: str = "",
         hunks: tuple[int, ...] | None = None,
@@ -130,34 +130,38 @@ class ApprovalDialog:
             return self._hunks.rows(columns, most)
         head = self._head(columns)
         if self._wrong:
-            head.append(row(("bad", one_row(self._wrong, columns - 1))))
+            head.append(make_row(("bad", to_one_row(self._wrong, columns - 1))))
         if self.wants is not None:
             return head[:most]
         if self._rules is not None:
-            head.append(row(("faint", cut("Choose a rule to save (Enter to select, Esc to go back)", columns - 1))))
+            head.append(
+                make_row(("faint", truncate("Choose a rule to save (Enter to select, Esc to go back)", columns - 1)))
+            )
         menu = self._rules[1] if self._rules else self._menu
         room = max(most - len(head), min(len(menu.items), 4))
         return [*head[: max(most - room, 1)], *menu.rows(columns, room)]
 
     def _head(self, columns: int) -> list[Row]:
         asked = self._asked
-        question = one_row(question_of(asked), columns - 1, make=spelled)
-        rows = [row(("warn", question))]
+        question = to_one_row(question_of(asked), columns - 1, make=escape_all)
+        rows = [make_row(("warn", question))]
         if not asked.resource or asked.resource not in question:
             rows += self._resource(columns)
         reason = asked.reason.removeprefix(asked.resource).lstrip(": ") if asked.resource else asked.reason
         why = reason + (f" [{asked.rule}]" if asked.rule else "")
         if why:
-            told = broken([row(("faint", f"  {one_row(why, _MOST_REASON, make=spelled)}"))], columns, hard=True)
+            told = wrap_rows(
+                [make_row(("faint", f"  {to_one_row(why, _MOST_REASON, make=escape_all)}"))], columns, hard=True
+            )
             rows += told[:_MOST_REASON_ROWS]
         return rows
 
     def _resource(self, columns: int) -> list[Row]:
         """What it is about, with nothing in it hidden."""
-        rows = broken(output_rows(self._asked.resource, "tool", "  ", spelled), columns, hard=True)
+        rows = wrap_rows(output_rows(self._asked.resource, "tool", "  ", escape_all), columns, hard=True)
         if len(rows) > _MOST_RESOURCE:
             left = len(rows) - _MOST_RESOURCE + 1
-            return [*rows[: _MOST_RESOURCE - 1], row(("warn", f"  ... {left} more rows; e shows all of it"))]
+            return [*rows[: _MOST_RESOURCE - 1], make_row(("warn", f"  ... {left} more rows; e shows all of it"))]
         return rows
 
 
@@ -178,24 +182,26 @@ def question_of(asked: ApprovalAsked) -> str:
     return f"{asked.child}: {text}" if asked.child else text
 
 
-def _items(asked: ApprovalAsked) -> list[Item]:
-    items = [Item(choice.value, choice.label, _KEYS[choice.value]) for choice in asked.choices if choice.value in _KEYS]
+def _items(asked: ApprovalAsked) -> list[MenuItem]:
+    items = [
+        MenuItem(choice.value, choice.label, _KEYS[choice.value]) for choice in asked.choices if choice.value in _KEYS
+    ]
     if asked.choose_hunks:
         places = (i for i, item in enumerate(items) if item.value == "edit")
-        items.insert(next(places, len(items)), Item("hunks", "Choose changes...", _KEYS["hunks"]))
+        items.insert(next(places, len(items)), MenuItem("hunks", "Choose changes...", _KEYS["hunks"]))
     return items
 
 
-def _rule_items(asked: ApprovalAsked) -> list[Item]:
+def _rule_items(asked: ApprovalAsked) -> list[MenuItem]:
     """Return what can be saved for a call that needs several rules: all of them, the wider ones, or one."""
     narrow, wide = asked.suggestions, asked.wider
     sets: dict[tuple[str, ...], None] = dict.fromkeys(
         [narrow, *([wide] if wide else []), *[(rule,) for rule in narrow]]
     )
-    return [Item("\n".join(rules), ", ".join(rules)) for rules in sets]
+    return [MenuItem("\n".join(rules), ", ".join(rules)) for rules in sets]
 
 
-class HunkChoice:
+class HunkSelector:
     """Which changes of an edit are to be made.
 
     Args:
@@ -207,7 +213,7 @@ class HunkChoice:
         self._kept = {hunk.number for hunk in hunks}
         self._at = 0
 
-    def press(self, key: str) -> tuple[int, ...] | None:
+    def on_key(self, key: str) -> tuple[int, ...] | None:
         """Take a key; the numbers that are chosen, once they are."""
         match key:
             case "up" | "left" | "k":
@@ -233,11 +239,11 @@ class HunkChoice:
             for i, hunk in enumerate(self.hunks)
         )
         head = [
-            row(("warn", one_row(f"change {self._at + 1} of {len(self.hunks)}: {marks}", columns - 1))),
-            row(
+            make_row(("warn", to_one_row(f"change {self._at + 1} of {len(self.hunks)}: {marks}", columns - 1))),
+            make_row(
                 (
                     "faint",
-                    cut(
+                    truncate(
                         "y makes it, n does not, arrows move, Enter applies what is marked, Esc goes back", columns - 1
                     ),
                 )

@@ -11,13 +11,13 @@ from typing import Protocol
 from msgspec import Struct
 
 from mainspring.app.chat.commands import ChatCommand
-from mainspring.app.tui.safe_text import cut, one_row, spelled, steady, width
-from mainspring.app.tui.styled_text import Row, row, wrapped
+from mainspring.app.tui.safe_text import escape_all, strip_emoji_modifiers, to_one_row, truncate, width
+from mainspring.app.tui.styled_text import Row, make_row, wrap_row
 
 _PAGE = 5
 
 
-class Item(Struct, frozen=True):
+class MenuItem(Struct, frozen=True):
     """Something to choose.
 
     Attributes:
@@ -48,7 +48,7 @@ class Menu:
 
     def __init__(
         self,
-        items: Sequence[Item],
+        items: Sequence[MenuItem],
         *,
         multiple: bool = False,
         at: int = 0,
@@ -62,7 +62,7 @@ class Menu:
         self._wraps = wraps
         self._marked: set[int] = set()
 
-    def press(self, key: str) -> tuple[str, ...] | None:
+    def on_key(self, key: str) -> tuple[str, ...] | None:
         """Take a key, as ``up``, ``enter``, ``space`` or a character.
 
         Returns:
@@ -78,16 +78,16 @@ class Menu:
             marked = sorted(self._marked) if self._multiple else []
             return tuple(self.items[i].value for i in marked or [self.at])
         else:
-            return self._direct(key)
+            return self._choose_by_key(key)
         return None
 
     def knows(self, key: str) -> bool:
         """Whether a key means something here; characters that do not are part of something that is typed."""
-        return len(key) != 1 or self._place(key) is not None
+        return len(key) != 1 or self._index_of_key(key) is not None
 
-    def _direct(self, key: str) -> tuple[str, ...] | None:
+    def _choose_by_key(self, key: str) -> tuple[str, ...] | None:
         """A letter or a digit."""
-        place = self._place(key)
+        place = self._index_of_key(key)
         if place is None:
             return None
         self.at = place
@@ -96,7 +96,7 @@ class Menu:
             return None
         return (self.items[place].value,)
 
-    def _place(self, key: str) -> int | None:
+    def _index_of_key(self, key: str) -> int | None:
         number = int(key) - 1 if self._numbered and key.isdecimal() and len(key) == 1 else -1
         places = (i for i, item in enumerate(self.items) if item.key == key or (not item.key and i == number))
         return next(places, None)
@@ -109,7 +109,7 @@ class Menu:
         first = min(max(self.at - most // 2, 0), max(len(self.items) - most, 0))
         shown = [self._row(i, columns) for i in range(first, min(first + most, len(self.items)))]
         if len(self.items) > most and shown:
-            shown[-1] = [*shown[-1], *row(("faint", f"  {self.at + 1} of {len(self.items)}"))]
+            shown[-1] = [*shown[-1], *make_row(("faint", f"  {self.at + 1} of {len(self.items)}"))]
         return shown
 
     def _wrapped_rows(self, columns: int, most: int) -> list[Row]:
@@ -125,16 +125,16 @@ class Menu:
             first -= 1
             room -= len(blocks[first])
         rows = [each for block in blocks[first:last] for each in block]
-        return [*rows[: max(most - 1, 1)], row(("faint", f"  {self.at + 1} of {len(self.items)}"))][:most]
+        return [*rows[: max(most - 1, 1)], make_row(("faint", f"  {self.at + 1} of {len(self.items)}"))][:most]
 
     def _block(self, i: int, columns: int) -> list[Row]:
         item, chosen = self.items[i], i == self.at
         sign = "> " if chosen else "  "
         key = f"{item.key or (str(i + 1) if i < 9 and self._numbered else ' ')}  "
         style = "chosen" if chosen else ""
-        label = steady(" ".join(spelled(item.label).split()))
-        first = row((style, sign) if style else sign, ("accent", key), (style, label) if style else label)
-        return wrapped(first, columns, " " * width(sign + key), hard=True)
+        label = strip_emoji_modifiers(" ".join(escape_all(item.label).split()))
+        first = make_row((style, sign) if style else sign, ("accent", key), (style, label) if style else label)
+        return wrap_row(first, columns, " " * width(sign + key), hard=True)
 
     def _column(self, columns: int) -> int:
         """How wide the labels are that have a detail behind them, so that details stand below each other."""
@@ -146,18 +146,20 @@ class Menu:
         sign = "> " if i == self.at else "  "
         mark = ("[x] " if i in self._marked else "[ ] ") if self._multiple else ""
         key = f"{item.key or (str(i + 1) if i < 9 and self._numbered else ' ')}  "
-        label = one_row(f"{'  ' * item.depth}{item.label}" if not item.depth else item.label, max(columns - 12, 4))
+        label = to_one_row(f"{'  ' * item.depth}{item.label}" if not item.depth else item.label, max(columns - 12, 4))
         label = "  " * item.depth + label
         if item.detail:
             label += " " * (self._column(columns) - width(label))
         room = columns - width(sign + mark + key + label) - 3
-        detail = f"  {cut(one_row(item.detail, 200, make=spelled), room)}" if item.detail and room > 6 else ""
+        detail = (
+            f"  {truncate(to_one_row(item.detail, 200, make=escape_all), room)}" if item.detail and room > 6 else ""
+        )
         style = "chosen" if i == self.at else ""
-        parts = row((style, sign + mark), ("accent", key)) if style else row(sign + mark, ("accent", key))
-        return [*parts, *(row((style, label)) if style else row(label)), *row(("faint", detail))]
+        parts = make_row((style, sign + mark), ("accent", key)) if style else make_row(sign + mark, ("accent", key))
+        return [*parts, *(make_row((style, label)) if style else make_row(label)), *make_row(("faint", detail))]
 
 
-class TextWanted(Struct, frozen=True):
+class TextRequest(Struct, frozen=True):
     """A dialog wants a text.
 
     Attributes:
@@ -171,7 +173,7 @@ class TextWanted(Struct, frozen=True):
     suffix: str = ".md"
 
 
-Finish = Callable[[ChatCommand | None], None]
+OnDone = Callable[[ChatCommand | None], None]
 """Takes the command that a dialog ends with; ``None`` if it ends without one."""
 
 
@@ -184,9 +186,9 @@ class Dialog(Protocol):
     """
 
     id: str
-    wants: TextWanted | None
+    wants: TextRequest | None
 
-    def press(self, key: str) -> bool:
+    def on_key(self, key: str) -> bool:
         """Take a key; whether it means anything here. A character that does not is typed for the input."""
         ...
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from mainspring.app.chat.command_results import Picker
 from mainspring.app.chat.commands import Answer, Slash
 from mainspring.app.chat.events import QuestionAsked
-from mainspring.app.tui.dialogs.base import Finish, Item, Menu, TextWanted
-from mainspring.app.tui.safe_text import cut, one_row
-from mainspring.app.tui.styled_text import Row, row
+from mainspring.app.tui.dialogs.base import Menu, MenuItem, OnDone, TextRequest
+from mainspring.app.tui.safe_text import to_one_row, truncate
+from mainspring.app.tui.styled_text import Row, make_row
 
-_OWN = "\0own"
+_FREE_TEXT = "\0own"
 _HINT = "arrows move, Enter takes it, Esc leaves it"
 _PICKER_HINT = "arrows move, Enter takes it, typing narrows the list, Esc leaves it"
 _HINT_MULTIPLE = "arrows move, Space marks, Enter takes what is marked, Esc leaves it"
@@ -25,29 +25,29 @@ class QuestionDialog:
         finish: Takes the answer.
     """
 
-    def __init__(self, asked: QuestionAsked, finish: Finish) -> None:
+    def __init__(self, asked: QuestionAsked, finish: OnDone) -> None:
         self.id = asked.id
-        self.wants: TextWanted | None = None
+        self.wants: TextRequest | None = None
         self._asked = asked
         self._finish = finish
-        self._revises = False
+        self._is_revising = False
         items = _items(asked)
         self._menu = Menu(items, multiple=asked.multiple) if items else None
         if self._menu is None:
-            self.wants = TextWanted("your answer")
+            self.wants = TextRequest("your answer")
 
-    def press(self, key: str) -> bool:
+    def on_key(self, key: str) -> bool:
         """Take a key."""
         if self._menu is None or not self._menu.knows(key):
             return False
-        chosen = self._menu.press(key)
+        chosen = self._menu.on_key(key)
         if not chosen:
             return True
-        if _OWN in chosen:
-            self.wants = TextWanted("your answer")
+        if _FREE_TEXT in chosen:
+            self.wants = TextRequest("your answer")
         elif self._asked.kind == "plan" and chosen == ("revise",):
-            self._revises = True
-            self.wants = TextWanted("what should be changed")
+            self._is_revising = True
+            self.wants = TextRequest("what should be changed")
         else:
             self._finish(Answer(self.id, chosen))
         return True
@@ -55,12 +55,12 @@ class QuestionDialog:
     def take(self, text: str) -> None:
         """Take the text that it wanted."""
         self.wants = None
-        self._finish(Answer(self.id, ("revise",) if self._revises else (), text))
+        self._finish(Answer(self.id, ("revise",) if self._is_revising else (), text))
 
     def back(self) -> None:
         """From the text to the list; from the list: no answer."""
         if self.wants is not None and self._menu is not None:
-            self.wants, self._revises = None, False
+            self.wants, self._is_revising = None, False
         else:
             self.wants = None
             self._finish(Answer(self.id, declined=True))
@@ -70,24 +70,24 @@ class QuestionDialog:
         asked = self._asked
         title = asked.title or ("the plan" if asked.kind == "plan" else asked.text)
         who = f"{asked.child}: " if asked.child else ""
-        head = [row(("warn", one_row(f"{who}{title}", columns - 1)))]
+        head = [make_row(("warn", to_one_row(f"{who}{title}", columns - 1)))]
         if self.wants is not None or self._menu is None:
             return head
-        head.append(row(("faint", cut(_HINT_MULTIPLE if asked.multiple else _HINT, columns - 1))))
+        head.append(make_row(("faint", truncate(_HINT_MULTIPLE if asked.multiple else _HINT, columns - 1))))
         return [*head, *self._menu.rows(columns, max(most - len(head), 3))]
 
 
-def _items(asked: QuestionAsked) -> list[Item]:
-    given = [Item(option.value, option.label or option.value, "", option.description) for option in asked.options]
+def _items(asked: QuestionAsked) -> list[MenuItem]:
+    given = [MenuItem(option.value, option.label or option.value, "", option.description) for option in asked.options]
     match asked.kind:
         case "plan":
-            return given or [Item(*each) for each in _PLAN]
+            return given or [MenuItem(*each) for each in _PLAN]
         case "confirm":
-            return given or [Item(*each) for each in _YES_NO]
+            return given or [MenuItem(*each) for each in _YES_NO]
         case "select":
             return given
         case "ask":
-            return [*given, Item(_OWN, "something else: say it", "o")] if given else []
+            return [*given, MenuItem(_FREE_TEXT, "something else: say it", "o")] if given else []
         case "input":
             return []
 
@@ -100,31 +100,31 @@ class PickerDialog:
         finish: Takes the command line that was chosen.
     """
 
-    def __init__(self, picker: Picker, finish: Finish) -> None:
+    def __init__(self, picker: Picker, finish: OnDone) -> None:
         self.id = ""
-        self.wants: TextWanted | None = None
+        self.wants: TextRequest | None = None
         self._picker = picker
         self._finish = finish
-        self._typed = ""
-        self._menu: Menu | None = self._narrowed()
+        self._filter_text = ""
+        self._menu: Menu | None = self._filter()
 
-    def _narrowed(self) -> Menu | None:
+    def _filter(self) -> Menu | None:
         """The list of those that fit what is typed."""
-        words = self._typed.lower().split()
+        words = self._filter_text.lower().split()
         fitting = [c for c in self._picker.choices if all(w in f"{c.label} {c.detail}".lower() for w in words)]
-        items = [Item(c.line, c.label, "", ("(now) " if c.current else "") + c.detail, c.depth) for c in fitting]
+        items = [MenuItem(c.line, c.label, "", ("(now) " if c.current else "") + c.detail, c.depth) for c in fitting]
         current = next((i for i, choice in enumerate(fitting) if choice.current), 0)
         return Menu(items, at=current, numbered=False) if items else None
 
-    def press(self, key: str) -> bool:
+    def on_key(self, key: str) -> bool:
         """Take a key."""
         if key == "backspace":
-            self._typed = self._typed[:-1]
-            self._menu = self._narrowed()
+            self._filter_text = self._filter_text[:-1]
+            self._menu = self._filter()
         elif len(key) == 1 or key == "space":
-            self._typed += " " if key == "space" else key
-            self._menu = self._narrowed()
-        elif self._menu is not None and (chosen := self._menu.press(key)):
+            self._filter_text += " " if key == "space" else key
+            self._menu = self._filter()
+        elif self._menu is not None and (chosen := self._menu.on_key(key)):
             self._finish(Slash(chosen[0]))
         return True
 
@@ -133,19 +133,19 @@ class PickerDialog:
 
     def back(self) -> None:
         """All of the list again; from that: nothing is chosen."""
-        if self._typed:
-            self._typed = ""
-            self._menu = self._narrowed()
+        if self._filter_text:
+            self._filter_text = ""
+            self._menu = self._filter()
         else:
             self._finish(None)
 
     def rows(self, columns: int, most: int) -> list[Row]:
         """How it looks."""
-        hint = f"only with: {self._typed}" if self._typed else _PICKER_HINT
+        hint = f"only with: {self._filter_text}" if self._filter_text else _PICKER_HINT
         head = [
-            row(("heading", one_row(self._picker.title, columns - 1))),
-            row(("faint", cut(hint, columns - 1))),
+            make_row(("heading", to_one_row(self._picker.title, columns - 1))),
+            make_row(("faint", truncate(hint, columns - 1))),
         ]
         if self._menu is None:
-            return [*head, row(("faint", cut("  nothing fits; Esc shows all again", columns - 1)))]
+            return [*head, make_row(("faint", truncate("  nothing fits; Esc shows all again", columns - 1)))]
         return [*head, *self._menu.rows(columns, max(most - len(head), 3))]

@@ -8,13 +8,13 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
-from mainspring.frontmatter import read_head
+from mainspring.frontmatter import parse_front_matter
 from mainspring.lazy import lazy_re
 
 Scope = Literal["user", "project"]
 
 _ARGUMENT = lazy_re(r"[A-Za-z_][A-Za-z0-9_-]*\??")
-_OPENED = lazy_re(r"\A\ufeff?---[ \t]*\r?\n")
+_FRONTMATTER_START = lazy_re(r"\A\ufeff?---[ \t]*\r?\n")
 
 
 class CustomCommand(Struct, frozen=True, kw_only=True):
@@ -74,8 +74,8 @@ def parse_command(text: str, name: str, *, scope: Scope = "user", path: str = ""
     Raises:
         ConfigError: If there is no prompt in it, or a field is wrong.
     """
-    head = read_head(text)
-    if head is None and _OPENED.match(text):
+    head = parse_front_matter(text)
+    if head is None and _FRONTMATTER_START.match(text):
         raise ConfigError("its head has no end; close it with a line of ---")
     fields = {} if head is None else {k.lower().replace("_", "-"): v for k, v in head.fields.items()}
     body = (text.removeprefix("\ufeff") if head is None else head.body).replace("\r\n", "\n").strip()

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from mainspring.app.workspace.custom_commands.definition import CustomCommand
-from mainspring.app.workspace.file_mentions import mentions
+from mainspring.app.workspace.file_mentions import find_mentions
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 
-MOST_ARGUMENTS = 9
+MAX_ARGUMENTS = 9
 
 _TOKEN = lazy_re(
     r"""(?P<escaped>\\[$@!{])
@@ -34,7 +34,7 @@ _ENDS = ".!?"
 """What ends a sentence and not the path before it."""
 
 
-class Piece(Struct, frozen=True):
+class PromptPart(Struct, frozen=True):
     """A piece of a prompt: text as it is, or the command whose output stands there.
 
     Attributes:
@@ -46,7 +46,7 @@ class Piece(Struct, frozen=True):
     is_shell: bool = False
 
 
-class Expansion(Struct, frozen=True):
+class ExpandedPrompt(Struct, frozen=True):
     """A prompt in the making.
 
     Attributes:
@@ -54,7 +54,7 @@ class Expansion(Struct, frozen=True):
         files: Paths whose content is attached.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PromptPart, ...]
     files: tuple[str, ...]
 
     def text(self, outputs: Sequence[str] = ()) -> str:
@@ -65,7 +65,7 @@ class Expansion(Struct, frozen=True):
         )
 
 
-def expand(command: CustomCommand, arguments: str, values: Mapping[str, str]) -> Expansion:
+def expand(command: CustomCommand, arguments: str, values: Mapping[str, str]) -> ExpandedPrompt:
     """Fill in the arguments; commands and files are left to who may run and read them.
 
     Args:
@@ -76,7 +76,7 @@ def expand(command: CustomCommand, arguments: str, values: Mapping[str, str]) ->
     Raises:
         ConfigError: If an argument that it needs is missing.
     """
-    return _Filler(command, arguments, values).fill()
+    return _Expander(command, arguments, values).fill()
 
 
 def scripts_in(body: str) -> tuple[str, ...]:
@@ -91,16 +91,16 @@ def scripts_in(body: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-class _Filler:
+class _Expander:
     """Fills in one command."""
 
     def __init__(self, command: CustomCommand, arguments: str, values: Mapping[str, str]) -> None:
         self._command = command
         self._all = arguments.strip()
-        self._given = words_of(self._all)
+        self._given = split_arguments(self._all)
         self._names = [name.rstrip("?") for name in command.arguments]
         self._values = values
-        self._used = False
+        self._context_tokens = False
         self._check()
 
     def _check(self) -> None:
@@ -108,50 +108,50 @@ class _Filler:
         if len(self._given) < len(needed):
             raise ConfigError(f"/{self._command.name} needs {needed[len(self._given)]}: {self._command.usage}")
 
-    def fill(self) -> Expansion:
-        pieces: list[Piece] = []
-        files: list[str] = list(mentions(self._all))
+    def fill(self) -> ExpandedPrompt:
+        pieces: list[PromptPart] = []
+        files: list[str] = list(find_mentions(self._all))
         for text in self._pieces(files):
             if pieces and not pieces[-1].is_shell and not text.is_shell:
-                pieces[-1] = Piece(pieces[-1].text + text.text)
+                pieces[-1] = PromptPart(pieces[-1].text + text.text)
             else:
                 pieces.append(text)
-        if self._all and not self._used:
-            pieces.append(Piece(f"\n\nArguments: {self._all}"))
-        return Expansion(tuple(pieces), tuple(dict.fromkeys(files)))
+        if self._all and not self._context_tokens:
+            pieces.append(PromptPart(f"\n\nArguments: {self._all}"))
+        return ExpandedPrompt(tuple(pieces), tuple(dict.fromkeys(files)))
 
-    def _pieces(self, files: list[str]) -> Iterator[Piece]:
+    def _pieces(self, files: list[str]) -> Iterator[PromptPart]:
         body, at, fenced = self._command.body, 0, False
         for match in _TOKEN.finditer(body):
-            yield Piece(body[at : match.start()])
+            yield PromptPart(body[at : match.start()])
             at = match.end()
             whole = match.group(0)
             if match["fence"]:
                 fenced = not fenced
-                yield Piece(whole)
+                yield PromptPart(whole)
             elif match["escaped"]:
-                yield Piece(whole[1:])
+                yield PromptPart(whole[1:])
             elif match["shell"] and not fenced:
-                yield Piece(self._script(match["shell"]), is_shell=True)
+                yield PromptPart(self._script(match["shell"]), is_shell=True)
             elif match["place"]:
-                yield Piece(self._values.get(match["place"], whole))
+                yield PromptPart(self._values.get(match["place"], whole))
             elif match["quoted"] or match["file"]:
-                yield Piece(whole if fenced else self._mention(match, files))
+                yield PromptPart(whole if fenced else self._mention(match, files))
             else:
                 value = None if match["shell"] else self._argument(match)
-                yield Piece(whole if value is None else value)
-        yield Piece(body[at:])
+                yield PromptPart(whole if value is None else value)
+        yield PromptPart(body[at:])
 
     def _mention(self, match: re.Match[str], files: list[str]) -> str:
         """A file of the command's text: its path may be an argument."""
         name = match["quoted"] or match["file"].rstrip(_ENDS)
-        path = _IN_PATH.sub(self._needed, name)
+        path = _IN_PATH.sub(self._required_argument, name)
         if path and (path != name or "/" in path or "." in path):
             files.append(path)
         whole = match.group(0)
         return f"{whole[: whole.index('@') + 1]}{path}{'' if match['quoted'] else match['file'][len(name) :]}"
 
-    def _needed(self, match: re.Match[str]) -> str:
+    def _required_argument(self, match: re.Match[str]) -> str:
         value = self._argument(match)
         if value is None and match["named"]:
             return match.group(0)  # it is the name of a file
@@ -166,7 +166,7 @@ class _Filler:
 
         def quoted(match: re.Match[str]) -> str:
             if match["all"]:
-                self._used = True
+                self._context_tokens = True
                 return " ".join(map(shlex.quote, self._given))
             value = self._argument(match)
             return match.group(0) if value is None else shlex.quote(value)
@@ -177,7 +177,7 @@ class _Filler:
         """What a placeholder stands for; ``None`` where it is none, so that the text stays as it is."""
         groups = match.groupdict()
         if groups["all"]:
-            self._used = True
+            self._context_tokens = True
             return self._all
         if groups["number"]:
             place = int(groups["number"]) - 1
@@ -188,11 +188,11 @@ class _Filler:
             place = self._names.index(name) if known else 0
         if not known:
             return None
-        self._used = True
+        self._context_tokens = True
         return self._given[place] if place < len(self._given) else ""
 
 
-def words_of(arguments: str) -> list[str]:
+def split_arguments(arguments: str) -> list[str]:
     """The arguments, parted at blanks; quotes keep together. Quotes that do not end are plain characters."""
     try:
         return shlex.split(arguments)

@@ -16,10 +16,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.app.run.events import Notice, Reporter
-from mainspring.app.run.options import AskOptions, Place
+from mainspring.app.run.events import Notice, RunEventHandler
+from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.app.workspace.custom_commands.definition import CustomCommand, Scope, parse_command
-from mainspring.app.workspace.custom_commands.expansion import Expansion, expand
+from mainspring.app.workspace.custom_commands.expansion import ExpandedPrompt, expand
 from mainspring.app.workspace.custom_commands.files import (
     COMMANDS,
     MAX_FILES,
@@ -27,16 +27,16 @@ from mainspring.app.workspace.custom_commands.files import (
     command_name,
     read_command,
 )
-from mainspring.app.workspace.file_mentions import Reads, attached
+from mainspring.app.workspace.file_mentions import ReadPolicy, read_attachments
 from mainspring.app.workspace.load import load
-from mainspring.app.workspace.paths import FOLDER, Home, project_root
-from mainspring.app.workspace.placeholders import placeholders
+from mainspring.app.workspace.paths import PROJECT_FOLDER, UserPaths, find_project_root
+from mainspring.app.workspace.placeholders import placeholder_values
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.env import ExecutionEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.lazy import lazy_re
-from mainspring.prompt_tags import delimited
+from mainspring.prompt_tags import wrap_in_tag
 from mainspring.tools.builtin.shell import shell
 
 _SECONDS = 30.0
@@ -59,23 +59,23 @@ class SkippedCommand(Struct, frozen=True):
     waits: str = ""
 
 
-class CommandCall(Struct, frozen=True):
+class CommandInvocation(Struct, frozen=True):
     """A command and what it is called with."""
 
     command: CustomCommand
     arguments: str = ""
 
-    def expansion(self, cwd: str, *, provider: str = "", model: str = "") -> Expansion:
+    def expansion(self, cwd: str, *, provider: str = "", model: str = "") -> ExpandedPrompt:
         """The prompt with its arguments; nothing is run and no file is read.
 
         Raises:
             ConfigError: If an argument is missing.
         """
-        values = placeholders(cwd, date.today(), provider=provider, model=model)
+        values = placeholder_values(cwd, date.today(), provider=provider, model=model)
         return expand(self.command, self.arguments, values)
 
     async def prompt(
-        self, env: ExecutionEnv, permissions: Reads, reader: Any, *, provider: str = "", model: str = ""
+        self, env: ExecutionEnv, permissions: ReadPolicy, reader: Any, *, provider: str = "", model: str = ""
     ) -> str:
         """The prompt: commands in it are run, files attached.
 
@@ -91,11 +91,11 @@ class CommandCall(Struct, frozen=True):
             PermissionDeniedError: If a rule does not let a command run or a file be read.
         """
         made = self.expansion(env.cwd, provider=provider, model=model)
-        blocks = await attached(made.files, env, permissions, reader)
+        blocks = await read_attachments(made.files, env, permissions, reader)
         outputs = [await self._output(p.text, env, permissions) for p in made.pieces if p.is_shell]
         return "\n\n".join([made.text(outputs), *blocks])
 
-    async def _output(self, script: str, env: ExecutionEnv, permissions: Reads) -> str:
+    async def _output(self, script: str, env: ExecutionEnv, permissions: ReadPolicy) -> str:
         decision = await permissions.decide("shell", {"command": script}, env=env, definition=shell)
         if decision.outcome == "deny":
             raise PermissionDeniedError(f"/{self.command.name} runs `{script}`, which is denied: {decision.reason}")
@@ -107,7 +107,7 @@ class CommandCall(Struct, frozen=True):
             said += f"\n[ended after {_SECONDS:g} seconds]"
         elif done.exit_code:
             said += f"\n[exit code {done.exit_code}]"
-        return delimited("output", said, command=script.replace('"', "'"))
+        return wrap_in_tag("output", said, command=script.replace('"', "'"))
 
 
 class CustomCommands:
@@ -131,7 +131,7 @@ class CustomCommands:
         self._by_scope = {f"{c.scope}:{c.name}": c for c in ordered}
 
     @classmethod
-    def find(cls, cwd: str, home: Home | None, *, trusted: bool, reserved: Collection[str] = ()) -> CustomCommands:
+    def find(cls, cwd: str, home: UserPaths | None, *, trusted: bool, reserved: Collection[str] = ()) -> CustomCommands:
         """Look for them: ``*.md`` below ``commands`` in the user's folder and in the project's ``.agent``. Blocking.
 
         Args:
@@ -142,12 +142,12 @@ class CustomCommands:
         """
         found: list[CustomCommand] = []
         skipped: list[SkippedCommand] = []
-        root = project_root(cwd, COMMANDS, home)
+        root = find_project_root(cwd, COMMANDS, home)
         places: list[tuple[Path, Scope, bool]] = []
         if home is not None:
             places.append((home.root / COMMANDS, "user", True))
         if root is not None:
-            places.append((root / FOLDER / COMMANDS, "project", trusted))
+            places.append((root / PROJECT_FOLDER / COMMANDS, "project", trusted))
         for folder, scope, usable in places:
             files = command_files(folder)
             if len(files) > MAX_FILES:
@@ -189,33 +189,33 @@ class CustomCommands:
         name = name.removeprefix("/")
         return self._by_name.get(name) or self._by_scope.get(name)
 
-    def call(self, line: str) -> CommandCall | None:
+    def call(self, line: str) -> CommandInvocation | None:
         """The command that a line calls (``/name arguments``); ``None`` if it calls none."""
         match = _LINE.fullmatch(line.strip())
         command = self.get(match[1]) if match else None
-        return None if match is None or command is None else CommandCall(command, match[2] or "")
+        return None if match is None or command is None else CommandInvocation(command, match[2] or "")
 
-    def waiting_for_trust(self, line: str) -> str:
+    def find_untrusted(self, line: str) -> str:
         """The file that a line would call if the user trusted the folder; empty if there is none."""
         match = _LINE.fullmatch(line.strip())
         name = match[1].removeprefix("project:") if match else ""
         return next((s.path for s in self.skipped if name and s.waits == name), "")
 
-    def nearest(self, line: str) -> str:
+    def suggest(self, line: str) -> str:
         """The name that a line probably means but misspells; empty if there is none."""
         match = _LINE.fullmatch(line.strip())
         near = difflib.get_close_matches(match[1], self._by_name, 1, 0.75) if match else []
         return near[0] if near else ""
 
 
-def looks_like_a_call(line: str) -> bool:
+def is_command_line(line: str) -> bool:
     """Whether a line could call a command: then it is worth looking for them."""
     return _LINE.fullmatch(line.strip()) is not None
 
 
-def commands_root(cwd: str, home: Home | None) -> Path:
+def commands_root(cwd: str, home: UserPaths | None) -> Path:
     """Return the folder of the project whose commands can be used in a folder. The user has to trust this one."""
-    return project_root(cwd, COMMANDS, home) or Path(cwd)
+    return find_project_root(cwd, COMMANDS, home) or Path(cwd)
 
 
 class CommandList(Struct, frozen=True):
@@ -225,53 +225,55 @@ class CommandList(Struct, frozen=True):
     skipped: tuple[SkippedCommand, ...]
 
 
-def commands_of(cwd: str, settings: Settings) -> CustomCommands:
+def find_custom_commands(cwd: str, settings: Settings) -> CustomCommands:
     """The custom commands that can be used in a folder. Blocking."""
     return CustomCommands.find(
         cwd, settings.home, trusted=TrustStore(settings.home).covers(commands_root(cwd, settings.home))
     )
 
 
-def list_commands(place: Place, environ: Mapping[str, str] = os.environ) -> CommandList:
+def list_commands(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> CommandList:
     """The custom commands that can be used here.
 
     Raises:
         ConfigError: If the settings are broken.
     """
-    found = commands_of(*load(place, {}, environ))
+    found = find_custom_commands(*load(place, {}, environ))
     return CommandList(tuple(found), found.skipped)
 
 
-def show_command(name: str, arguments: str, place: Place, environ: Mapping[str, str] = os.environ) -> str:
+def show_command(name: str, arguments: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> str:
     """The prompt that a command makes of its arguments, with the commands in it as they would be run. Runs nothing.
 
     Raises:
         ConfigError: If there is no such command, or an argument is missing.
     """
     cwd, settings = load(place, {}, environ)
-    found = commands_of(cwd, settings)
+    found = find_custom_commands(cwd, settings)
     command = found.get(name)
     if command is None:
-        near = found.nearest(f"/{name.removeprefix('/')}")
+        near = found.suggest(f"/{name.removeprefix('/')}")
         known = ", ".join(c.name for c in found) or "none here; docs/custom-commands.md says how to write one"
         hint = f"did you mean {near!r}?" if near else f"there are {known}"
         raise ConfigError(f"there is no command {name!r}; {hint}")
-    return CommandCall(command, arguments).expansion(cwd).text()
+    return CommandInvocation(command, arguments).expansion(cwd).text()
 
 
-def called(options: AskOptions, report: Reporter, environ: Mapping[str, str]) -> tuple[AskOptions, CommandCall | None]:
+def resolve_command_call(
+    options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str]
+) -> tuple[LaunchOptions, CommandInvocation | None]:
     """The command that a prompt calls, if it calls one, and the options of the run with what the command asks for. Blocking.
 
     Raises:
         ConfigError: If the settings are broken.
     """
-    if not looks_like_a_call(options.prompt):
+    if not is_command_line(options.prompt):
         return options, None
-    found = commands_of(*load(options.place, {}, environ))
+    found = find_custom_commands(*load(options.place, {}, environ))
     call = found.call(options.prompt)
     if call is None:
-        near = found.nearest(options.prompt)
-        if waiting := found.waiting_for_trust(options.prompt):
+        near = found.suggest(options.prompt)
+        if waiting := found.find_untrusted(options.prompt):
             report(
                 Notice(
                     f"{waiting} is a command of a folder that is not trusted (mainspring trust): it is taken as text"

@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import fields
 
-from mainspring.app.workspace.settings.schema import OWN_SETTINGS, AppConfig, ProviderSettings
+from mainspring.app.workspace.settings.schema import AppConfig, ProviderSettings
 from mainspring.app.workspace.settings.validation import SCHEMA_KEY
+from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
@@ -20,13 +21,14 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 def schema() -> str:
     """The JSON Schema of a settings file."""
     _, definitions = msgspec.json.schema_components((AppConfig, ProviderSettings), ref_template="#/$defs/{name}")
-    for kind in _kinds(AppConfig):
+    for kind in _section_types(AppConfig):
         if kind.__name__ in definitions:
             _describe(definitions[kind.__name__], kind)
     provider = definitions["ProviderSettings"]
     provider["properties"].pop("extra", None)
     provider["properties"] |= {
-        name: {"description": "Known to some providers; see docs/models.md"} for name in sorted(OWN_SETTINGS)
+        name: {"description": "Known to some providers; see docs/models.md"}
+        for name in sorted(PROVIDER_SPECIFIC_SETTINGS)
     }
     definitions["Providers"] = {
         "title": "Providers",
@@ -46,20 +48,20 @@ def schema() -> str:
     return json.dumps({**root, **head, "$defs": definitions}, indent=2, sort_keys=False) + "\n"
 
 
-def _kinds(kind: type[Struct]) -> set[type[Struct]]:
+def _section_types(kind: type[Struct]) -> set[type[Struct]]:
     """A section and all below it."""
     found = {kind, ProviderSettings}
     for info in fields(kind):
-        for inner in _structs(info.type):
+        for inner in _struct_types(info.type):
             if inner not in found:
-                found |= _kinds(inner)
+                found |= _section_types(inner)
     return found
 
 
-def _structs(kind: Any) -> list[type[Struct]]:
+def _struct_types(kind: Any) -> list[type[Struct]]:
     if isinstance(kind, type) and issubclass(kind, Struct):
         return [kind]
-    return [found for inner in get_args(kind) for found in _structs(inner)]
+    return [found for inner in get_args(kind) for found in _struct_types(inner)]
 
 
 def _describe(section: dict[str, Any], kind: type[Struct]) -> None:

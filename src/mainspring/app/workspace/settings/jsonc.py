@@ -14,7 +14,7 @@ _GAP = lazy_re(r"[ \t\r\n]*")
 _NUMBER = lazy_re(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _STRING = lazy_re(r'"(?:[^"\\\x00-\x1f]|\\.)*')
 _WORDS = {"true": True, "false": False, "null": None}
-_DEEPEST = 64
+_MAX_DEPTH = 64
 
 
 class JsonError(ValueError):
@@ -23,10 +23,10 @@ class JsonError(ValueError):
     def __init__(self, reason: str, text: str, position: int) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.line, self.column = place(text, position)
+        self.line, self.column = line_and_column(text, position)
 
 
-class Node(Struct, eq=False):
+class JsonNode(Struct, eq=False):
     """A value and where it stands: ``text[start:end]``.
 
     Attributes:
@@ -41,8 +41,8 @@ class Node(Struct, eq=False):
     value: Any
     start: int
     end: int = 0
-    items: list[Node] | None = None
-    members: dict[str, Node] | None = None
+    items: list[JsonNode] | None = None
+    members: dict[str, JsonNode] | None = None
     keys: dict[str, int] = field(default_factory=dict[str, int])
 
     def plain(self) -> Any:
@@ -52,29 +52,29 @@ class Node(Struct, eq=False):
         return self.value if self.items is None else [item.plain() for item in self.items]
 
 
-def place(text: str, position: int) -> tuple[int, int]:
+def line_and_column(text: str, position: int) -> tuple[int, int]:
     """Line and column of an offset, counted from 1."""
     return text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> JsonNode:
     """The value of a text.
 
     Raises:
         JsonError: If it is no JSON (comments and trailing commas aside).
     """
-    reader = _Reader(text)
-    start = reader.gap(0)
+    reader = _Parser(text)
+    start = reader.skip_whitespace(0)
     if start == len(text):
         raise JsonError("the file is empty; write {} for no settings", text, 0)
     node = reader.value(start, 0)
-    rest = reader.gap(node.end)
+    rest = reader.skip_whitespace(node.end)
     if rest != len(text):
         raise JsonError(f"nothing may follow the value, but {reader.shown(rest)} does", text, rest)
     return node
 
 
-class _Reader:
+class _Parser:
     """Reads one text."""
 
     def __init__(self, text: str) -> None:
@@ -83,7 +83,7 @@ class _Reader:
     def shown(self, at: int) -> str:
         return repr(self.text[at]) if at < len(self.text) else "the end of the file"
 
-    def gap(self, at: int) -> int:
+    def skip_whitespace(self, at: int) -> int:
         """Behind white space and comments."""
         text = self.text
         while True:
@@ -100,10 +100,10 @@ class _Reader:
             else:
                 return at
 
-    def value(self, at: int, depth: int) -> Node:
+    def value(self, at: int, depth: int) -> JsonNode:
         text = self.text
-        if depth > _DEEPEST:
-            raise JsonError(f"more than {_DEEPEST} levels deep", text, at)
+        if depth > _MAX_DEPTH:
+            raise JsonError(f"more than {_MAX_DEPTH} levels deep", text, at)
         first = text[at : at + 1]
         if first == "{":
             return self.object(at, depth)
@@ -111,15 +111,15 @@ class _Reader:
             return self.array(at, depth)
         if first == '"':
             value, end = self.string(at)
-            return Node(value, at, end)
+            return JsonNode(value, at, end)
         for word, value in _WORDS.items():
             if text.startswith(word, at):
-                return Node(value, at, at + len(word))
+                return JsonNode(value, at, at + len(word))
         match = _NUMBER.match(text, at)
         if match:
             number = match.group()
             value = float(number) if match.group(1) or match.group(2) else int(number)
-            return Node(value, at, match.end())
+            return JsonNode(value, at, match.end())
         hint = "; use double quotes" if first == "'" else ""
         raise JsonError(f"expected a value, found {self.shown(at)}{hint}", text, at)
 
@@ -136,10 +136,10 @@ class _Reader:
         except json.JSONDecodeError as error:
             raise JsonError(error.msg[:1].lower() + error.msg[1:], text, at + error.pos) from None
 
-    def object(self, at: int, depth: int) -> Node:
-        text, members = self.text, dict[str, Node]()
-        node = Node(None, at, members=members)
-        at = self.gap(at + 1)
+    def object(self, at: int, depth: int) -> JsonNode:
+        text, members = self.text, dict[str, JsonNode]()
+        node = JsonNode(None, at, members=members)
+        at = self.skip_whitespace(at + 1)
         while text[at : at + 1] != "}":
             if text[at : at + 1] != '"':
                 raise JsonError(f'expected a key in double quotes or "}}", found {self.shown(at)}', text, at)
@@ -147,18 +147,18 @@ class _Reader:
             if key in members:
                 raise JsonError(f"the key {key!r} stands here twice", text, at)
             node.keys[key] = at
-            at = self.gap(end)
+            at = self.skip_whitespace(end)
             if text[at : at + 1] != ":":
                 raise JsonError(f'expected ":" after the key {key!r}, found {self.shown(at)}', text, at)
-            members[key] = self.value(self.gap(at + 1), depth + 1)
+            members[key] = self.value(self.skip_whitespace(at + 1), depth + 1)
             at = self.next(members[key].end, "}")
         node.end = at + 1
         return node
 
-    def array(self, at: int, depth: int) -> Node:
-        items: list[Node] = []
-        node = Node(None, at, items=items)
-        at = self.gap(at + 1)
+    def array(self, at: int, depth: int) -> JsonNode:
+        items: list[JsonNode] = []
+        node = JsonNode(None, at, items=items)
+        at = self.skip_whitespace(at + 1)
         while self.text[at : at + 1] != "]":
             items.append(self.value(at, depth + 1))
             at = self.next(items[-1].end, "]")
@@ -167,9 +167,9 @@ class _Reader:
 
     def next(self, at: int, closing: str) -> int:
         """Behind the comma, or at the closing bracket."""
-        at = self.gap(at)
+        at = self.skip_whitespace(at)
         if self.text[at : at + 1] == ",":
-            return self.gap(at + 1)
+            return self.skip_whitespace(at + 1)
         if self.text[at : at + 1] != closing:
             raise JsonError(f'expected "," or "{closing}", found {self.shown(at)}', self.text, at)
         return at
@@ -210,7 +210,7 @@ def _quoted(key: str) -> str:
     return json.dumps(key, ensure_ascii=False)
 
 
-def _insert(text: str, holder: Node, key: str, value: str) -> str:
+def _insert(text: str, holder: JsonNode, key: str, value: str) -> str:
     """Add a member at the end of an object, in the layout of the one before it."""
     member = f"{_quoted(key)}: {value}"
     if not holder.members:
@@ -223,7 +223,7 @@ def _insert(text: str, holder: Node, key: str, value: str) -> str:
     line = text.rfind("\n", 0, at) + 1
     lead = text[line:at]
     separator = f"\n{lead}" if line > holder.start and not lead.strip() else " "
-    following = _Reader(text).gap(last.end)
+    following = _Parser(text).skip_whitespace(last.end)
     has_comma = text[following : following + 1] == ","
     point = following + 1 if has_comma else last.end
     rest = text[point:].split("\n", 1)[0]
@@ -232,19 +232,19 @@ def _insert(text: str, holder: Node, key: str, value: str) -> str:
     return f"{text[: last.end]}{'' if has_comma else ','}{text[last.end : point]}{separator}{member}{text[point:]}"
 
 
-def _remove(text: str, holder: Node, key: str) -> str:
+def _remove(text: str, holder: JsonNode, key: str) -> str:
     """Take a member away, with the comma that belongs to it and the line it leaves empty."""
     assert holder.members is not None
     start, end = holder.keys[key], holder.members[key].end
-    reader = _Reader(text)
-    after = reader.gap(end)
+    reader = _Parser(text)
+    after = reader.skip_whitespace(end)
     if text[after : after + 1] == ",":
         end = after + 1
     else:
         names = list(holder.members)
         if names.index(key):
             before = holder.members[names[names.index(key) - 1]].end
-            comma = text.index(",", reader.gap(before))
+            comma = text.index(",", reader.skip_whitespace(before))
             text = text[:comma] + text[comma + 1 :]
             start, end = start - 1, end - 1
     line = text.rfind("\n", 0, start) + 1

@@ -11,19 +11,14 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Struct
 
-from mainspring.app.workspace.paths import Home, project_settings, user_home
+from mainspring.app.workspace.paths import UserPaths, find_project_settings, find_user_paths
 from mainspring.app.workspace.settings.environment import env_float, env_int, env_str
 from mainspring.app.workspace.settings.jsonc import JsonError, parse
-from mainspring.app.workspace.settings.schema import (
-    OWN_SETTINGS,
-    AppConfig,
-    PermissionSettings,
-    Providers,
-    ProviderSettings,
-)
-from mainspring.app.workspace.settings.validation import Checker, Layer, fit, type_of
-from mainspring.app.workspace.settings.validation import Path as Key
+from mainspring.app.workspace.settings.schema import AppConfig, PermissionSettings, Providers, ProviderSettings
+from mainspring.app.workspace.settings.validation import SettingKey as Key
+from mainspring.app.workspace.settings.validation import SettingsChecker, SettingsSource, convert_value, setting_type
 from mainspring.errors import ConfigError
+from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 
 _LARGEST = 1 << 20
 
@@ -42,15 +37,15 @@ ENVIRONMENT: dict[str, tuple[Key, Callable[[Mapping[str, str], str], Any]]] = {
 }
 """The variables that set something, and how they are read. Keys and addresses of providers have variables of their own."""
 
-_ADD_UP = frozenset({"permissions", "hooks", "extensions", "sandbox", "execution", "skills"})
+_ACCUMULATING_SECTIONS = frozenset({"permissions", "hooks", "extensions", "sandbox", "execution", "skills"})
 """Sections whose lists add up over all files."""
 
 _SERVERS = ("mcp", "servers")
-_LOWER = frozenset(
+_LIMIT_KEYS = frozenset(
     {("agent", name) for name in ("maxTokens", "maxTurns", "maxSeconds", "maxCost", "maxTotalTokens")}
     | {("execution", "maxProcesses")}
 )
-_HARMLESS = frozenset(
+_ALLOWED_UNTRUSTED_KEYS = frozenset(
     {
         ("agent", "temperature"),
         ("permissions", "ask"),
@@ -59,7 +54,7 @@ _HARMLESS = frozenset(
         ("skills", "disabled"),
     }
 )
-_FORBIDDING = _HARMLESS - {("agent", "temperature")}
+_RESTRICTING_KEYS = _ALLOWED_UNTRUSTED_KEYS - {("agent", "temperature")}
 
 
 class RuleSource(Struct, frozen=True):
@@ -98,7 +93,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     origins: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
     mcp_servers: tuple[tuple[str, Any], ...] = ()
-    home: Home | None = None
+    home: UserPaths | None = None
     project_file: Path | None = None
 
 
@@ -122,22 +117,26 @@ def load_settings(
     Raises:
         ConfigError: If a file is broken or a value does not fit; the text names file, line and column.
     """
-    home = user_home(environ)
-    user = _read(home.settings) if home else Layer("user", warnings=["there is no home folder: defaults are used"])
-    project_file = project_settings(cwd, home)
-    project = _read(project_file, trusted=trusted) if project_file else Layer("project")
+    home = find_user_paths(environ)
+    user = (
+        _read(home.settings)
+        if home
+        else SettingsSource("user", warnings=["there is no home folder: defaults are used"])
+    )
+    project_file = find_project_settings(cwd, home)
+    project = _read(project_file, trusted=trusted) if project_file else SettingsSource("project")
     if not trusted:
-        project = tightened(project, user)
-    layers = [user, project, from_environment(environ), Layer("flags", dict(flags or {}))]
+        project = restrict_untrusted(project, user)
+    layers = [user, project, read_environment(environ), SettingsSource("flags", dict(flags or {}))]
     warnings = tuple(w for layer in layers for w in layer.warnings)
     if strict and warnings:
         raise ConfigError("\n".join(warnings))
-    values, origins = merge(layers)
+    values, origins = merge_sources(layers)
     return Settings(
-        config=build(values),
+        config=build_config(values),
         rules=(
-            RuleSource("user", user.origin, build(user.values).permissions),
-            RuleSource("project", project.origin, build(project.values).permissions, trusted),
+            RuleSource("user", user.origin, build_config(user.values).permissions),
+            RuleSource("project", project.origin, build_config(project.values).permissions, trusted),
         ),
         values=values,
         origins=origins,
@@ -148,15 +147,17 @@ def load_settings(
     )
 
 
-def _read(file: Path, *, trusted: bool = True) -> Layer:
+def _read(file: Path, *, trusted: bool = True) -> SettingsSource:
     """The layer of a file; an empty one where there is no file or its folder cannot be entered."""
     try:
         text = _text(file)
     except (FileNotFoundError, NotADirectoryError):
-        return Layer(str(file))
+        return SettingsSource(str(file))
     except OSError as error:
         if not os.access(file.parent, os.X_OK):
-            return Layer(str(file), warnings=[f"{file.parent} cannot be read ({error.strerror}): defaults are used"])
+            return SettingsSource(
+                str(file), warnings=[f"{file.parent} cannot be read ({error.strerror}): defaults are used"]
+            )
         raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
     return parse_settings(text, str(file), trusted=trusted)
 
@@ -176,7 +177,7 @@ def _text(file: Path) -> str:
         raise ConfigError(f"{file}:{line}:{column}: is not UTF-8; save it as UTF-8") from None
 
 
-def parse_settings(text: str, origin: str, *, trusted: bool = True) -> Layer:
+def parse_settings(text: str, origin: str, *, trusted: bool = True) -> SettingsSource:
     """Check the text of a settings file.
 
     Args:
@@ -188,52 +189,52 @@ def parse_settings(text: str, origin: str, *, trusted: bool = True) -> Layer:
     Raises:
         ConfigError: If it is broken or a value does not fit; all such places are named.
     """
-    checker = Checker(origin, text)
+    checker = SettingsChecker(origin, text)
     try:
         checker.check(parse(text))
     except JsonError as error:
         raise ConfigError(f"{origin}:{error.line}:{error.column}: {error.reason}") from None
-    wrong = [p for p in checker.problems if trusted or _may_forbid(p.path)]
+    wrong = [p for p in checker.problems if trusted or _is_restricting(p.path)]
     if wrong:
-        raise ConfigError("\n".join(checker.located(p.position, p.text) for p in wrong))
+        raise ConfigError("\n".join(checker.with_position(p.position, p.text) for p in wrong))
     checker.layer.warnings += [
-        f"{checker.located(p.position, p.text)}; it is ignored, since the project is not trusted"
+        f"{checker.with_position(p.position, p.text)}; it is ignored, since the project is not trusted"
         for p in checker.problems
     ]
     return checker.layer
 
 
-def _may_forbid(path: Key) -> bool:
+def _is_restricting(path: Key) -> bool:
     """Whether a setting, or one inside it, forbids something even where its file is not trusted."""
-    return any(path == each[: len(path)] or each == path[: len(each)] for each in _FORBIDDING)
+    return any(path == each[: len(path)] or each == path[: len(each)] for each in _RESTRICTING_KEYS)
 
 
-def from_environment(environ: Mapping[str, str]) -> Layer:
+def read_environment(environ: Mapping[str, str]) -> SettingsSource:
     """What the environment sets.
 
     Raises:
         ConfigError: If a value does not fit; the text names the variable.
     """
-    layer = Layer("environment")
+    layer = SettingsSource("environment")
     for name, (path, read) in ENVIRONMENT.items():
         value = read(environ, name)
         if value is None:
             continue
         try:
-            layer.values[path] = fit(value, type_of(path))
+            layer.values[path] = convert_value(value, setting_type(path))
         except ValueError as error:
             raise ConfigError(f"{name} {error}") from None
     return layer
 
 
-def tightened(project: Layer, user: Layer) -> Layer:
+def restrict_untrusted(project: SettingsSource, user: SettingsSource) -> SettingsSource:
     """What of an untrusted project counts: further ask and deny rules, lower limits, the temperature."""
-    kept = Layer(project.origin, warnings=list(project.warnings))
+    kept = SettingsSource(project.origin, warnings=list(project.warnings))
     ignored: list[str] = []
     for path, value in project.values.items():
-        if path in _LOWER:
+        if path in _LIMIT_KEYS:
             kept.values[path] = min(value, user.values.get(path, value))
-        elif path in _HARMLESS:
+        elif path in _ALLOWED_UNTRUSTED_KEYS:
             kept.values[path] = value
         else:
             ignored.append(".".join(path))
@@ -245,14 +246,14 @@ def tightened(project: Layer, user: Layer) -> Layer:
     return kept
 
 
-def merge(layers: list[Layer]) -> tuple[dict[Key, Any], dict[str, str]]:
+def merge_sources(layers: list[SettingsSource]) -> tuple[dict[Key, Any], dict[str, str]]:
     """All values, later layers over earlier ones (rules, hooks and extensions add up), and where each comes from."""
     values: dict[Key, Any] = {}
     origins: dict[str, str] = {}
     for layer in layers:
         for path, value in layer.values.items():
             name = ".".join(path)
-            if path[0] in _ADD_UP and path in values and isinstance(value, tuple | list):
+            if path[0] in _ACCUMULATING_SECTIONS and path in values and isinstance(value, tuple | list):
                 old = values[path]
                 values[path] = type(old)([*old, *(v for v in cast("list[Any]", value) if v not in old)])
                 origins[name] = f"{origins[name]}, {layer.origin}"
@@ -262,7 +263,7 @@ def merge(layers: list[Layer]) -> tuple[dict[Key, Any], dict[str, str]]:
     return values, origins
 
 
-def build(values: Mapping[Key, Any]) -> AppConfig:
+def build_config(values: Mapping[Key, Any]) -> AppConfig:
     """The settings that the values make."""
     tree: dict[str, Any] = {}
     sections: dict[str, dict[str, Any]] = {}
@@ -277,7 +278,7 @@ def build(values: Mapping[Key, Any]) -> AppConfig:
             default = value
         else:
             section = sections.setdefault(path[1], {})
-            (section.setdefault("extra", {}) if path[2] in OWN_SETTINGS else section)[path[2]] = value
+            (section.setdefault("extra", {}) if path[2] in PROVIDER_SPECIFIC_SETTINGS else section)[path[2]] = value
     config = msgspec.convert(tree, AppConfig) if tree else AppConfig()  # to convert, all sections have to be taken in
     providers = Providers(
         default=default, sections={n: msgspec.convert(s, ProviderSettings) for n, s in sections.items()}

@@ -11,11 +11,11 @@ import msgspec
 
 from mainspring.app.workspace.settings.jsonc import JsonError, edit
 from mainspring.app.workspace.settings.load import parse_settings
-from mainspring.app.workspace.settings.validation import Path as Key
-from mainspring.app.workspace.settings.validation import fit, type_of
+from mainspring.app.workspace.settings.validation import SettingKey as Key
+from mainspring.app.workspace.settings.validation import convert_value, setting_type
 from mainspring.errors import ConfigError
-from mainspring.locks import FolderLockedError, locked_folder
-from mainspring.state_files import replace_text, target_in_project
+from mainspring.locks import LockTimeoutError, lock_directory
+from mainspring.state_files import resolve_project_file, write_text_atomically
 
 
 def save_settings(file: Path, changes: Mapping[Key, Any], *, private: bool = True) -> None:
@@ -29,28 +29,28 @@ def save_settings(file: Path, changes: Mapping[Key, Any], *, private: bool = Tru
     Raises:
         ConfigError: If the file is broken, a value does not fit, or the file cannot be written.
     """
-    fitted = {path: _fitted(path, value) for path, value in changes.items()}
+    fitted = {path: _convert(path, value) for path, value in changes.items()}
     try:
-        target = Path(os.path.realpath(file)) if private else target_in_project(file, file.parent.parent)
+        target = Path(os.path.realpath(file)) if private else resolve_project_file(file, file.parent.parent)
         if target.is_symlink():
             raise ConfigError(f"{file}: its links lead in a circle")
         target.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
-        with locked_folder(target.parent):
-            replace_text(target, _changed(target, fitted), private=private)
-    except FolderLockedError as error:
+        with lock_directory(target.parent):
+            write_text_atomically(target, _apply_changes(target, fitted), private=private)
+    except LockTimeoutError as error:
         raise ConfigError(str(error)) from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error
 
 
-def _fitted(path: Key, value: Any) -> Any:
+def _convert(path: Key, value: Any) -> Any:
     try:
-        return fit(value, type_of(path))
+        return convert_value(value, setting_type(path))
     except ValueError as error:
         raise ConfigError(str(error) if str(error).startswith("there is no") else f"{'.'.join(path)} {error}") from None
 
 
-def _changed(target: Path, changes: Mapping[Key, Any]) -> str:
+def _apply_changes(target: Path, changes: Mapping[Key, Any]) -> str:
     """The file's text with the changes made.
 
     Raises:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from mainspring.models.config import OWN_SETTINGS as OWN_SETTINGS
 from mainspring.models.config import ModelFacts
 from mainspring.redaction import masked_repr
 
@@ -168,8 +167,8 @@ class McpSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     disclosure: Literal["eager", "lazy"] = "eager"
 
 
-Count = Annotated[int, Meta(ge=1)]
-Amount = Annotated[float, Meta(gt=0)]
+PositiveInt = Annotated[int, Meta(ge=1)]
+PositiveFloat = Annotated[float, Meta(gt=0)]
 
 
 class ProviderSettings(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -207,8 +206,8 @@ class ProviderSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     model: str | None = None
     base_url: str | None = None
     headers: dict[str, str] = {}
-    context_window: Count | None = None
-    max_output_tokens: Count | None = None
+    context_window: PositiveInt | None = None
+    max_output_tokens: PositiveInt | None = None
     vision: bool | None = None
     prices: tuple[float, ...] | None = None
     known_as: str | None = None
@@ -255,13 +254,13 @@ class AgentSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """
 
     system_prompt: str | None = None
-    max_tokens: Count | None = None
+    max_tokens: PositiveInt | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     thinking: Literal["off", "minimal", "low", "medium", "high", "xhigh"] | None = None
-    max_turns: Count | None = None
-    max_seconds: Amount | None = None
-    max_cost: Amount | None = None
-    max_total_tokens: Count | None = None
+    max_turns: PositiveInt | None = None
+    max_seconds: PositiveFloat | None = None
+    max_cost: PositiveFloat | None = None
+    max_total_tokens: PositiveInt | None = None
     repeat_hint: Annotated[int, Meta(ge=0)] | None = None
 
 
@@ -286,8 +285,8 @@ class RetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
     enabled: bool = True
     max_retries: Annotated[int, Meta(ge=0, le=100)] | None = None
-    base_delay_ms: Count | None = None
-    max_delay_ms: Count | None = None
+    base_delay_ms: PositiveInt | None = None
+    max_delay_ms: PositiveInt | None = None
     enable_jitter: bool | None = None
 
 
@@ -304,9 +303,9 @@ class CompactionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """
 
     enabled: bool = True
-    reserve_tokens: Count | None = None
-    keep_recent_tokens: Count | None = None
-    threshold: Amount | None = None
+    reserve_tokens: PositiveInt | None = None
+    keep_recent_tokens: PositiveInt | None = None
+    threshold: PositiveFloat | None = None
     prompt: str | None = None
     model: str | None = None
 
@@ -316,7 +315,7 @@ class HookCommand(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
 
     command: str
     type: Literal["command"] = "command"
-    timeout: Amount | None = None
+    timeout: PositiveFloat | None = None
     on_failure: Literal["refuse", "continue"] | None = None
 
 
@@ -333,7 +332,7 @@ class HookEntry(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
 
     matcher: str = ""
     command: str = ""
-    timeout: Amount | None = None
+    timeout: PositiveFloat | None = None
     on_failure: Literal["refuse", "continue"] | None = None
     hooks: list[HookCommand] = []
 

@@ -14,13 +14,14 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import FieldInfo, fields
 
-from mainspring.app.workspace.settings.jsonc import Node, place
-from mainspring.app.workspace.settings.schema import OWN_SETTINGS, AppConfig, Providers, ProviderSettings
+from mainspring.app.workspace.settings.jsonc import JsonNode, line_and_column
+from mainspring.app.workspace.settings.schema import AppConfig, Providers, ProviderSettings
 from mainspring.lazy import lazy_re
+from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 
 _SUFFIX = lazy_re(r" - at `(?:key in )?\$(.*)`$")
 _STEP = lazy_re(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
-_WORDS = {
+_TYPE_NAMES = {
     "`int`": "a whole number",
     "`float`": "a number",
     "`str`": "a text",
@@ -30,7 +31,7 @@ _WORDS = {
 }
 
 
-class FitError(ValueError):
+class SettingValueError(ValueError):
     """A value does not fit; the text goes on from the setting's name.
 
     Attributes:
@@ -42,7 +43,7 @@ class FitError(ValueError):
         self.where = tuple(where)
 
 
-def fit(value: Any, kind: Any) -> Any:
+def convert_value(value: Any, kind: Any) -> Any:
     """A value as the type asks, numbers and texts turned into each other; ``None`` where it sets nothing.
 
     Raises:
@@ -50,23 +51,23 @@ def fit(value: Any, kind: Any) -> Any:
     """
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    choices = choices_of(kind)
+    choices = allowed_values(kind)
     if get_origin(kind) is tuple:
-        return _listed(value, choices, kind)
+        return _convert_list(value, choices, kind)
     if choices:
-        return _chosen(value, choices)
+        return _check_choice(value, choices)
     if isinstance(value, int | float) and not isinstance(value, bool) and kind == str | None:
         value = str(value)
     if get_origin(kind) is dict and isinstance(value, dict):
-        return _named(cast("dict[str, Any]", value), kind)
+        return _convert_mapping(cast("dict[str, Any]", value), kind)
     try:
         fitted = msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise FitError(*_reason(str(error))) from None
+        raise SettingValueError(*_reason(str(error))) from None
     return fitted.strip() if isinstance(fitted, str) else fitted
 
 
-def _named(value: dict[str, Any], kind: Any) -> dict[str, Any]:
+def _convert_mapping(value: dict[str, Any], kind: Any) -> dict[str, Any]:
     """Things by name, one after the other, so that the one that is wrong is named."""
     inner = get_args(kind)[1]
     fitted: dict[str, Any] = {}
@@ -75,40 +76,40 @@ def _named(value: dict[str, Any], kind: Any) -> dict[str, Any]:
             fitted[name] = msgspec.convert(item, inner, strict=False)
         except msgspec.ValidationError as error:
             text, where = _reason(str(error))
-            raise FitError(f"{_dotted([name])} {text.removeprefix('in ')}", [name, *where]) from None
+            raise SettingValueError(f"{_dotted([name])} {text.removeprefix('in ')}", [name, *where]) from None
     return fitted
 
 
-def choices_of(kind: Any) -> tuple[str, ...]:
+def allowed_values(kind: Any) -> tuple[str, ...]:
     """The values that a type names one by one, itself or as those of its items; none if it does not."""
     origin = get_origin(kind)
     if origin is Literal:
         return tuple(str(value) for value in get_args(kind))
     if origin in {tuple, Union, types.UnionType}:
-        return next((found for inner in get_args(kind) if (found := choices_of(inner))), ())
+        return next((found for inner in get_args(kind) if (found := allowed_values(inner))), ())
     return ()
 
 
-def _listed(value: Any, choices: Sequence[str], kind: Any) -> tuple[Any, ...]:
+def _convert_list(value: Any, choices: Sequence[str], kind: Any) -> tuple[Any, ...]:
     if float in get_args(kind):
         try:
             return msgspec.convert(value, kind, strict=False)
         except msgspec.ValidationError as error:
-            raise FitError(*_reason(str(error))) from None
+            raise SettingValueError(*_reason(str(error))) from None
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     for item in items:
         if not isinstance(item, str):
-            raise FitError(f"must be a list of texts, but {item!r} is none")
+            raise SettingValueError(f"must be a list of texts, but {item!r} is none")
     texts = tuple([item.strip() for item in items if item.strip()])
-    return tuple([_chosen(text, choices) for text in texts]) if choices else texts
+    return tuple([_check_choice(text, choices) for text in texts]) if choices else texts
 
 
-def _chosen(value: Any, choices: Sequence[str]) -> str:
+def _check_choice(value: Any, choices: Sequence[str]) -> str:
     if value in choices:
         return value
     near = difflib.get_close_matches(str(value), choices, 1, 0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise FitError(f"must be one of {', '.join(choices)}, not {value!r}{hint}")
+    raise SettingValueError(f"must be one of {', '.join(choices)}, not {value!r}{hint}")
 
 
 def _reason(text: str) -> tuple[str, list[str]]:
@@ -117,7 +118,7 @@ def _reason(text: str) -> tuple[str, list[str]]:
     where = [name or index for name, index in _STEP.findall(match.group(1))] if match else []
     text = text[: match.start()] if match else text
     text = text.replace(" | null", "").replace("Expected ", "must be ").replace(", got ", ", not ")
-    for word, plain in _WORDS.items():
+    for word, plain in _TYPE_NAMES.items():
         text = text.replace(word, plain)
     text = text.replace("`null`", "null").replace("`", "")
     if text.startswith("Object "):
@@ -141,11 +142,11 @@ SCHEMA_KEY = "$schema"
 """The one key at the top that is no setting: editors look there for the schema of the file."""
 
 
-Path = tuple[str, ...]
+SettingKey = tuple[str, ...]
 """Where a value belongs, in camelCase: ``("agent", "maxTokens")``."""
 
 
-class Layer(Struct):
+class SettingsSource(Struct):
     """What one source sets.
 
     Attributes:
@@ -155,7 +156,7 @@ class Layer(Struct):
     """
 
     origin: str
-    values: dict[Path, Any] = field(default_factory=dict[Path, Any])
+    values: dict[SettingKey, Any] = field(default_factory=dict[SettingKey, Any])
     warnings: list[str] = field(default_factory=list[str])
 
 
@@ -164,10 +165,10 @@ class Problem(Struct, frozen=True):
 
     position: int
     text: str
-    path: Path
+    path: SettingKey
 
 
-class Checker:
+class SettingsChecker:
     """Turns the tree of a file into a layer.
 
     Args:
@@ -176,82 +177,87 @@ class Checker:
     """
 
     def __init__(self, origin: str, text: str) -> None:
-        self.layer = Layer(origin)
+        self.layer = SettingsSource(origin)
         self.problems: list[Problem] = []
         self._text = text
 
-    def located(self, position: int, text: str) -> str:
+    def with_position(self, position: int, text: str) -> str:
         """A message with the place it is about."""
-        line, column = place(self._text, position)
+        line, column = line_and_column(self._text, position)
         return f"{self.layer.origin}:{line}:{column}: {text}"
 
-    def check(self, node: Node) -> None:
+    def check(self, node: JsonNode) -> None:
         """Check everything; what is wrong is in `problems`, what is odd in the layer's warnings."""
-        self._section(node, AppConfig, ())
+        self._check_section(node, AppConfig, ())
 
-    def _section(self, node: Node, kind: type[Struct], path: Path) -> None:
+    def _check_section(self, node: JsonNode, kind: type[Struct], path: SettingKey) -> None:
         if node.members is None:
             if node.value is not None or node.items is not None:
                 what = ".".join(path) or "the settings"
-                self.problems.append(Problem(node.start, f"{what} must be an object, not {_shown(node)}", path))
+                self.problems.append(Problem(node.start, f"{what} must be an object, not {_describe_node(node)}", path))
             return
         known = {f.encode_name: f for f in fields(kind)}
         if not path:
             node.members.pop(SCHEMA_KEY, None)
         seen: dict[str, str] = {}
         for key, member in node.members.items():
-            name = camel(key)
-            if kind is ProviderSettings and name in OWN_SETTINGS:
-                self._leaf(member, Any, (*path, name))
+            name = to_camel_case(key)
+            if kind is ProviderSettings and name in PROVIDER_SPECIFIC_SETTINGS:
+                self._check_value(member, Any, (*path, name))
             elif name not in known:
-                self._unknown(node.keys[key], key, path, [*known, *(OWN_SETTINGS if kind is ProviderSettings else ())])
+                self._on_tool_unknown(
+                    node.keys[key],
+                    key,
+                    path,
+                    [*known, *(PROVIDER_SPECIFIC_SETTINGS if kind is ProviderSettings else ())],
+                )
             elif name in seen:
                 self.problems.append(
                     Problem(node.keys[key], f"{key} and {seen[name]} are the same setting", (*path, name))
                 )
             else:
                 seen[name] = key
-                self._member(member, known[name], (*path, name))
+                self._check_member(member, known[name], (*path, name))
 
-    def _member(self, node: Node, info: FieldInfo, path: Path) -> None:
+    def _check_member(self, node: JsonNode, info: FieldInfo, path: SettingKey) -> None:
         kind = info.type
         if kind is Providers:
-            self._providers(node, path)
+            self._check_providers(node, path)
         elif isinstance(kind, type) and issubclass(kind, Struct):
-            self._section(node, kind, path)
-        elif len(path) == 1 and (named := named_kind(kind)) is not None and node.members is not None:
+            self._check_section(node, kind, path)
+        elif len(path) == 1 and (named := mapping_value_type(kind)) is not None and node.members is not None:
             for name, member in node.members.items():
-                self._leaf(member, named, (*path, name))
+                self._check_value(member, named, (*path, name))
         else:
-            self._leaf(node, kind, path)
+            self._check_value(node, kind, path)
 
-    def _providers(self, node: Node, path: Path) -> None:
+    def _check_providers(self, node: JsonNode, path: SettingKey) -> None:
         if node.members is None:
-            self._section(node, AppConfig, path)
+            self._check_section(node, AppConfig, path)
             return
         for name, member in node.members.items():
             if name == "default":
-                self._leaf(member, str | None, (*path, name))
+                self._check_value(member, str | None, (*path, name))
             else:
-                self._section(member, ProviderSettings, (*path, name))
+                self._check_section(member, ProviderSettings, (*path, name))
 
-    def _leaf(self, node: Node, kind: Any, path: Path) -> None:
+    def _check_value(self, node: JsonNode, kind: Any, path: SettingKey) -> None:
         try:
-            value = fit(node.plain(), kind)
-        except FitError as error:
-            self.problems.append(Problem(_within(node, error.where).start, f"{'.'.join(path)} {error}", path))
+            value = convert_value(node.plain(), kind)
+        except SettingValueError as error:
+            self.problems.append(Problem(_find_node(node, error.where).start, f"{'.'.join(path)} {error}", path))
             return
         if value is not None:
             self.layer.values[path] = value
 
-    def _unknown(self, position: int, key: str, path: Path, known: list[str]) -> None:
-        near = difflib.get_close_matches(camel(key), known, 1, 0.5)
+    def _on_tool_unknown(self, position: int, key: str, path: SettingKey, known: list[str]) -> None:
+        near = difflib.get_close_matches(to_camel_case(key), known, 1, 0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
         name = ".".join((*path, key))
-        self.layer.warnings.append(self.located(position, f"there is no setting {name!r}; {hint}"))
+        self.layer.warnings.append(self.with_position(position, f"there is no setting {name!r}; {hint}"))
 
 
-def _within(node: Node, where: Sequence[str]) -> Node:
+def _find_node(node: JsonNode, where: Sequence[str]) -> JsonNode:
     """The part of a value that is meant, as far as it is there."""
     for step in where:
         if node.members is not None and step in node.members:
@@ -263,23 +269,23 @@ def _within(node: Node, where: Sequence[str]) -> Node:
     return node
 
 
-def named_kind(kind: Any) -> type[Struct] | None:
+def mapping_value_type(kind: Any) -> type[Struct] | None:
     """The type of the things that a setting holds by name; ``None`` if it holds no such things."""
     inner = get_args(kind)[1] if get_origin(kind) is dict else None
     return inner if isinstance(inner, type) and issubclass(inner, Struct) else None
 
 
-def _shown(node: Node) -> str:
+def _describe_node(node: JsonNode) -> str:
     return "a list" if node.items is not None else repr(node.value)
 
 
-def camel(key: str) -> str:
+def to_camel_case(key: str) -> str:
     """The key in camelCase; a key that is so already stays."""
     head, *rest = key.split("_")
     return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-def leaves(kind: type[Struct] = AppConfig, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def iter_settings(kind: type[Struct] = AppConfig, path: SettingKey = ()) -> Iterator[tuple[SettingKey, Any]]:
     """Every setting outside the sections of providers: its path and type."""
     for info in fields(kind):
         here = (*path, info.encode_name)
@@ -287,22 +293,22 @@ def leaves(kind: type[Struct] = AppConfig, path: Path = ()) -> Iterator[tuple[Pa
         if inner is Providers:
             yield (*here, "default"), str | None
         elif isinstance(inner, type) and issubclass(inner, Struct):
-            yield from leaves(inner, here)
+            yield from iter_settings(inner, here)
         else:
             yield here, inner
 
 
-def type_of(path: Path) -> Any:
+def setting_type(path: SettingKey) -> Any:
     """The type of a setting.
 
     Raises:
         ValueError: If there is no such setting.
     """
-    known = dict(leaves())
+    known = dict(iter_settings())
     if len(path) == 3 and path[0] == "providers":
         known |= {("providers", path[1], f.encode_name): f.type for f in fields(ProviderSettings)}
-        known |= {("providers", path[1], name): Any for name in OWN_SETTINGS}
-    if len(path) == 2 and (named := named_kind(known.get(path[:1]))) is not None:
+        known |= {("providers", path[1], name): Any for name in PROVIDER_SPECIFIC_SETTINGS}
+    if len(path) == 2 and (named := mapping_value_type(known.get(path[:1]))) is not None:
         return named
     if path not in known:
         names = {".".join(p) for p in known}

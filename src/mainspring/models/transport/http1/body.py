@@ -11,11 +11,11 @@ _TRAILER = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-zA-Z]+:[^\0\v\f]*")
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
-class FramingError(Exception):
+class BodyFramingError(Exception):
     """What came is no body, or not all of one."""
 
 
-class Framing(Protocol):
+class BodyFraming(Protocol):
     """Takes what arrives, gives what of it is body."""
 
     @property
@@ -45,7 +45,7 @@ class Framing(Protocol):
         ...
 
 
-class Sized:
+class ContentLengthBody:
     """A body of a known length."""
 
     __slots__ = ("_left", "rest")
@@ -70,10 +70,10 @@ class Sized:
     def close(self) -> None:
         """The connection was closed."""
         if self._left:
-            raise FramingError(f"{self._left} bytes are missing")
+            raise BodyFramingError(f"{self._left} bytes are missing")
 
 
-class UntilClose:
+class CloseDelimitedBody:
     """A body that is over when the connection is."""
 
     __slots__ = ("done", "rest")
@@ -91,7 +91,7 @@ class UntilClose:
         self.done = True
 
 
-class Chunked:
+class ChunkedBody:
     """A body in chunks, each with its length before it."""
 
     __slots__ = ("_ended", "_held", "_left", "_trailers", "done", "rest")
@@ -132,7 +132,7 @@ class Chunked:
             found.append(content)
         if len(data) >= end:
             if data[end - 2 : end] != b"\r\n":
-                raise FramingError("a chunk is longer than was said")
+                raise BodyFramingError("a chunk is longer than was said")
             self._left = 0
             return end
         self._left -= len(content)
@@ -141,13 +141,13 @@ class Chunked:
     def _line(self, line: bytes) -> None:
         """Take the line before a chunk, or one behind the last."""
         if len(line) > _LONGEST_LINE or b"\n" in line or b"\r" in line:  # others may see two lines there
-            raise FramingError("a line is too long, or is none")
+            raise BodyFramingError("a line is too long, or is none")
         if self._ended:
             self._trailer(line)
             return
         size = line.partition(b";")[0].rstrip(b" \t")
         if not size or len(size) > 20 or not _HEX.issuperset(size):
-            raise FramingError("the length of a chunk is no number")
+            raise BodyFramingError("the length of a chunk is no number")
         length = int(size, 16)
         if length:
             self._left = length + 2
@@ -158,18 +158,18 @@ class Chunked:
         """Take a line behind the last chunk. Nobody asks for what it says, but what is none is the end of something else."""
         self._trailers += len(line)
         if self._trailers > _MOST_TRAILERS or (line and not _TRAILER.fullmatch(line)):
-            raise FramingError("what follows the last chunk is no trailer")
+            raise BodyFramingError("what follows the last chunk is no trailer")
         self.done = not line
 
     def _keep(self, left: bytes) -> None:
         if self.done:
             self.rest += left
         elif not self._left and len(left) > _LONGEST_LINE:
-            raise FramingError("a line is too long")
+            raise BodyFramingError("a line is too long")
         else:
             self._held = left
 
     def close(self) -> None:
         """The connection was closed."""
         if not self.done:
-            raise FramingError("the last chunk is missing")
+            raise BodyFramingError("the last chunk is missing")

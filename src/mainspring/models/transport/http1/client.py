@@ -18,37 +18,50 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 import h11
 
 from mainspring.errors import NetworkError, ProviderConfigError
-from mainspring.lazy import later
-from mainspring.models.transport.errors import check_url, connect_error, host_of, lost_error, timeout_error, url_error
-from mainspring.models.transport.http1.body import Chunked, Framing, FramingError, Sized, UntilClose
-from mainspring.models.transport.http1.connect import dial
-from mainspring.models.transport.loop_local import PerLoop
-from mainspring.models.transport.port import Timeouts, TransportResponse, safe_headers
+from mainspring.lazy import lazy_function
+from mainspring.models.transport.errors import (
+    check_url,
+    connect_error,
+    connection_lost_error,
+    host_and_port,
+    invalid_url_error,
+    timeout_error,
+)
+from mainspring.models.transport.http1.body import (
+    BodyFraming,
+    BodyFramingError,
+    ChunkedBody,
+    CloseDelimitedBody,
+    ContentLengthBody,
+)
+from mainspring.models.transport.http1.connect import connect
+from mainspring.models.transport.loop_local import LoopLocal
+from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
 if TYPE_CHECKING:
     from mainspring.models.transport.environment import tls_context
-    from mainspring.models.transport.http1.content_encoding import unpacked
+    from mainspring.models.transport.http1.content_encoding import decompress
 else:  # a host on this machine needs none, and few pack what they send
-    tls_context = later("mainspring.models.transport.environment", "tls_context")
-    unpacked = later("mainspring.models.transport.http1.content_encoding", "unpacked")
+    tls_context = lazy_function("mainspring.models.transport.environment", "tls_context")
+    decompress = lazy_function("mainspring.models.transport.http1.content_encoding", "decompress")
 
 KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
 
-_MOST_UNREAD = 1 << 18
+_READ_BUFFER_LIMIT = 1 << 18
 """Bytes that may wait to be read before the host is made to wait."""
 
-_LARGEST_HEAD = 1 << 18
-_MOST_HEADS = 1 << 20
+_MAX_HEAD_BYTES = 1 << 18
+_MAX_INFORMATIONAL_BYTES = 1 << 20
 """Bytes that may come before an answer begins: a host may say 100 or 103 first, but not for ever."""
 
 _PORTS = {"http": 80, "https": 443}
-_SAFE = "%/?:@!$&'()*+,;=-._~[]"
+_URL_SAFE_CHARS = "%/?:@!$&'()*+,;=-._~[]"
 
 _Address = tuple[str, str, int]
 
 
-class _SilentError(Exception):
+class _IdleTimeoutError(Exception):
     """Nothing came in time."""
 
 
@@ -64,13 +77,15 @@ class _Connection(asyncio.Protocol):
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._unread: list[bytes] = []
-        self._much = 0
+        self._reading_paused = 0
         self._closed = False
         self._error: BaseException | None = None
-        self._framing: Framing = Sized(0)
-        self._lasts = False
+        self._framing: BodyFraming = ContentLengthBody(0)
+        self._keep_alive = False
         self._idle = False
-        self._cut = False  # it ended without a word of the host: it was closed here, or somebody between has cut it
+        self._closed_without_tls_shutdown = (
+            False  # it ended without a word of the host: it was closed here, or somebody between has cut it
+        )
         self.heard = False
         self.used_until = 0.0
         self.lost = self._loop.create_future()
@@ -84,29 +99,29 @@ class _Connection(asyncio.Protocol):
             return
         self.heard = True
         self._unread.append(data)
-        self._much += len(data)
-        if self._much > _MOST_UNREAD and self._transport is not None:
+        self._reading_paused += len(data)
+        if self._reading_paused > _READ_BUFFER_LIMIT and self._transport is not None:
             self._transport.pause_reading()
-        self._wake()
+        self._notify_waiter()
 
     def eof_received(self) -> bool:
         self._closed = True
-        self._cut = self._transport is not None and _is_cut(self._transport)
-        self._wake()
+        self._closed_without_tls_shutdown = self._transport is not None and _ended_without_close_notify(self._transport)
+        self._notify_waiter()
         return False  # the transport closes
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._error = exc
-        self._cut = self._cut or not self._closed
+        self._closed_without_tls_shutdown = self._closed_without_tls_shutdown or not self._closed
         self._closed = True
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
         if not self.lost.done():
             self.lost.set_result(None)
-        self._wake()
+        self._notify_waiter()
 
-    def _wake(self) -> None:
+    def _notify_waiter(self) -> None:
         waiter = self._waiter
         if waiter is not None:
             self._waiter = None
@@ -122,7 +137,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is None:
             raise self._error or ConnectionResetError()
         self._idle = False
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LARGEST_HEAD)
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self.heard = False
         head = self._http.send(request) or b""
         self._transport.write(head + body)
@@ -143,7 +158,7 @@ class _Connection(asyncio.Protocol):
                 raise h11.RemoteProtocolError("it speaks another protocol from here on")
             if not self._unread and not self._closed:
                 await self._wait(limit)
-            if taken > _MOST_HEADS:
+            if taken > _MAX_INFORMATIONAL_BYTES:
                 raise h11.RemoteProtocolError("nothing but words before an answer")
             if data := self._take():
                 taken += len(data)
@@ -153,7 +168,7 @@ class _Connection(asyncio.Protocol):
             else:
                 raise ConnectionResetError
         self._framing = _framing(method, event)
-        self._lasts = event.http_version == b"1.1" and not _closes(event) and not _is_ambiguous(event)
+        self._keep_alive = event.http_version == b"1.1" and not _closes_connection(event) and not _is_ambiguous(event)
         early, _ = self._http.trailing_data
         if early:
             self._unread.insert(0, early)
@@ -177,8 +192,8 @@ class _Connection(asyncio.Protocol):
                 if self._error is not None:
                     raise self._error
                 framing.close()
-                if self._cut:
-                    raise FramingError("it did not say that this is the end")
+                if self._closed_without_tls_shutdown:
+                    raise BodyFramingError("it did not say that this is the end")
                 return b""
             await self._wait(limit)
 
@@ -187,9 +202,9 @@ class _Connection(asyncio.Protocol):
         unread = self._unread
         data = unread[0] if len(unread) == 1 else b"".join(unread)
         unread.clear()
-        if self._much > _MOST_UNREAD and self._transport is not None:
+        if self._reading_paused > _READ_BUFFER_LIMIT and self._transport is not None:
             self._transport.resume_reading()
-        self._much = 0
+        self._reading_paused = 0
         return data
 
     async def _wait(self, limit: float | None) -> None:
@@ -200,41 +215,41 @@ class _Connection(asyncio.Protocol):
         else:
             self._deadline = self._loop.time() + limit
             if self._timer is None or self._timer.when() > self._deadline:
-                self._wind_up()
+                self._arm_timer()
         try:
             await waiter
         finally:
             self._waiter = None
 
-    def _wind_up(self) -> None:
+    def _arm_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(self._deadline, self._look)
+        self._timer = self._loop.call_at(self._deadline, self._check_deadline)
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
         waiter = self._waiter
         if waiter is None or waiter.done() or self._deadline == math.inf:
             return
         if self._loop.time() < self._deadline:
-            self._wind_up()
+            self._arm_timer()
         else:
-            waiter.set_exception(_SilentError())
+            waiter.set_exception(_IdleTimeoutError())
 
     def is_stale(self) -> bool:
         """Whether it cannot be used any more."""
         if self._closed or self._transport is None or self._transport.is_closing():
             return True
-        return self.is_late() or _has_news(self._transport)
+        return self.is_idle_too_long() or _has_unread_data(self._transport)
 
-    def is_late(self) -> bool:
+    def is_idle_too_long(self) -> bool:
         """Whether it was used too long ago for the host to keep it."""
         return self._loop.time() >= self.used_until
 
-    def may_be_reused(self) -> bool:
+    def can_reuse(self) -> bool:
         """Whether another request may be sent. What comes before that is nothing that was asked for."""
         over = self._framing.done and not self._framing.rest and not self._unread
-        if not over or not self._lasts or self._closed or self._transport is None:
+        if not over or not self._keep_alive or self._closed or self._transport is None:
             return False
         if self._transport.get_write_buffer_size():
             return False
@@ -248,18 +263,18 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-def _framing(method: bytes, response: h11.Response) -> Framing:
+def _framing(method: bytes, response: h11.Response) -> BodyFraming:
     """How the body of an answer ends."""
     if method == b"HEAD" or response.status_code in (204, 304):
-        return Sized(0)
+        return ContentLengthBody(0)
     headers = dict(response.headers)
     if b"transfer-encoding" in headers:  # h11 takes no other than chunks, and no two lengths that differ
-        return Chunked()
+        return ChunkedBody()
     length = headers.get(b"content-length")
-    return UntilClose() if length is None else Sized(int(length))
+    return CloseDelimitedBody() if length is None else ContentLengthBody(int(length))
 
 
-def _is_cut(transport: asyncio.Transport) -> bool:
+def _ended_without_close_notify(transport: asyncio.Transport) -> bool:
     """Whether an encrypted connection ended without the word that says so."""
     encrypted: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     if encrypted is None:
@@ -270,7 +285,7 @@ def _is_cut(transport: asyncio.Transport) -> bool:
         return True
 
 
-def _has_news(transport: asyncio.Transport) -> bool:
+def _has_unread_data(transport: asyncio.Transport) -> bool:
     """Whether something waits in the socket of an idle connection: its end, or what nobody asked for. The loop has not seen it yet."""
     number: int = transport.get_extra_info("socket").fileno()
     if number < 0:
@@ -287,11 +302,11 @@ def _is_ambiguous(response: h11.Response) -> bool:
     return sum(name in (b"content-length", b"transfer-encoding") for name, _ in response.headers) > 1
 
 
-def _closes(response: h11.Response) -> bool:
+def _closes_connection(response: h11.Response) -> bool:
     return any(name == b"connection" and b"close" in value.lower() for name, value in response.headers)
 
 
-class _Pool:
+class _ConnectionPool:
     """The idle connections of an event loop, and what closes those in use."""
 
     def __init__(self) -> None:
@@ -312,7 +327,7 @@ class _Pool:
         """A new connection."""
         scheme, host, port = address
         encryption = tls_context() if scheme == "https" else None
-        reached = await dial(host, port)
+        reached = await connect(host, port)
         _, connection = await asyncio.get_running_loop().create_connection(
             _Connection,
             sock=reached,  # it is the loop's from here on, also where this fails
@@ -326,9 +341,9 @@ class _Pool:
     def give_back(self, address: _Address, connection: _Connection) -> None:
         """Keep a connection whose request is over, or close it."""
         for others in self._idle.values():
-            while others and others[0].is_late():
+            while others and others[0].is_idle_too_long():
                 others.pop(0).drop()
-        if self._closed or not connection.may_be_reused():
+        if self._closed or not connection.can_reuse():
             connection.drop()
             return
         self._idle.setdefault(address, []).append(connection)
@@ -344,7 +359,7 @@ class _Pool:
             await asyncio.wait(ending)
 
 
-class DirectResponse:
+class Http1Response:
     """See `TransportResponse`."""
 
     __slots__ = ("_chunks", "headers", "status")
@@ -356,7 +371,7 @@ class DirectResponse:
         }
         self._chunks = _chunks(connection, url, timeouts)
         if packings := ",".join(v.decode("latin-1") for n, v in response.headers if n == b"content-encoding"):
-            self._chunks = unpacked(self._chunks, packings, url)
+            self._chunks = decompress(self._chunks, packings, url)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives."""
@@ -371,17 +386,17 @@ async def _chunks(connection: _Connection, url: str, timeouts: Timeouts) -> Asyn
     try:
         while piece := await connection.piece(timeouts.idle):
             yield piece
-    except _SilentError as error:
+    except _IdleTimeoutError as error:
         raise timeout_error(url, "idle", timeouts) from error
-    except (FramingError, OSError) as error:
-        raise lost_error(url, error, begun=True) from error
+    except (BodyFramingError, OSError) as error:
+        raise connection_lost_error(url, error, begun=True) from error
 
 
-class DirectTransport:
+class Http1Transport:
     """See `Transport`. Asks hosts directly, whatever proxies the environment names."""
 
     def __init__(self) -> None:
-        self._pools: PerLoop[_Pool] = PerLoop(lambda _: _Pool(), lambda pool: pool.aclose())
+        self._pools: LoopLocal[_ConnectionPool] = LoopLocal(lambda _: _ConnectionPool(), lambda pool: pool.aclose())
 
     @asynccontextmanager
     async def open(
@@ -393,8 +408,8 @@ class DirectTransport:
         pool = await self._pools.get(None)
         total = asyncio.timeout(timeouts.total)
         try:
-            async with total, _sent(pool, address, request, body, url, timeouts) as (connection, response):
-                async with aclosing(DirectResponse(connection, response, url, timeouts)) as answer:
+            async with total, _send_request(pool, address, request, body, url, timeouts) as (connection, response):
+                async with aclosing(Http1Response(connection, response, url, timeouts)) as answer:
                     yield answer
         except TimeoutError as error:
             if total.expired():
@@ -407,21 +422,21 @@ class DirectTransport:
 
 
 @asynccontextmanager
-async def _sent(
-    pool: _Pool, address: _Address, request: h11.Request, body: bytes, url: str, timeouts: Timeouts
+async def _send_request(
+    pool: _ConnectionPool, address: _Address, request: h11.Request, body: bytes, url: str, timeouts: Timeouts
 ) -> AsyncGenerator[tuple[_Connection, h11.Response]]:
     """A request that was sent, and the head of its answer. The connection is given back when the caller is done with it."""
     used = pool.take(address)
-    connection = used or await _connected(pool, address, url, timeouts)
+    connection = used or await _handle_connection(pool, address, url, timeouts)
     try:
         try:
-            response = await _answer(connection, request, body, url, timeouts)
+            response = await _exchange(connection, request, body, url, timeouts)
         except NetworkError:
-            if connection is not used or connection.heard or connection.is_late():
+            if connection is not used or connection.heard or connection.is_idle_too_long():
                 raise
             connection.drop()  # the host had closed it while it was idle
-            connection = await _connected(pool, address, url, timeouts)
-            response = await _answer(connection, request, body, url, timeouts)
+            connection = await _handle_connection(pool, address, url, timeouts)
+            response = await _exchange(connection, request, body, url, timeouts)
         yield connection, response
     except BaseException:
         connection.drop()
@@ -429,7 +444,7 @@ async def _sent(
     pool.give_back(address, connection)
 
 
-async def _connected(pool: _Pool, address: _Address, url: str, timeouts: Timeouts) -> _Connection:
+async def _handle_connection(pool: _ConnectionPool, address: _Address, url: str, timeouts: Timeouts) -> _Connection:
     limit = asyncio.timeout(timeouts.connect)
     try:
         async with limit:
@@ -437,47 +452,51 @@ async def _connected(pool: _Pool, address: _Address, url: str, timeouts: Timeout
     except OSError as error:
         raise timeout_error(url, "connect", timeouts) if limit.expired() else connect_error(url, error) from error
     except ValueError as error:  # a name that is too long, or has characters that no name has
-        raise url_error(url, error) from error
+        raise invalid_url_error(url, error) from error
 
 
-async def _answer(
+async def _exchange(
     connection: _Connection, request: h11.Request, body: bytes, url: str, timeouts: Timeouts
 ) -> h11.Response:
     try:
         connection.send(request, body)
         return await connection.head(request.method, timeouts.first_byte)
-    except _SilentError as error:
+    except _IdleTimeoutError as error:
         raise timeout_error(url, "first_byte", timeouts) from error
     except (h11.RemoteProtocolError, OSError) as error:
-        raise lost_error(url, error, begun=False) from error
+        raise connection_lost_error(url, error, begun=False) from error
 
 
 def _request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[_Address, h11.Request]:
     """Where a request goes, and its head."""
     parts = urlsplit(url)
     try:
-        host = _named(parts.hostname or "")
+        host = _ascii_host(parts.hostname or "")
     except UnicodeError as error:
-        raise url_error(url, error) from error
+        raise invalid_url_error(url, error) from error
     port = _PORTS[parts.scheme] if parts.port is None else parts.port
     named = f"[{host}]" if ":" in host else host
     sent = {
         "host": named if port == _PORTS[parts.scheme] else f"{named}:{port}",
         "accept": "*/*",
         "accept-encoding": "identity",
-        **{name.lower(): value for name, value in safe_headers(headers).items()},
-        **_login(parts),
+        **{name.lower(): value for name, value in sanitize_headers(headers).items()},
+        **_basic_auth_header(parts),
     }
     if body or method not in ("GET", "HEAD"):
         sent["content-length"] = str(len(body))
-    target = quote(parts.path or "/", _SAFE) + (f"?{quote(parts.query, _SAFE)}" if parts.query else "")
+    target = quote(parts.path or "/", _URL_SAFE_CHARS) + (
+        f"?{quote(parts.query, _URL_SAFE_CHARS)}" if parts.query else ""
+    )
     try:
         return (parts.scheme, host, port), h11.Request(method=method, headers=list(sent.items()), target=target)
     except h11.LocalProtocolError as error:
-        raise ProviderConfigError(f"No request can be made for {host_of(url)}: {error}", reason="bad_url") from error
+        raise ProviderConfigError(
+            f"No request can be made for {host_and_port(url)}: {error}", reason="bad_url"
+        ) from error
 
 
-def _named(host: str) -> str:
+def _ascii_host(host: str) -> str:
     if host.isascii():
         return host
     from idna import encode  # what the standard library has is of 2003, and means other hosts by some names
@@ -485,7 +504,7 @@ def _named(host: str) -> str:
     return encode(host).decode()
 
 
-def _login(parts: SplitResult) -> dict[str, str]:
+def _basic_auth_header(parts: SplitResult) -> dict[str, str]:
     """What stands before the host: ``https://name:word@host``."""
     if not parts.username and not parts.password:
         return {}

@@ -7,13 +7,13 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-_NEXT_AFTER = 0.25
+_CONNECTION_ATTEMPT_DELAY = 0.25
 """Seconds after which the next address is tried beside the one before: half of a network may be broken (RFC 8305)."""
 
-_Found = tuple[int, int, int, str, Any]
+_AddressInfo = tuple[int, int, int, str, Any]
 
 
-async def dial(host: str, port: int) -> socket.socket:
+async def connect(host: str, port: int) -> socket.socket:
     """A connected socket.
 
     Args:
@@ -23,7 +23,7 @@ async def dial(host: str, port: int) -> socket.socket:
     Raises:
         OSError: If the name is not known, or no address of it answers. That of the address tried last.
     """
-    found = await _addresses(host, port)
+    found = await _resolve(host, port)
     if len(found) == 1:
         return await _attempt(found[0])
     running: set[asyncio.Task[socket.socket]] = set()
@@ -37,7 +37,7 @@ async def dial(host: str, port: int) -> socket.socket:
                 done.close()
 
 
-async def _first(found: Sequence[_Found], running: set[asyncio.Task[socket.socket]]) -> socket.socket:
+async def _first(found: Sequence[_AddressInfo], running: set[asyncio.Task[socket.socket]]) -> socket.socket:
     """The first socket that is connected; ``running`` holds the attempts that are not over."""
     error = OSError(f"no address for {found!r}")
     left = list(found)
@@ -45,7 +45,7 @@ async def _first(found: Sequence[_Found], running: set[asyncio.Task[socket.socke
         if left:
             running.add(asyncio.ensure_future(_attempt(left.pop(0))))
         done, _ = await asyncio.wait(
-            running, timeout=_NEXT_AFTER if left else None, return_when=asyncio.FIRST_COMPLETED
+            running, timeout=_CONNECTION_ATTEMPT_DELAY if left else None, return_when=asyncio.FIRST_COMPLETED
         )
         for task in done:
             failed = task.exception()
@@ -59,7 +59,7 @@ async def _first(found: Sequence[_Found], running: set[asyncio.Task[socket.socke
     raise error
 
 
-async def _attempt(address: _Found) -> socket.socket:
+async def _attempt(address: _AddressInfo) -> socket.socket:
     family, kind, protocol, _, target = address
     made = socket.socket(family, kind, protocol)
     try:
@@ -71,17 +71,17 @@ async def _attempt(address: _Found) -> socket.socket:
     return made
 
 
-async def _addresses(host: str, port: int) -> list[_Found]:
+async def _resolve(host: str, port: int) -> list[_AddressInfo]:
     """The addresses of a host, the families in turn."""
     name = host.encode("ascii")  # as bytes, for text would load the codec of international names
     try:  # an address asks nobody, so it needs no thread
         return [*socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)]
     except socket.gaierror:
         loop = asyncio.get_running_loop()
-        found: list[_Found] = [*await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)]
+        found: list[_AddressInfo] = [*await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)]
     first = [a for a in found if a[0] == found[0][0]]
     second = [a for a in found if a[0] != found[0][0]]
-    turns: list[_Found] = []
+    turns: list[_AddressInfo] = []
     for at in range(max(len(first), len(second))):
         turns += first[at : at + 1] + second[at : at + 1]
     return turns

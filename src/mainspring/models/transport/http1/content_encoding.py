@@ -9,13 +9,13 @@ from contextlib import aclosing
 from typing import Protocol
 
 from mainspring.errors import NetworkError
-from mainspring.models.transport.errors import host_of, lost_error
+from mainspring.models.transport.errors import connection_lost_error, host_and_port
 
-_AT_ONCE = 1 << 18
+_MAX_OUTPUT_CHUNK = 1 << 18
 """Bytes that are unpacked in one go: a little may be packed that is enormous."""
 
 
-def unpacked(chunks: AsyncGenerator[bytes], packings: str, url: str) -> AsyncGenerator[bytes]:
+def decompress(chunks: AsyncGenerator[bytes], packings: str, url: str) -> AsyncGenerator[bytes]:
     """What was packed.
 
     Args:
@@ -25,13 +25,13 @@ def unpacked(chunks: AsyncGenerator[bytes], packings: str, url: str) -> AsyncGen
     """
     for packing in reversed([name.strip().lower() for name in packings.split(",")]):
         if packing and packing != "identity":
-            chunks = _unpacked(chunks, packing, url)
+            chunks = _decompress_one(chunks, packing, url)
     return chunks
 
 
-async def _unpacked(chunks: AsyncGenerator[bytes], packing: str, url: str) -> AsyncGenerator[bytes]:
+async def _decompress_one(chunks: AsyncGenerator[bytes], packing: str, url: str) -> AsyncGenerator[bytes]:
     async with aclosing(chunks):
-        body = _Body(packing, host_of(url))
+        body = _CompressedBody(packing, host_and_port(url))
         try:
             async for chunk in chunks:
                 for piece in body.feed(chunk):
@@ -40,10 +40,10 @@ async def _unpacked(chunks: AsyncGenerator[bytes], packing: str, url: str) -> As
             if last := body.close():
                 yield last
         except zlib.error as error:
-            raise lost_error(url, error, begun=True) from error
+            raise connection_lost_error(url, error, begun=True) from error
 
 
-class _Unpacker(Protocol):
+class _Decompressor(Protocol):
     """What zlib makes, which has no name of its own."""
 
     @property
@@ -56,14 +56,14 @@ class _Unpacker(Protocol):
     def flush(self) -> bytes: ...
 
 
-class _Body:
+class _CompressedBody:
     """What is packed in one way. In gzip parts may follow one another, and zeros may fill it up."""
 
     def __init__(self, packing: str, host: str) -> None:
         self._packing = packing
-        self._host = host
+        self._check_host = host
         self._repeats = packing in ("gzip", "x-gzip")
-        self._unpack: _Unpacker | None = None
+        self._unpack: _Decompressor | None = None
         self._over = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
@@ -71,7 +71,7 @@ class _Body:
         while chunk := self._after_end(chunk):
             if self._unpack is None:
                 self._unpack = self._begin(chunk)
-            yield self._unpack.decompress(chunk, _AT_ONCE)
+            yield self._unpack.decompress(chunk, _MAX_OUTPUT_CHUNK)
             chunk = self._unpack.unconsumed_tail
             if self._unpack.eof:
                 chunk = self._unpack.unused_data
@@ -97,7 +97,7 @@ class _Body:
             raise zlib.error("the end is missing")
         return last
 
-    def _begin(self, chunk: bytes) -> _Unpacker:
+    def _begin(self, chunk: bytes) -> _Decompressor:
         match self._packing:
             case "gzip" | "x-gzip":
                 return zlib.decompressobj(zlib.MAX_WBITS | 16)
@@ -105,7 +105,7 @@ class _Body:
                 return zlib.decompressobj(zlib.MAX_WBITS if chunk[0] & 15 == 8 else -zlib.MAX_WBITS)
             case _:
                 raise NetworkError(
-                    f"{self._host} packed its answer as {self._packing[:40]!r}, which was not asked for and cannot be "
+                    f"{self._check_host} packed its answer as {self._packing[:40]!r}, which was not asked for and cannot be "
                     "read: look for a proxy or gateway before it that packs answers",
                     reason="packed",
                     retryable=False,

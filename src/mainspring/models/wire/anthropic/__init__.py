@@ -1,17 +1,17 @@
 """Anthropic Messages: spoken by Anthropic, by the clouds that host its models, and by several other hosts."""
 
-from mainspring.models.wire.anthropic.decode import MessagesDecoder
+from mainspring.models.wire.anthropic.decode import AnthropicDecoder
 from mainspring.models.wire.anthropic.encode import (
     build_anthropic_system_param,
     encode_message,
     encode_request,
     normalize_message,
 )
-from mainspring.models.wire.anthropic.protocol import AnthropicMessages
+from mainspring.models.wire.anthropic.protocol import AnthropicProtocol
 
 __all__ = [
-    "AnthropicMessages",
-    "MessagesDecoder",
+    "AnthropicDecoder",
+    "AnthropicProtocol",
     "build_anthropic_system_param",
     "encode_message",
     "encode_request",

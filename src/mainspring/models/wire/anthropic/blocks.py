@@ -7,10 +7,10 @@ from typing import Any
 
 from mainspring.events import StreamEvent
 from mainspring.models.codec.normalize import new_call_id
-from mainspring.models.json_values import as_object, to_json
-from mainspring.models.message_builder import Draft
-from mainspring.models.wire.anthropic.payloads import Delta
-from mainspring.models.wire.anthropic.server_blocks import is_opaque, opaque_data
+from mainspring.models.json_values import as_dict, to_json
+from mainspring.models.message_builder import MessageBuilder
+from mainspring.models.wire.anthropic.payloads import AnthropicDelta
+from mainspring.models.wire.anthropic.server_blocks import encode_server_block, is_server_block
 
 _KINDS = {
     "text_delta": "text",
@@ -21,7 +21,7 @@ _KINDS = {
 """The kind of block that a delta belongs to, for hosts that leave out the start."""
 
 
-class _Open:
+class _OpenBlock:
     """A block that still grows.
 
     Attributes:
@@ -40,7 +40,7 @@ class _Open:
         self.pieces: list[str] = []
 
 
-class BlockAssembly:
+class BlockAssembler:
     """The blocks of one answer.
 
     Attributes:
@@ -53,12 +53,12 @@ class BlockAssembly:
 
     __slots__ = ("_ids", "_open", "asked", "calls", "draft", "response_id", "told")
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: MessageBuilder) -> None:
         self.draft = draft
         self.response_id = ""
         self.calls = self.asked = 0
         self.told = False
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _OpenBlock] = {}
         self._ids: set[str] = set()
 
     def start(self, index: int | None, block: Mapping[str, Any], out: list[StreamEvent]) -> None:
@@ -66,7 +66,7 @@ class BlockAssembly:
         number = self._next() if index is None else index
         self.stop(number, out)
         kind = str(block.get("type") or "")
-        opened = self._open[number] = _Open("opaque" if is_opaque(kind) else kind, block)
+        opened = self._open[number] = _OpenBlock("opaque" if is_server_block(kind) else kind, block)
         if kind == "text":
             self._text(opened, _string(block, "text"), out)
         elif kind == "thinking":
@@ -80,7 +80,7 @@ class BlockAssembly:
         elif kind == "tool_use":
             self._call(opened, _string(block, "id"), _string(block, "name"), out)
 
-    def grow(self, index: int | None, delta: Delta, out: list[StreamEvent]) -> None:
+    def grow(self, index: int | None, delta: AnthropicDelta, out: list[StreamEvent]) -> None:
         """A piece of a block."""
         opened = self._open.get(self._last() if index is None else index)
         if opened is None:
@@ -122,17 +122,17 @@ class BlockAssembly:
             if given and not joined:
                 text = given if isinstance(given, str) else to_json(given).decode()
                 out.append(self.draft.arguments(opened.at, text))
-            out.append(self.draft.close_call(opened.at, signature=_caller(opened)))
+            out.append(self.draft.close_call(opened.at, signature=_caller_json(opened)))
             self.told = True
         elif opened.kind == "opaque":
-            self.draft.redacted_thinking(opaque_data(opened.start, joined))
+            self.draft.redacted_thinking(encode_server_block(opened.start, joined))
 
     def close(self, out: list[StreamEvent]) -> None:
         """The answer is complete: what is still open ends with it."""
         for index in sorted(self._open):
             self.stop(index, out)
 
-    def _text(self, opened: _Open, text: str, out: list[StreamEvent]) -> None:
+    def _text(self, opened: _OpenBlock, text: str, out: list[StreamEvent]) -> None:
         """More text; the block begins with the first that is not empty."""
         if not text:
             return
@@ -143,12 +143,12 @@ class BlockAssembly:
         self.told = True
         out.append(self.draft.text(opened.at, text))
 
-    def _call(self, opened: _Open, id: str, name: str, out: list[StreamEvent]) -> None:
+    def _call(self, opened: _OpenBlock, id: str, name: str, out: list[StreamEvent]) -> None:
         if not id or id in self._ids:
             id = new_call_id(self.response_id, self.calls)
         self._ids.add(id)
         self.calls += 1
-        self.asked += _caller(opened) is None
+        self.asked += _caller_json(opened) is None
         event = self.draft.open_call(id, name)
         opened.at = event.index
         out.append(event)
@@ -165,7 +165,7 @@ def _string(block: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _caller(opened: _Open) -> str | None:
+def _caller_json(opened: _OpenBlock) -> str | None:
     """Who made a call, as JSON, if it was not the model itself: it must go back with the call."""
-    caller = as_object(opened.start.get("caller"))
+    caller = as_dict(opened.start.get("caller"))
     return None if caller is None or caller.get("type", "direct") == "direct" else to_json(caller).decode()

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from mainspring.events import StreamEvent
-from mainspring.lazy import later
+from mainspring.lazy import lazy_function
 from mainspring.messages import StopReason, Usage, strip_surrogates
-from mainspring.models.codec.errors import AnswerErrors
-from mainspring.models.json_values import UNREADABLE, as_number, as_object, as_objects, loose_object
-from mainspring.models.message_builder import Draft
+from mainspring.models.codec.errors import ResponseErrors
+from mainspring.models.json_values import DECODE_ERRORS, as_dict, as_dicts, as_number, parse_object_leniently
+from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.port import ModelInfo
-from mainspring.models.profile import Profile
-from mainspring.models.usage import priced
-from mainspring.models.wire.anthropic.blocks import BlockAssembly
-from mainspring.models.wire.anthropic.payloads import Event, LooseEvents, decode_event
+from mainspring.models.profile import ModelProfile
+from mainspring.models.usage import with_cost
+from mainspring.models.wire.anthropic.blocks import BlockAssembler
+from mainspring.models.wire.anthropic.payloads import Event, LenientEventParser, decode_event
 
 if TYPE_CHECKING:
     from mainspring.models.errors import ErrorBody
 else:
-    ErrorBody = later("mainspring.models.errors", "ErrorBody")
+    ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
 
 
-class Counts:
+class UsageCounter:
     """The counts of one answer.
 
     The host's own summaries of the conversation are calls of their own: they are no tokens of this answer, but part of its cost.
@@ -49,22 +49,22 @@ class Counts:
         self._input = _count(raw, "input_tokens") or self._input
         self._output = _count(raw, "output_tokens") or self._output
         self._read = _count(raw, "cache_read_input_tokens") or self._read
-        created = as_object(raw.get("cache_creation")) or {}
+        created = as_dict(raw.get("cache_creation")) or {}
         self._long = _count(created, "ephemeral_1h_input_tokens") or self._long
         parts = _count(created, "ephemeral_5m_input_tokens") + _count(created, "ephemeral_1h_input_tokens")
         self._write = _count(raw, "cache_creation_input_tokens") or parts or self._write
-        details = as_object(raw.get("output_tokens_details")) or {}
+        details = as_dict(raw.get("output_tokens_details")) or {}
         self._reasoning = _count(details, "thinking_tokens") or self._reasoning
-        calls = as_objects(raw.get("iterations"))
+        calls = as_dicts(raw.get("iterations"))
         self._aside = [call for call in calls if call.get("type") == "compaction"] or self._aside
 
     def usage(self, info: ModelInfo) -> Usage:
         """The counts in the one form of all protocols, with their cost."""
         reasoning = min(self._reasoning, self._output)
         counts = Usage(self._input, self._output, self._read, self._write, reasoning)
-        usage = priced(counts, info, long_writes=self._long)
+        usage = with_cost(counts, info, long_writes=self._long)
         for call in self._aside:
-            aside = Counts()
+            aside = UsageCounter()
             aside.take(call)
             cost = aside.usage(info).cost
             if usage.cost is not None and cost is not None:
@@ -81,10 +81,10 @@ _STOP_REASONS: dict[str, StopReason] = {
     "stop_sequence": "stop_sequence",
     "tool_use": "tool_use",
 }
-_OVERFLOWN = "model_context_window_exceeded"
+_CONTEXT_EXCEEDED = "model_context_window_exceeded"
 
 
-class MessagesDecoder:
+class AnthropicDecoder:
     """Decodes one answer; see `WireDecoder`.
 
     An answer without anything in it becomes a message with one empty text block, so that content is never empty. What the
@@ -109,9 +109,9 @@ class MessagesDecoder:
         "ended",
     )
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: ModelProfile) -> None:
         self._profile = profile
-        self._loose: LooseEvents | None = None
+        self._loose: LenientEventParser | None = None
         self._started = False
         self.complete = False
         self.ended = False
@@ -129,8 +129,8 @@ class MessagesDecoder:
             return
         try:
             event = decode_event(data)
-        except UNREADABLE:
-            event = self._loosely(name, data)
+        except DECODE_ERRORS:
+            event = self._decode_leniently(name, data)
         kind = event.type or name
         if kind == "content_block_delta":
             if event.delta is not None:
@@ -146,7 +146,7 @@ class MessagesDecoder:
         if not body:
             raise self._errors.invalid("The answer is empty", "empty")
         try:
-            value = strip_surrogates(loose_object(body))
+            value = strip_surrogates(parse_object_leniently(body))
         except (ValueError, RecursionError) as error:
             raise self._errors.unreadable(body) from error
         if value.get("type") == "error" or value.get("error"):
@@ -169,17 +169,17 @@ class MessagesDecoder:
             out += [event, self.draft.close_text(event.index)]
         if self._reason == "refusal":
             why = [self._details.get("category"), self._details.get("explanation")]
-            raise self._errors.filtered(": ".join(["refusal", *[w for w in why if isinstance(w, str) and w]]))
-        if self._reason == _OVERFLOWN:
-            raise self._errors.overflown(self._reason)
+            raise self._errors.content_filtered(": ".join(["refusal", *[w for w in why if isinstance(w, str) and w]]))
+        if self._reason == _CONTEXT_EXCEEDED:
+            raise self._errors.context_exceeded(self._reason)
         out.append(self.draft.done(self._stop_reason()))
 
     def _begin(self) -> None:
         """An answer, or the same once more, begins."""
-        self.draft = Draft(self._profile.provider, self._profile.model)
-        self._errors = AnswerErrors(self.draft, self._profile)
-        self._blocks = BlockAssembly(self.draft)
-        self._counts = Counts()
+        self.draft = MessageBuilder(self._profile.provider, self._profile.model)
+        self._errors = ResponseErrors(self.draft, self._profile)
+        self._blocks = BlockAssembler(self.draft)
+        self._counts = UsageCounter()
 
     def _other(self, kind: str, event: Event, data: bytes, out: list[StreamEvent]) -> None:
         """Everything but a piece of a block; events of unknown types are no error."""
@@ -209,12 +209,12 @@ class MessagesDecoder:
             self._restart()
         self._id = self._blocks.response_id = id
         self._ensure_started(out)
-        for block in as_objects(message.get("content")):
+        for block in as_dicts(message.get("content")):
             self._blocks.start(None, block, out)
         self._blocks.close(out)
-        self._usage(as_object(message.get("usage")))
+        self._usage(as_dict(message.get("usage")))
         reason = message.get("stop_reason")
-        self._stopped(reason if isinstance(reason, str) else None, as_object(message.get("stop_details")))
+        self._stopped(reason if isinstance(reason, str) else None, as_dict(message.get("stop_details")))
 
     def _restart(self) -> None:
         """A gateway lost the host in mid-answer and asked it again: only the second answer counts.
@@ -250,11 +250,11 @@ class MessagesDecoder:
             return known
         return "tool_use" if self._blocks.asked else known or "end_turn"
 
-    def _loosely(self, name: str, data: bytes) -> Event:
+    def _decode_leniently(self, name: str, data: bytes) -> Event:
         if self._loose is None:
-            self._loose = LooseEvents()
+            self._loose = LenientEventParser()
         try:
-            return self._loose.event(loose_object(data))
+            return self._loose.event(parse_object_leniently(data))
         except (ValueError, RecursionError) as error:
             told = name == "error" or "error" in ErrorBody(data).fields
             raise (self._errors.told(data) if told else self._errors.unreadable(data)) from error
@@ -267,6 +267,6 @@ class MessagesDecoder:
 
 def _fields(data: bytes) -> Mapping[str, Any]:
     try:
-        return loose_object(data)
+        return parse_object_leniently(data)
     except ValueError:
         return {}

@@ -18,28 +18,33 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.codec.encoded_history import EncodedHistory, Seam, met
-from mainspring.models.codec.normalize import BEGIN, clean, sent_arguments, sent_schema
+from mainspring.models.codec.encoded_history import MessageBoundary, MessageEncodingCache, merge_at_boundary
+from mainspring.models.codec.normalize import EMPTY_PROMPT_TEXT, arguments_object, portable_schema, prepare_message
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import MessagesDialect, Profile
-from mainspring.models.wire.anthropic.options import is_own, options, thinking, with_fitting_names
-from mainspring.models.wire.anthropic.server_blocks import json_object, opaque_blocks
+from mainspring.models.profile import AnthropicCapabilities, ModelProfile
+from mainspring.models.wire.anthropic.options import (
+    is_from_same_model,
+    request_options,
+    thinking_options,
+    with_valid_property_names,
+)
+from mainspring.models.wire.anthropic.server_blocks import decode_server_blocks, parse_json_object
 
-SLOT = "anthropic_messages"
+CACHE_KEY = "anthropic_messages"
 
 _USER = b',{"role": "user","content":['
 _USER_END = b"]}"
 _ASSISTANT = b',{"role": "assistant","content":['
 _ASSISTANT_END = b"] }"
-_SEAMS: tuple[Seam, ...] = ((_USER_END, _USER), (_ASSISTANT_END, _ASSISTANT))
-_BEGIN = _USER + to_json({"type": "text", "text": BEGIN}) + _USER_END
+_BOUNDARIES: tuple[MessageBoundary, ...] = ((_USER_END, _USER), (_ASSISTANT_END, _ASSISTANT))
+_BEGIN = _USER + to_json({"type": "text", "text": EMPTY_PROMPT_TEXT}) + _USER_END
 """Stands before a conversation that does not begin with the user, as it must."""
-_GO_ON = _USER + b'{"type":"text","text":"Continue."}' + _USER_END
+_CONTINUE_MESSAGE = _USER + b'{"type":"text","text":"Continue."}' + _USER_END
 """Stands behind a conversation that ends with words of the assistant, where that is not allowed."""
 
 _MEDIA_TYPES = {"image/jpg": "image/jpeg"} | {
@@ -47,15 +52,15 @@ _MEDIA_TYPES = {"image/jpg": "image/jpeg"} | {
 }
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
-Piece = bytes | memoryview
+BytesLike = bytes | memoryview
 
 
-def encode_request(request: ModelRequest, profile: Profile) -> bytes:
+def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
-    history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
-    asked = thinking(request, profile)
+    history = MessageEncodingCache.of(request.scratch, CACHE_KEY, _key(profile))
+    asked = thinking_options(request, profile)
     marker = _marker(profile.messages) if request.cache else b""
-    head = _head(request, options(request, profile, asked), profile, history, marker)
+    head = _head(request, request_options(request, profile, asked), profile, history, marker)
     pieces = _conversation(request.messages, profile, history, prefill=profile.messages.prefill and not asked.is_on)
     if marker:
         last = pieces[-1]
@@ -70,7 +75,7 @@ def build_anthropic_system_param(system: str, messages: Sequence[Message]) -> st
     return "\n\n".join([text for text in texts if text and not text.isspace()])
 
 
-def normalize_message(message: Message, profile: Profile | None = None) -> dict[str, Any] | None:
+def normalize_message(message: Message, profile: ModelProfile | None = None) -> dict[str, Any] | None:
     """One message as a plain object.
 
     Args:
@@ -89,12 +94,12 @@ def normalize_message(message: Message, profile: Profile | None = None) -> dict[
             "use build_anthropic_system_param"
         )
     if profile is None:
-        profile = Profile(ModelInfo(message.model or "", message.provider or ""), "")
+        profile = ModelProfile(ModelInfo(message.model or "", message.provider or ""), "")
     content = _content(message, profile)
     return {"role": message.role, "content": content} if content else None
 
 
-def encode_message(message: Message, profile: Profile) -> bytes:
+def encode_message(message: Message, profile: ModelProfile) -> bytes:
     """One message as the JSON object it becomes, with a comma before it; empty if there is nothing to send."""
     if message.role == "system":
         return b""
@@ -107,12 +112,12 @@ def encode_message(message: Message, profile: Profile) -> bytes:
     return _USER + inner + _USER_END
 
 
-def _key(profile: Profile) -> str:
+def _key(profile: ModelProfile) -> str:
     d, info = profile.messages, profile.info
-    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.reasoning}|{d.unsigned}|{d.hosted}|{d.tool_images}|{hash(profile.unreadable)}"
+    return f"{CACHE_KEY}|{info.provider}|{info.id}|{info.vision}|{d.reasoning}|{d.unsigned}|{d.hosted}|{d.tool_images}|{hash(profile.unreadable)}"
 
 
-def _marker(dialect: MessagesDialect) -> bytes:
+def _marker(dialect: AnthropicCapabilities) -> bytes:
     if not dialect.cache:
         return b""
     control = {"type": "ephemeral"} if dialect.cache_ttl == "5m" else {"type": "ephemeral", "ttl": dialect.cache_ttl}
@@ -120,7 +125,7 @@ def _marker(dialect: MessagesDialect) -> bytes:
 
 
 def _head(
-    request: ModelRequest, fields: dict[str, Any], profile: Profile, history: EncodedHistory, marker: bytes
+    request: ModelRequest, fields: dict[str, Any], profile: ModelProfile, history: MessageEncodingCache, marker: bytes
 ) -> bytes:
     """Everything but the messages, without the closing brace; made anew only when something in it changed."""
     tools = list(request.tools)
@@ -133,53 +138,53 @@ def _head(
     head = to_json({"model": profile.model, **fields})[:-1]
     encoded = [*[_tool(tool) for tool in tools], *map(to_json, hosted)]
     if encoded:
-        head += b',"tools":[' + _marked(b",".join(encoded), marker) + b"]"
+        head += b',"tools":[' + _with_cache_marker(b",".join(encoded), marker) + b"]"
     if system:
-        head += b',"system":[' + _marked(to_json({"type": "text", "text": system}), marker) + b"]"
+        head += b',"system":[' + _with_cache_marker(to_json({"type": "text", "text": system}), marker) + b"]"
     history.head = (parts, head)
     return head
 
 
-def _marked(objects: bytes, marker: bytes) -> bytes:
+def _with_cache_marker(objects: bytes, marker: bytes) -> bytes:
     """The same objects with a marker in the last."""
     return objects[:-1] + marker + objects[-1:] if marker else objects
 
 
-def _tool(tool: ToolSpec) -> bytes:
+def _tool(tool: ToolDefinition) -> bytes:
     kept: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
-    data = kept.get(SLOT)
+    data = kept.get(CACHE_KEY)
     if data is None:
         item: dict[str, Any] = {"name": tool.name}
         if tool.description:
             item["description"] = tool.description
-        item["input_schema"] = with_fitting_names(sent_schema(tool))
-        data = kept[SLOT] = to_json(item)
+        item["input_schema"] = with_valid_property_names(portable_schema(tool))
+        data = kept[CACHE_KEY] = to_json(item)
     return data
 
 
 def _conversation(
-    messages: Sequence[Message], profile: Profile, history: EncodedHistory, *, prefill: bool
-) -> list[Piece]:
+    messages: Sequence[Message], profile: ModelProfile, history: MessageEncodingCache, *, prefill: bool
+) -> list[BytesLike]:
     """The messages: roles alternate, the first is the user's; without a comma before the first."""
     known = messages if isinstance(messages, list) else list(messages)
-    begun = _begun_answer(known) if prefill else None
+    begun = _assistant_prefill(known) if prefill else None
     last = b"" if begun is None else encode_message(begun, profile)
     stored, tail = history.pieces(
-        known if begun is None else known[:-1], lambda message: encode_message(message, profile), _SEAMS
+        known if begun is None else known[:-1], lambda message: encode_message(message, profile), _BOUNDARIES
     )
-    pieces: list[Piece] = [memoryview(stored)] if stored else []
+    pieces: list[BytesLike] = [memoryview(stored)] if stored else []
     _add(pieces, tail)
     if last:
         _add(pieces, last)
     elif pieces and pieces[-1][-len(_ASSISTANT_END) :] == _ASSISTANT_END:
-        _add(pieces, _GO_ON)
+        _add(pieces, _CONTINUE_MESSAGE)
     if not pieces or pieces[0][: len(_USER)] != _USER:
         pieces.insert(0, _BEGIN)
     pieces[0] = pieces[0][1:]
     return pieces
 
 
-def _begun_answer(messages: Sequence[Message]) -> Message | None:
+def _assistant_prefill(messages: Sequence[Message]) -> Message | None:
     """The words at the end that the assistant is to continue; they must not end with white space."""
     last = messages[-1] if messages else None
     if last is None or last.role != "assistant" or last.tool_uses or last.stop_reason in ("error", "aborted"):
@@ -193,22 +198,24 @@ def _begun_answer(messages: Sequence[Message]) -> Message | None:
     return replace(last, content=(*content, replace(words, text=words.text.rstrip())))
 
 
-def _add(pieces: list[Piece], piece: bytes) -> None:
+def _add(pieces: list[BytesLike], piece: bytes) -> None:
     if not piece:
         return
     if pieces:
-        cut, piece = met(pieces[-1], piece, _SEAMS)
+        cut, piece = merge_at_boundary(pieces[-1], piece, _BOUNDARIES)
         if cut:
             pieces[-1] = pieces[-1][:-cut]
     pieces.append(piece)
 
 
-def _content(message: Message, profile: Profile) -> list[dict[str, Any]]:
-    cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable)
+def _content(message: Message, profile: ModelProfile) -> list[dict[str, Any]]:
+    cleaned = prepare_message(
+        message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable
+    )
     if cleaned is None:
         # Nothing that we understand, but what the host's own tools did may be in it.
-        own = profile.messages.hosted and message.role == "assistant" and is_own(message, profile)
-        return list(opaque_blocks(message.content).values()) if own else []
+        own = profile.messages.hosted and message.role == "assistant" and is_from_same_model(message, profile)
+        return list(decode_server_blocks(message.content).values()) if own else []
     if cleaned.role == "assistant":
         items = _assistant(cleaned, profile.messages)
         while items and items[-1]["type"] in _THOUGHTS:
@@ -217,9 +224,9 @@ def _content(message: Message, profile: Profile) -> list[dict[str, Any]]:
     return _user(cleaned, profile.messages)
 
 
-def _assistant(message: Message, dialect: MessagesDialect) -> list[dict[str, Any]]:
+def _assistant(message: Message, dialect: AnthropicCapabilities) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
-    opaque = opaque_blocks(message.content) if dialect.hosted else {}
+    opaque = decode_server_blocks(message.content) if dialect.hosted else {}
     for position, block in enumerate(message.content):
         match block:
             case TextBlock():
@@ -234,15 +241,15 @@ def _assistant(message: Message, dialect: MessagesDialect) -> list[dict[str, Any
                 elif dialect.reasoning and not block.data.startswith("{"):
                     items.append({"type": "redacted_thinking", "data": block.data})
             case ToolUseBlock():
-                item = {"type": "tool_use", "id": block.id, "name": block.name, "input": sent_arguments(block)}
-                caller = json_object(block.signature) if dialect.hosted else None
+                item = {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments_object(block)}
+                caller = parse_json_object(block.signature) if dialect.hosted else None
                 items.append({**item, "caller": caller} if caller and "type" in caller else item)
             case _:
                 items.append({"type": "text", "text": "[result]"})
     return items
 
 
-def _user(message: Message, dialect: MessagesDialect) -> list[dict[str, Any]]:
+def _user(message: Message, dialect: AnthropicCapabilities) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     shown: list[ContentBlock] = []
     for block in message.content:
@@ -250,10 +257,10 @@ def _user(message: Message, dialect: MessagesDialect) -> list[dict[str, Any]]:
             items.append(_result(block, dialect, shown))
         else:
             shown.append(block)
-    return items + [_shown(block) for block in shown if isinstance(block, TextBlock | ImageBlock)]
+    return items + [_content_block(block) for block in shown if isinstance(block, TextBlock | ImageBlock)]
 
 
-def _result(block: ToolResultBlock, dialect: MessagesDialect, shown: list[ContentBlock]) -> dict[str, Any]:
+def _result(block: ToolResultBlock, dialect: AnthropicCapabilities, shown: list[ContentBlock]) -> dict[str, Any]:
     """A tool result. Its images stand inside it where the host takes them there, which none does in an error."""
     content: Any = block.content
     if not isinstance(content, str):
@@ -261,8 +268,8 @@ def _result(block: ToolResultBlock, dialect: MessagesDialect, shown: list[Conten
         inside = dialect.tool_images and not block.is_error
         if images and not inside:
             shown += [TextBlock(f"Image from the result of {block.name or block.tool_use_id}:"), *images]
-        seen = [b for b in content if (inside or isinstance(b, TextBlock)) and not _is_blank(b)]
-        content = [_shown(b) for b in seen]
+        seen = [b for b in content if (inside or isinstance(b, TextBlock)) and not _is_empty_text(b)]
+        content = [_content_block(b) for b in seen]
     item: dict[str, Any] = {
         "type": "tool_result",
         "tool_use_id": block.tool_use_id,
@@ -273,11 +280,11 @@ def _result(block: ToolResultBlock, dialect: MessagesDialect, shown: list[Conten
     return item
 
 
-def _is_blank(block: TextBlock | ImageBlock) -> bool:
+def _is_empty_text(block: TextBlock | ImageBlock) -> bool:
     return isinstance(block, TextBlock) and not block.text.strip()
 
 
-def _shown(block: TextBlock | ImageBlock) -> dict[str, Any]:
+def _content_block(block: TextBlock | ImageBlock) -> dict[str, Any]:
     return {"type": "text", "text": block.text} if isinstance(block, TextBlock) else _image(block)
 
 

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message, RedactedThinkingBlock, ThinkingBlock
-from mainspring.models.json_values import as_list, as_object, to_json
+from mainspring.models.json_values import as_dict, as_list, to_json
 from mainspring.models.port import ModelRequest, ThinkingLevel
-from mainspring.models.profile import MessagesDialect, Profile
-from mainspring.models.token_limits import clamped
+from mainspring.models.profile import AnthropicCapabilities, ModelProfile
+from mainspring.models.token_limits import clamp_to_window
 
 _NAME = lazy_re(r"[a-zA-Z0-9_.-]{1,64}")
 _UNIONS = ("anyOf", "oneOf", "allOf")
-_DROPPED = frozenset(
+_UNSUPPORTED_KEYWORDS = frozenset(
     {
         "minimum",
         "maximum",
@@ -54,18 +54,18 @@ _DROPPED = frozenset(
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"})
 
 
-def answer_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+def output_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of an answer: every object closed, constraints that are refused left out."""
     result: dict[str, Any] = {}
     for name, value in schema.items():
-        if name in _DROPPED or (name == "format" and value not in _FORMATS):
+        if name in _UNSUPPORTED_KEYWORDS or (name == "format" and value not in _FORMATS):
             continue
         if name in ("properties", "$defs", "definitions"):
-            result[name] = {key: _lowered(inner) for key, inner in (as_object(value) or {}).items()}
+            result[name] = {key: _simplify(inner) for key, inner in (as_dict(value) or {}).items()}
         elif name in _UNIONS:
-            result["anyOf" if name == "oneOf" else name] = [_lowered(inner) for inner in as_list(value)]
+            result["anyOf" if name == "oneOf" else name] = [_simplify(inner) for inner in as_list(value)]
         elif name == "items":
-            result[name] = _lowered(value)
+            result[name] = _simplify(value)
         elif name == "minItems":
             result[name] = min(value, 1) if isinstance(value, int) else 1
         else:
@@ -75,12 +75,12 @@ def answer_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _lowered(schema: Any) -> Any:
-    fields = as_object(schema)
-    return schema if fields is None else answer_schema(fields)
+def _simplify(schema: Any) -> Any:
+    fields = as_dict(schema)
+    return schema if fields is None else output_schema(fields)
 
 
-def with_fitting_names(schema: dict[str, Any]) -> dict[str, Any]:
+def with_valid_property_names(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a tool's input with only those properties at its top whose names are taken (ASCII letters, digits, ``_.-``).
 
     The others are told in its description, under their real names: arguments may hold more than the properties.
@@ -109,7 +109,7 @@ BUDGETS: dict[ThinkingLevel, int] = {"minimal": 1024, "low": 2048, "medium": 819
 """Tokens of thinking for each level, for models that take a number; and the room that others get for it."""
 
 
-LEAST_BUDGET = 1024
+MIN_BUDGET = 1024
 """Fewest tokens of thinking that may be asked for."""
 
 
@@ -142,21 +142,21 @@ class Thinking(NamedTuple):
         return self.field is not None and self.field["type"] in ("enabled", "adaptive")
 
 
-def thinking(request: ModelRequest, profile: Profile) -> Thinking:
+def thinking_options(request: ModelRequest, profile: ModelProfile) -> Thinking:
     """What a request asks of the model, as far as the model can be asked for it."""
     dialect = profile.messages
     budget = request.thinking_budget
     level = request.thinking if budget is None else _level(budget)
     if level == "off":
-        return _off(dialect)
+        return _disabled_thinking(dialect)
     if level is None:
         return Thinking(_adaptive(dialect)) if dialect.drop_unbound else Thinking()
     if dialect.thinking == "none":
         return Thinking()
     if dialect.thinking == "budget" or (dialect.thinking == "both" and budget is not None):
-        if _is_forced(request, dialect) or _goes_on_unthought(request, profile):
+        if _is_forced(request, dialect) or _continues_without_thinking(request, profile):
             return Thinking()
-        tokens = max(LEAST_BUDGET, BUDGETS[level] if budget is None else budget)
+        tokens = max(MIN_BUDGET, BUDGETS[level] if budget is None else budget)
         return Thinking(_with_display({"type": "enabled", "budget_tokens": tokens}, dialect), None, tokens)
     return Thinking(_adaptive(dialect), nearest_effort(level, dialect.efforts), budget or BUDGETS[level])
 
@@ -168,12 +168,12 @@ def nearest_effort(level: ThinkingLevel, accepted: tuple[str, ...]) -> str | Non
     return _EFFORTS[min(known, key=lambda at: (abs(at - wanted), -at))] if known else None
 
 
-def listed_efforts(text: str) -> tuple[str, ...]:
+def parse_efforts(text: str) -> tuple[str, ...]:
     """The efforts that a text names, from little to much."""
     return tuple(effort for effort in _EFFORTS if effort in text)
 
 
-def is_own(message: Message, profile: Profile) -> bool:
+def is_from_same_model(message: Message, profile: ModelProfile) -> bool:
     """Whether a message was made by the model that is asked now."""
     return message.provider == profile.provider and message.model == profile.model
 
@@ -185,7 +185,7 @@ def _level(budget: int) -> ThinkingLevel:
     return "xhigh" if budget > 0 else "off"
 
 
-def _off(dialect: MessagesDialect) -> Thinking:
+def _disabled_thinking(dialect: AnthropicCapabilities) -> Thinking:
     if dialect.thinking_off == "never":
         return Thinking(
             _adaptive(dialect) if dialect.drop_unbound else None, nearest_effort("minimal", dialect.efforts)
@@ -193,30 +193,30 @@ def _off(dialect: MessagesDialect) -> Thinking:
     return Thinking(None if dialect.thinking_off == "omit" else {"type": dialect.thinking_off})
 
 
-def _adaptive(dialect: MessagesDialect) -> dict[str, Any]:
+def _adaptive(dialect: AnthropicCapabilities) -> dict[str, Any]:
     field = _with_display({"type": "adaptive"}, dialect)
     if dialect.drop_unbound:
         field["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
     return field
 
 
-def _with_display(field: dict[str, Any], dialect: MessagesDialect) -> dict[str, Any]:
+def _with_display(field: dict[str, Any], dialect: AnthropicCapabilities) -> dict[str, Any]:
     return {**field, "display": dialect.display} if dialect.display else field
 
 
-def _is_forced(request: ModelRequest, dialect: MessagesDialect) -> bool:
+def _is_forced(request: ModelRequest, dialect: AnthropicCapabilities) -> bool:
     """Whether a call is forced, which models with a budget do not take together with thinking."""
     return bool(request.tools) and dialect.forced_tools and request.tool_choice not in ("auto", "none")
 
 
-def _goes_on_unthought(request: ModelRequest, profile: Profile) -> bool:
+def _continues_without_thinking(request: ModelRequest, profile: ModelProfile) -> bool:
     """Whether the model is in the middle of calls that it made without thinking: it cannot start to think there."""
     for message in reversed(request.messages):
         if message.role != "assistant":
             continue
         if not message.tool_uses:
             return False
-        known = is_own(message, profile) and profile.messages.reasoning
+        known = is_from_same_model(message, profile) and profile.messages.reasoning
         return not known or not any(
             isinstance(block, RedactedThinkingBlock)
             or (isinstance(block, ThinkingBlock) and (block.signature or profile.messages.unsigned))
@@ -229,14 +229,14 @@ MAX_TOKENS = 32_000
 """Reply cap where nobody names one, of a model that is known or new; it must be sent, and costs nothing by itself."""
 
 
-UNKNOWN_MAX_TOKENS = 8_192
+DEFAULT_MAX_TOKENS_UNKNOWN_MODEL = 8_192
 """The same for a model that is not known: what nearly all of the older ones can."""
 
 
-_LEAST_ANSWER = 1024
+_MIN_ANSWER_TOKENS = 1024
 
 
-def options(request: ModelRequest, profile: Profile, asked: Thinking) -> dict[str, Any]:
+def request_options(request: ModelRequest, profile: ModelProfile, asked: Thinking) -> dict[str, Any]:
     """All fields of the body but the tools, the system text and the messages. Nothing is sent as null.
 
     Args:
@@ -247,10 +247,10 @@ def options(request: ModelRequest, profile: Profile, asked: Thinking) -> dict[st
     dialect = profile.messages
     limit = request.max_output_tokens or profile.max_output_tokens
     known = profile.info.max_output_tokens or dialect.thinking in ("both", "adaptive")
-    wanted = limit or (MAX_TOKENS if known else UNKNOWN_MAX_TOKENS)
-    limit = clamped(wanted + asked.room, request, profile)
+    wanted = limit or (MAX_TOKENS if known else DEFAULT_MAX_TOKENS_UNKNOWN_MODEL)
+    limit = clamp_to_window(wanted + asked.room, request, profile)
     fields: dict[str, Any] = {"max_tokens": limit, "stream": True}
-    thinking = _fitting(asked.field, limit - min(_LEAST_ANSWER, wanted))
+    thinking = _fit_thinking_budget(asked.field, limit - min(_MIN_ANSWER_TOKENS, wanted))
     if thinking is not None:
         fields["thinking"] = thinking
     if request.temperature is not None and dialect.temperature and not asked.is_on:
@@ -265,7 +265,7 @@ def options(request: ModelRequest, profile: Profile, asked: Thinking) -> dict[st
     if asked.effort is not None:
         output["effort"] = asked.effort
     if request.schema is not None and dialect.json_schema:
-        output["format"] = {"type": "json_schema", "schema": answer_schema(request.schema)}
+        output["format"] = {"type": "json_schema", "schema": output_schema(request.schema)}
     if output:
         fields["output_config"] = output
     if dialect.context_management is not None:
@@ -274,12 +274,12 @@ def options(request: ModelRequest, profile: Profile, asked: Thinking) -> dict[st
     return fields
 
 
-def _fitting(field: dict[str, Any] | None, most: int) -> dict[str, Any] | None:
+def _fit_thinking_budget(field: dict[str, Any] | None, most: int) -> dict[str, Any] | None:
     """The field ``thinking`` with a budget that leaves room for an answer, or without thinking if none fits."""
     if field is None or "budget_tokens" not in field:
         return field
     budget = min(field["budget_tokens"], most)
-    return None if budget < LEAST_BUDGET else {**field, "budget_tokens": budget}
+    return None if budget < MIN_BUDGET else {**field, "budget_tokens": budget}
 
 
 def _tool_choice(request: ModelRequest, *, forced: bool) -> dict[str, Any] | None:

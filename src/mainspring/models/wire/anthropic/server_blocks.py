@@ -12,19 +12,19 @@ from typing import Any
 import msgspec
 
 from mainspring.messages import ContentBlock, RedactedThinkingBlock, ToolUseBlock
-from mainspring.models.json_values import as_object, to_json
+from mainspring.models.json_values import as_dict, to_json
 from mainspring.models.message_builder import parse_call
 
 _decode = msgspec.json.Decoder().decode
 _CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 
 
-def is_opaque(kind: str) -> bool:
+def is_server_block(kind: str) -> bool:
     """Whether blocks of this type are kept and sent back; others that are not known are skipped."""
     return kind in _CALLS or kind == "compaction" or kind.endswith("_tool_result")
 
 
-def opaque_data(start: Mapping[str, Any], grown: str) -> str:
+def encode_server_block(start: Mapping[str, Any], grown: str) -> str:
     """A complete block as text.
 
     Args:
@@ -39,7 +39,7 @@ def opaque_data(start: Mapping[str, Any], grown: str) -> str:
     return to_json(block).decode()
 
 
-def opaque_blocks(blocks: Sequence[ContentBlock]) -> dict[int, dict[str, Any]]:
+def decode_server_blocks(blocks: Sequence[ContentBlock]) -> dict[int, dict[str, Any]]:
     """The opaque blocks of a message, by position.
 
     A call of the host's that has no answer beside it is left out, unless calls of ours wait there too: then the answer comes
@@ -47,7 +47,7 @@ def opaque_blocks(blocks: Sequence[ContentBlock]) -> dict[int, dict[str, Any]]:
     """
     found: dict[int, dict[str, Any]] = {}
     for position, block in enumerate(blocks):
-        value = json_object(block.data) if isinstance(block, RedactedThinkingBlock) else None
+        value = parse_json_object(block.data) if isinstance(block, RedactedThinkingBlock) else None
         if value is not None and "type" in value:
             found[position] = value
     if not found or any(isinstance(block, ToolUseBlock) for block in blocks):
@@ -56,11 +56,11 @@ def opaque_blocks(blocks: Sequence[ContentBlock]) -> dict[int, dict[str, Any]]:
     return {at: value for at, value in found.items() if value.get("type") not in _CALLS or value.get("id") in answered}
 
 
-def json_object(text: str | None) -> dict[str, Any] | None:
+def parse_json_object(text: str | None) -> dict[str, Any] | None:
     """The JSON object in a text that was kept, if it is one of ours."""
     if not text or not text.startswith("{"):
         return None
     try:
-        return as_object(_decode(text))
+        return as_dict(_decode(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None

@@ -2,6 +2,6 @@
 
 from mainspring.models.wire.gemini.decode import GeminiDecoder
 from mainspring.models.wire.gemini.encode import encode_message, encode_request
-from mainspring.models.wire.gemini.protocol import Gemini
+from mainspring.models.wire.gemini.protocol import GeminiProtocol
 
-__all__ = ["Gemini", "GeminiDecoder", "encode_message", "encode_request"]
+__all__ = ["GeminiDecoder", "GeminiProtocol", "encode_message", "encode_request"]

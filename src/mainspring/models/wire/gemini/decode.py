@@ -6,17 +6,24 @@ import json
 
 from mainspring.events import StreamEvent
 from mainspring.messages import ImageBlock, Usage
-from mainspring.models.codec.errors import AnswerErrors
-from mainspring.models.codec.text import Prose
-from mainspring.models.json_values import UNREADABLE, as_list, as_object, to_json
-from mainspring.models.message_builder import Draft
+from mainspring.models.codec.errors import ResponseErrors
+from mainspring.models.codec.text import TextAndThinking
+from mainspring.models.json_values import DECODE_ERRORS, as_dict, as_list, to_json
+from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.port import ModelInfo
-from mainspring.models.profile import Profile
-from mainspring.models.usage import priced
-from mainspring.models.wire.gemini.payloads import Candidate, Chunk, Counts, Part, decode_chunk, loose_chunk
-from mainspring.models.wire.gemini.tool_calls import CallAssembly
+from mainspring.models.profile import ModelProfile
+from mainspring.models.usage import with_cost
+from mainspring.models.wire.gemini.payloads import (
+    Candidate,
+    GeminiChunk,
+    GeminiPart,
+    UsageMetadata,
+    decode_chunk,
+    parse_chunk_leniently,
+)
+from mainspring.models.wire.gemini.tool_calls import FunctionCallAssembler
 
-_NUMBERED = (
+_FINISH_REASONS_BY_NUMBER = (
     "FINISH_REASON_UNSPECIFIED",
     "STOP",
     "MAX_TOKENS",
@@ -45,7 +52,7 @@ _FILTERED = frozenset(
         "IMAGE_RECITATION",
     }
 )
-_UNUSABLE = frozenset(
+_INVALID_RESPONSE_REASONS = frozenset(
     {
         "MALFORMED_FUNCTION_CALL",
         "UNEXPECTED_TOOL_CALL",
@@ -56,22 +63,22 @@ _UNUSABLE = frozenset(
 )
 """The model said something that its host could not use; asked again it mostly does better."""
 
-_BROKEN = frozenset({"OTHER", "IMAGE_OTHER", "NO_IMAGE", "FINISH_REASON_UNSPECIFIED"})
+_PROVIDER_ERROR_REASONS = frozenset({"OTHER", "IMAGE_OTHER", "NO_IMAGE", "FINISH_REASON_UNSPECIFIED"})
 
 
-class _Tally:
+class _LazyUsage:
     """The last counts that were told; what they mean is worked out when somebody asks."""
 
     __slots__ = ("_info", "counts")
 
     def __init__(self, info: ModelInfo) -> None:
         self._info = info
-        self.counts: Counts | None = None
+        self.counts: UsageMetadata | None = None
 
     def usage(self) -> Usage | None:
         """The counts in the one form, with their cost."""
         usage = self.counts.usage() if self.counts is not None else None
-        return None if usage is None else priced(usage, self._info)
+        return None if usage is None else with_cost(usage, self._info)
 
 
 class GeminiDecoder:
@@ -97,16 +104,16 @@ class GeminiDecoder:
         "ended",
     )
 
-    def __init__(self, profile: Profile) -> None:
-        self.draft = Draft(profile.provider, profile.model)
+    def __init__(self, profile: ModelProfile) -> None:
+        self.draft = MessageBuilder(profile.provider, profile.model)
         self.complete = False
         self.ended = False
-        self._tally = _Tally(profile.info)
+        self._tally = _LazyUsage(profile.info)
         self.draft.count = self._tally.usage
-        self._errors = AnswerErrors(self.draft, profile)
-        self._calls = CallAssembly(self.draft)
+        self._errors = ResponseErrors(self.draft, profile)
+        self._calls = FunctionCallAssembler(self.draft)
         self._started = False
-        self._prose = Prose(self.draft)
+        self._prose = TextAndThinking(self.draft)
         self._finish = ""
         self._finish_text = ""
 
@@ -114,16 +121,16 @@ class GeminiDecoder:
         """Take one event of the stream."""
         try:
             chunk = decode_chunk(data)
-        except UNREADABLE:
+        except DECODE_ERRORS:
             if data == b"[DONE]":  # Google sends none; gateways do.
                 self.ended = True
                 return
-            chunk = self._loosely(data)
+            chunk = self._decode_leniently(data)
         counts = chunk.usage_metadata
         if counts is not None and (counts.total_token_count or counts.prompt_token_count):
             self._tally.counts = counts
         candidates = chunk.candidates
-        if candidates and self._prose.text >= 0 and (text := _plain(candidates[0])):
+        if candidates and self._prose.text >= 0 and (text := _text_only(candidates[0])):
             out.append(self.draft.text(self._prose.text, text))  # what nearly every event is
             return
         if chunk.error or name == "error":
@@ -136,7 +143,7 @@ class GeminiDecoder:
                 self._candidate(candidate, chunk, out)
         elif chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             told = chunk.prompt_feedback
-            raise self._errors.filtered(f"prompt refused: {told.block_reason_message or told.block_reason}")
+            raise self._errors.content_filtered(f"prompt refused: {told.block_reason_message or told.block_reason}")
 
     def whole(self, body: bytes, out: list[StreamEvent]) -> None:
         """Take a complete answer that was not streamed, or the events of a stream as one array."""
@@ -170,19 +177,19 @@ class GeminiDecoder:
         """Raise if the reason to stop is a failure."""
         why = f"finish reason {self._finish}" + (f": {self._finish_text}" if self._finish_text else "")
         if self._finish in _FILTERED:
-            raise self._errors.filtered(why)
+            raise self._errors.content_filtered(why)
         if self._finish == "UNEXPECTED_TOOL_CALL" and self._calls.count:
             return  # A call of a tool that was not offered; it gets its error result, and the model learns.
-        if self._finish in _UNUSABLE:
+        if self._finish in _INVALID_RESPONSE_REASONS:
             error = self._errors.invalid(
                 f"The model gave an answer that its host could not use ({why})", "malformed_call"
             )
             error.retryable = True
             raise error
-        if self._finish in _BROKEN:
+        if self._finish in _PROVIDER_ERROR_REASONS:
             raise self._errors.broken(why)
 
-    def _candidate(self, candidate: Candidate, chunk: Chunk, out: list[StreamEvent]) -> None:
+    def _candidate(self, candidate: Candidate, chunk: GeminiChunk, out: list[StreamEvent]) -> None:
         if not self._started:
             self._started = True
             self._calls.response_id = chunk.response_id or ""
@@ -193,12 +200,14 @@ class GeminiDecoder:
         reason = candidate.finish_reason
         if reason:
             if isinstance(reason, int):
-                reason = _NUMBERED[reason] if 0 <= reason < len(_NUMBERED) else str(reason)
+                reason = (
+                    _FINISH_REASONS_BY_NUMBER[reason] if 0 <= reason < len(_FINISH_REASONS_BY_NUMBER) else str(reason)
+                )
             self._finish = reason.upper()
             self._finish_text = candidate.finish_message or ""
             self.complete = True
 
-    def _part(self, part: Part, out: list[StreamEvent]) -> None:
+    def _part(self, part: GeminiPart, out: list[StreamEvent]) -> None:
         if part.function_call is not None:
             self._prose.close(out)
             self._calls.add(part.function_call, part.thought_signature, out)
@@ -214,22 +223,22 @@ class GeminiDecoder:
             if part.thought_signature:
                 self._prose.close(out, part.thought_signature)
 
-    def _loosely(self, data: bytes) -> Chunk:
+    def _decode_leniently(self, data: bytes) -> GeminiChunk:
         try:
-            return loose_chunk(data)
+            return parse_chunk_leniently(data)
         except (ValueError, RecursionError) as error:
             raise self._errors.unreadable(data) from error
 
     def _events(self, body: bytes) -> list[bytes]:
         try:
-            return [to_json(event) for event in as_list(json.loads(body, strict=False)) if as_object(event)]
+            return [to_json(event) for event in as_list(json.loads(body, strict=False)) if as_dict(event)]
         except (ValueError, RecursionError) as error:
             if body.rstrip()[-1:] != b"]":
                 raise self._errors.cut() from error
             raise self._errors.unreadable(body) from error
 
 
-def _plain(candidate: Candidate) -> str | None:
+def _text_only(candidate: Candidate) -> str | None:
     """The text of an event that holds nothing else."""
     content = candidate.content
     if (

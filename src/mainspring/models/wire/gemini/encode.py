@@ -9,24 +9,30 @@ from mainspring.messages import (
     Message,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.codec.encoded_history import EncodedHistory, Seam, met
-from mainspring.models.codec.normalize import BEGIN, clean, sent_arguments, sent_schema, text_apart
+from mainspring.models.codec.encoded_history import MessageBoundary, MessageEncodingCache, merge_at_boundary
+from mainspring.models.codec.normalize import (
+    EMPTY_PROMPT_TEXT,
+    arguments_object,
+    portable_schema,
+    prepare_message,
+    split_text_and_images,
+)
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import Profile
-from mainspring.models.wire.gemini.options import options
+from mainspring.models.profile import ModelProfile
+from mainspring.models.wire.gemini.options import request_options
 from mainspring.models.wire.gemini.schema import json_schema, openapi_schema
 
 SLOT = "gemini"
-_UNSIGNED = "skip_thought_signature_validator"
+_SKIP_SIGNATURE = "skip_thought_signature_validator"
 """What Google documents as the signature of a call that another model made."""
 
 _MODEL = b',{"role": "model","parts":'
-_SEAMS: tuple[Seam, ...] = ((b"] }", _MODEL + b"["),)
+_SEAMS: tuple[MessageBoundary, ...] = ((b"] }", _MODEL + b"["),)
 """Two answers in a row become one: a call may not follow a turn of the model. Two turns of the user may stand in a row."""
 
 _INSIDE, _BEHIND = "[with an image]", "[the image follows]"
@@ -36,28 +42,28 @@ _OPENING = b',{"role":"user","parts":[{"text":"Continue."}]}'
 """Stands before a conversation that begins with the model: a call must follow a turn of the user."""
 
 
-_EMPTY = b"," + to_json({"role": "user", "parts": [{"text": BEGIN}]})
+_EMPTY = b"," + to_json({"role": "user", "parts": [{"text": EMPTY_PROMPT_TEXT}]})
 
 
-def encode_request(request: ModelRequest, profile: Profile) -> bytes:
+def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a request: the options first, the conversation last, so that what repeats is a prefix."""
-    history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
+    history = MessageEncodingCache.of(request.scratch, SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
     stored, tail = history.pieces(messages, lambda message: encode_message(message, profile), _SEAMS)
     head = _head(request, profile, history)
     opening = _OPENING if (stored or tail).startswith(_MODEL) else b""
     if not stored and not tail:
         tail = _EMPTY
-    cut, tail = met(stored, tail, _SEAMS)
+    cut, tail = merge_at_boundary(stored, tail, _SEAMS)
     conversation = memoryview(stored)[: len(stored) - cut]
     if opening:
         return b"".join((head, opening[1:], conversation, tail, b"]}"))
     return b"".join((head, conversation[1:], tail, b"]}") if stored else (head, tail[1:], b"]}"))
 
 
-def encode_message(message: Message, profile: Profile) -> bytes:
+def encode_message(message: Message, profile: ModelProfile) -> bytes:
     """One message as the JSON object it becomes, with a comma before it; empty if nothing of it can be sent."""
-    cleaned = clean(
+    cleaned = prepare_message(
         message,
         profile.provider,
         profile.model,
@@ -74,14 +80,14 @@ def encode_message(message: Message, profile: Profile) -> bytes:
     return b"," + to_json({"role": "user", "parts": parts}) if parts else b""
 
 
-def _key(profile: Profile) -> str:
+def _key(profile: ModelProfile) -> str:
     d, info, unreadable = profile.gemini, profile.info, hash(profile.unreadable)
     return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.echo}|{d.sign_calls}|{d.call_ids}|{d.result_images}|{unreadable}"
 
 
-def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> bytes:
+def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache) -> bytes:
     """Everything up to the contents; made anew only when something in it changed."""
-    fields = options(request, profile)
+    fields = request_options(request, profile)
     tools, system = list(request.tools), request.system
     known = history.head
     made_of = (fields, tools, system, profile.gemini.tool_schema)
@@ -104,13 +110,13 @@ def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> b
     return data
 
 
-def _tool(tool: ToolSpec, profile: Profile) -> bytes:
+def _tool(tool: ToolDefinition, profile: ModelProfile) -> bytes:
     form = profile.gemini.tool_schema
     kept = vars(tool)
     data = kept.get(slot := f"{SLOT}|{form}")
     if data is None:
         declaration: dict[str, Any] = {"name": tool.name, "description": tool.description}
-        schema = sent_schema(tool)
+        schema = portable_schema(tool)
         if form == "json":
             declaration["parametersJsonSchema"] = json_schema(schema)
         elif schema["properties"]:  # An object without properties is refused here.
@@ -119,29 +125,29 @@ def _tool(tool: ToolSpec, profile: Profile) -> bytes:
     return data
 
 
-def _assistant(message: Message, profile: Profile) -> list[dict[str, Any]]:
+def _assistant(message: Message, profile: ModelProfile) -> list[dict[str, Any]]:
     dialect = profile.gemini
     parts: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
     for block in message.content:
         if isinstance(block, TextBlock):
-            parts.append(_signed({"text": block.text}, block.signature, echo=dialect.echo))
+            parts.append(_with_signature({"text": block.text}, block.signature, echo=dialect.echo))
         elif isinstance(block, ThinkingBlock):
             if dialect.echo and (block.thinking or block.signature):
-                parts.append(_signed({"text": block.thinking, "thought": True}, block.signature, echo=True))
+                parts.append(_with_signature({"text": block.thinking, "thought": True}, block.signature, echo=True))
         elif isinstance(block, ToolUseBlock):
             call: dict[str, Any] = {"id": block.id} if dialect.call_ids else {}
-            call |= {"name": block.name, "args": sent_arguments(block)}
-            calls.append(_signed({"functionCall": call}, block.signature, echo=dialect.echo))
+            call |= {"name": block.name, "args": arguments_object(block)}
+            calls.append(_with_signature({"functionCall": call}, block.signature, echo=dialect.echo))
             parts.append(calls[-1])
         elif isinstance(block, ImageBlock):
             parts.append(_image(block))
     if calls and dialect.sign_calls and not any("thoughtSignature" in call for call in calls):
-        calls[0]["thoughtSignature"] = _UNSIGNED
+        calls[0]["thoughtSignature"] = _SKIP_SIGNATURE
     return parts
 
 
-def _signed(part: dict[str, Any], signature: str | None, *, echo: bool) -> dict[str, Any]:
+def _with_signature(part: dict[str, Any], signature: str | None, *, echo: bool) -> dict[str, Any]:
     if signature and echo:
         part["thoughtSignature"] = signature
     return part
@@ -151,7 +157,7 @@ def _image(block: ImageBlock) -> dict[str, Any]:
     return {"inlineData": {"mimeType": block.media_type, "data": block.data}}
 
 
-def _user(message: Message, profile: Profile) -> list[dict[str, Any]]:
+def _user(message: Message, profile: ModelProfile) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     behind: list[dict[str, Any]] = []
     for block in message.content:
@@ -164,11 +170,11 @@ def _user(message: Message, profile: Profile) -> list[dict[str, Any]]:
     return parts + behind
 
 
-def _result(block: ToolResultBlock, profile: Profile, behind: list[dict[str, Any]]) -> dict[str, Any]:
+def _result(block: ToolResultBlock, profile: ModelProfile, behind: list[dict[str, Any]]) -> dict[str, Any]:
     dialect = profile.gemini
     result: dict[str, Any] = {"id": block.tool_use_id} if dialect.call_ids else {}
     result["name"] = block.name
-    text, shown = text_apart(block, _INSIDE if dialect.result_images == "inside" else _BEHIND)
+    text, shown = split_text_and_images(block, _INSIDE if dialect.result_images == "inside" else _BEHIND)
     if dialect.result_images == "behind":
         behind += [_image(part) if isinstance(part, ImageBlock) else {"text": part.text} for part in shown]
     elif shown:

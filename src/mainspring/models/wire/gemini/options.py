@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.models.codec.unsupported import nearest_effort, refuses_field, refuses_images
-from mainspring.models.json_values import as_object
+from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter, nearest_effort
+from mainspring.models.json_values import as_dict
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 from mainspring.models.token_limits import output_limit
 from mainspring.models.wire.gemini.schema import json_schema
 
@@ -22,7 +22,7 @@ _MOST_STOPS = 5  # documented
 _ANSWER = 1024  # tokens that must be left for an answer behind the thinking
 
 
-def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
+def request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
     """All fields of the body but tools, system instruction and contents. Nothing is sent as null."""
     dialect = profile.gemini
     settings: dict[str, Any] = {}
@@ -41,7 +41,7 @@ def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
         settings["responseMimeType"] = "application/json"
         settings["responseJsonSchema"] = json_schema(request.schema)
     extra = dict(request.extra)
-    settings.update(as_object(extra.pop("generationConfig", None)) or {})
+    settings.update(as_dict(extra.pop("generationConfig", None)) or {})
     fields: dict[str, Any] = {"generationConfig": settings} if settings else {}
     if request.tools and request.tool_choice != "auto":
         fields["toolConfig"] = {"functionCallingConfig": _choice(request.tool_choice)}
@@ -54,7 +54,7 @@ def _choice(choice: str) -> dict[str, Any]:
     return {"mode": "ANY"} if choice == "required" else {"mode": "ANY", "allowedFunctionNames": [choice]}
 
 
-def _thinking(request: ModelRequest, profile: Profile) -> dict[str, Any]:
+def _thinking(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
     dialect, level, budget = profile.gemini, request.thinking, request.thinking_budget
     if dialect.thinking == "none" or (level is None and budget is None):
         return {}
@@ -83,7 +83,7 @@ _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
 """Words of a refusal, and the change that answers it."""
 
 
-def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
+def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
     """Profiles that leave out what a host says it does not take, the most likely first; none if the text names nothing."""
     text = refusal.lower()
     if re.search(r"thought.?signature", text):
@@ -92,14 +92,14 @@ def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
         yield _changed(profile, {"sign_calls": True})
         yield _changed(profile, {"echo": False, "sign_calls": False})
     # Hosts name the field by its path, and often without saying that it is the field that they refuse.
-    if not refuses_field(text) and "cannot find field" not in text:
+    if not is_unsupported_parameter(text) and "cannot find field" not in text:
         return
     for pattern, change in _REFUSABLE:
         if re.search(pattern, text, re.DOTALL):
             yield _changed(profile, change)
-    if profile.info.vision and refuses_images(text):
+    if profile.info.vision and is_images_unsupported(text):
         yield replace(profile, info=replace(profile.info, vision=False))
 
 
-def _changed(profile: Profile, change: dict[str, Any]) -> Profile:
+def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
     return replace(profile, gemini=replace(profile.gemini, **change))

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.messages import Usage, strip_surrogates
-from mainspring.models.json_values import fitted, loose_object
+from mainspring.models.json_values import convert_loosely, parse_object_leniently
 
 
 class PartialArg(Struct, gc=False, rename="camel"):
@@ -38,7 +38,7 @@ class Blob(Struct, gc=False, rename="camel"):
     data: str = ""
 
 
-class Part(Struct, rename="camel"):
+class GeminiPart(Struct, rename="camel"):
     """A part of the answer; parts of tools that the host itself runs have none of these fields."""
 
     text: str | None = None
@@ -48,16 +48,16 @@ class Part(Struct, rename="camel"):
     inline_data: Blob | None = None
 
 
-class Content(Struct):
+class GeminiContent(Struct):
     """What was said."""
 
-    parts: list[Part] | None = None
+    parts: list[GeminiPart] | None = None
 
 
 class Candidate(Struct, rename="camel"):
     """One of the answers; only the first is used."""
 
-    content: Content | None = None
+    content: GeminiContent | None = None
     finish_reason: str | int | None = None
     finish_message: str | None = None
     index: int | None = None
@@ -67,7 +67,7 @@ def _count(told: int | None) -> int:
     return max(0, told or 0)
 
 
-class Counts(Struct, gc=False, rename="camel"):
+class UsageMetadata(Struct, gc=False, rename="camel"):
     """Token counts: cached tokens are part of the prompt, thoughts and results of the host's tools are counted apart."""
 
     prompt_token_count: int | None = None
@@ -96,31 +96,31 @@ class Counts(Struct, gc=False, rename="camel"):
         return Usage(prompt - read, answer + thoughts, read, 0, thoughts)
 
 
-class Feedback(Struct, rename="camel"):
+class PromptFeedback(Struct, rename="camel"):
     """Why a prompt was refused."""
 
     block_reason: str | int | None = None
     block_reason_message: str | None = None
 
 
-class Chunk(Struct, rename="camel"):
+class GeminiChunk(Struct, rename="camel"):
     """One event of a stream, or a whole answer."""
 
     candidates: list[Candidate] | None = None
-    usage_metadata: Counts | None = None
-    prompt_feedback: Feedback | None = None
+    usage_metadata: UsageMetadata | None = None
+    prompt_feedback: PromptFeedback | None = None
     response_id: str | None = None
     error: Any = None
 
 
-decode_chunk = msgspec.json.Decoder(Chunk).decode
+decode_chunk = msgspec.json.Decoder(GeminiChunk).decode
 """The fast way; `loose_chunk` takes over where the JSON is not clean."""
 
 
-def loose_chunk(data: bytes) -> Chunk:
+def parse_chunk_leniently(data: bytes) -> GeminiChunk:
     """A chunk with control characters, bad UTF-8 or half surrogates in it, or with fields of other types.
 
     Raises:
         ValueError: If it is no JSON object.
     """
-    return fitted(strip_surrogates(loose_object(data)), Chunk)
+    return convert_loosely(strip_surrogates(parse_object_leniently(data)), GeminiChunk)

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mainspring.models.json_values import as_list, as_number, as_object, as_objects
+from mainspring.models.json_values import as_dict, as_dicts, as_list, as_number
 
 KEYWORDS = frozenset(
     (
@@ -29,13 +29,13 @@ OPENAPI_KEYWORDS = frozenset(
 )
 """What ``parameters`` may hold."""
 
-_OWN = {
+_TYPE_KEYWORDS = {
     "array": ("items", "prefixItems", "minItems", "maxItems"),
     "object": ("properties", "required", "propertyOrdering"),
 }
 """What belongs to one type only."""
 
-_MOST = 500
+_MAX_REFERENCES = 500
 """References that are put in place; beyond that a host would refuse the schema for its size anyway."""
 
 
@@ -46,16 +46,16 @@ def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         kept["$ref"] = str(schema["$ref"]).replace("#/definitions/", "#/$defs/")
         _keep_definitions(schema, kept)
         return kept
-    for name, value in _said_otherwise(schema).items():
+    for name, value in _translate_keywords(schema).items():
         if name in ("properties", "$defs"):
-            fields = as_object(value) or {}
-            kept[name] = {key: json_schema(as_object(field) or {}) for key, field in fields.items()}
+            fields = as_dict(value) or {}
+            kept[name] = {key: json_schema(as_dict(field) or {}) for key, field in fields.items()}
         elif name in ("anyOf", "oneOf", "prefixItems"):
-            options = [json_schema(option) for option in as_objects(value)]
+            options = [json_schema(option) for option in as_dicts(value)]
             if options:
                 kept[name] = options
         elif name in ("items", "additionalProperties"):
-            inner = as_object(value)
+            inner = as_dict(value)
             kept[name] = value if inner is None else json_schema(inner)
         elif name in KEYWORDS:
             kept[name] = value
@@ -65,23 +65,23 @@ def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 def openapi_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The same within the smaller subset of OpenAPI: no references, one type, texts as choices."""
     plain = json_schema(schema)
-    return _openapi(plain, as_object(plain.get("$defs")) or {}, (), itertools.count())
+    return _openapi(plain, as_dict(plain.get("$defs")) or {}, (), itertools.count())
 
 
 def _keep_definitions(schema: Mapping[str, Any], kept: dict[str, Any]) -> None:
     for name in ("$defs", "definitions"):
-        for key, value in (as_object(schema.get(name)) or {}).items():
-            kept.setdefault("$defs", {})[key] = json_schema(as_object(value) or {})
+        for key, value in (as_dict(schema.get(name)) or {}).items():
+            kept.setdefault("$defs", {})[key] = json_schema(as_dict(value) or {})
 
 
-def _said_otherwise(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _translate_keywords(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema with its keywords in words that are in the subset, as far as there are any."""
     fields = dict(schema)
-    definitions = {**(as_object(fields.pop("definitions", None)) or {}), **(as_object(fields.get("$defs")) or {})}
+    definitions = {**(as_dict(fields.pop("definitions", None)) or {}), **(as_dict(fields.get("$defs")) or {})}
     if definitions:
         fields["$defs"] = definitions
-    for part in as_objects(fields.pop("allOf", None)):
-        fields = _both(fields, part)
+    for part in as_dicts(fields.pop("allOf", None)):
+        fields = _merge_schemas(fields, part)
     if "const" in fields:
         fields["enum"] = [fields.pop("const")]
     if "enum" in fields:
@@ -104,12 +104,12 @@ def _said_otherwise(schema: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _both(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+def _merge_schemas(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     """Two schemas that both hold: properties and what is required are put together, of the rest the first wins."""
     result = {**part, **schema}
     for name in ("properties", "$defs"):
         if name in part and name in schema:
-            result[name] = {**(as_object(part[name]) or {}), **(as_object(schema[name]) or {})}
+            result[name] = {**(as_dict(part[name]) or {}), **(as_dict(schema[name]) or {})}
     if "required" in part and "required" in schema:
         result["required"] = list(dict.fromkeys([*as_list(schema["required"]), *as_list(part["required"])]))
     return result
@@ -120,10 +120,10 @@ def _hint(fields: dict[str, Any], text: str) -> None:
     fields["description"] = f"{known} ({text})" if isinstance(known, str) and known else text
 
 
-def _apart(fields: dict[str, Any]) -> list[dict[str, Any]]:
+def _split_by_type(fields: dict[str, Any]) -> list[dict[str, Any]]:
     """A schema for each of several types, with what belongs to that type; it is taken out of ``fields``."""
     kinds = [kind for kind in as_list(fields.pop("type")) if isinstance(kind, str)]
-    parts = {kind: {n: fields.pop(n) for n in _OWN.get(kind, ()) if n in fields} for kind in kinds}
+    parts = {kind: {n: fields.pop(n) for n in _TYPE_KEYWORDS.get(kind, ()) if n in fields} for kind in kinds}
     return [{"type": kind, **parts[kind]} for kind in kinds] or [{}]
 
 
@@ -135,13 +135,13 @@ def _openapi(
     """
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
-        found = as_object(definitions.get(name))
-        known = found is not None and name not in inside and next(count) < _MOST
+        found = as_dict(definitions.get(name))
+        known = found is not None and name not in inside and next(count) < _MAX_REFERENCES
         return _openapi(found or {}, definitions, (*inside, name), count) if known else {"type": "object"}
     fields = dict(schema)
-    options = as_objects(fields.pop("anyOf", None)) or as_objects(fields.pop("oneOf", None))
+    options = as_dicts(fields.pop("anyOf", None)) or as_dicts(fields.pop("oneOf", None))
     if as_list(fields.get("type")):
-        options = _apart(fields)
+        options = _split_by_type(fields)
     elif fields.get("type") == "null":
         fields.update(type="string", nullable=True)
     wanted = [option for option in options if option.get("type") != "null"]
@@ -156,17 +156,17 @@ def _openapi(
         kept["type"] = "array" if "items" in kept else "object" if "properties" in kept else "string"
     if "properties" in kept:
         kept["properties"] = {
-            k: _openapi(as_object(v) or {}, definitions, inside, count) for k, v in kept["properties"].items()
+            k: _openapi(as_dict(v) or {}, definitions, inside, count) for k, v in kept["properties"].items()
         }
     if kept.get("type") == "array":
-        items = [as_object(kept.get("items")) or {}, *as_objects(fields.get("prefixItems"))]
+        items = [as_dict(kept.get("items")) or {}, *as_dicts(fields.get("prefixItems"))]
         kept["items"] = _openapi(next((item for item in items if item), items[0]), definitions, inside, count)
     if "enum" in kept:
         kept["enum"] = [str(choice) for choice in kept["enum"]]
         kept["type"] = "string"
-    return _of_its_type(kept)
+    return _keep_type_keywords(kept)
 
 
-def _of_its_type(kept: dict[str, Any]) -> dict[str, Any]:
-    foreign = {name for kind, own in _OWN.items() if kept.get("type") != kind for name in own}
+def _keep_type_keywords(kept: dict[str, Any]) -> dict[str, Any]:
+    foreign = {name for kind, own in _TYPE_KEYWORDS.items() if kept.get("type") != kind for name in own}
     return {name: value for name, value in kept.items() if name not in foreign}

@@ -10,14 +10,14 @@ from mainspring.events import StreamEvent
 from mainspring.lazy import lazy_re
 from mainspring.models.codec.normalize import new_call_id
 from mainspring.models.json_values import to_json
-from mainspring.models.message_builder import Draft
+from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.wire.gemini.payloads import FunctionCall, PartialArg
 
 _STEP = lazy_re(r"\.([^.\[\]]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
 _MOST_MISSING = 100  # arrays come item by item; an index far behind the end is an attack on the memory
 
 
-class _Call:
+class _OpenCall:
     """A call that still grows: its block, its arguments by path in order of arrival, and its signature."""
 
     __slots__ = ("args", "block", "pieces", "signature")
@@ -29,7 +29,7 @@ class _Call:
         self.pieces: dict[str, list[Any]] = {}
 
 
-class CallAssembly:
+class FunctionCallAssembler:
     """The tool calls of one answer.
 
     Attributes:
@@ -38,11 +38,11 @@ class CallAssembly:
 
     __slots__ = ("_calls", "_draft", "_growing", "_ids", "response_id")
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: MessageBuilder) -> None:
         self._draft = draft
-        self._calls: list[_Call] = []
+        self._calls: list[_OpenCall] = []
         self._ids: set[str] = set()
-        self._growing: _Call | None = None
+        self._growing: _OpenCall | None = None
         self.response_id = ""
 
     @property
@@ -76,19 +76,19 @@ class CallAssembly:
         close = self._draft.close_call
         out.extend([close(c.block, input=c.args or {}, signature=c.signature) for c in self._calls])
 
-    def _open(self, piece: FunctionCall, signature: str | None, out: list[StreamEvent]) -> _Call:
+    def _open(self, piece: FunctionCall, signature: str | None, out: list[StreamEvent]) -> _OpenCall:
         if self._growing is not None:
             self._tell(self._growing, out)
         given = piece.id
         id = given if given and given not in self._ids else new_call_id(self.response_id, len(self._calls))
         self._ids.add(id)
         event = self._draft.open_call(id, piece.name or "")
-        call = _Call(event.index, signature)
+        call = _OpenCall(event.index, signature)
         self._calls.append(call)
         out.append(event)
         return call
 
-    def _tell(self, call: _Call, out: list[StreamEvent]) -> None:
+    def _tell(self, call: _OpenCall, out: list[StreamEvent]) -> None:
         """The arguments are complete: say what they are."""
         if call.pieces:
             call.args = _assembled(call.args or {}, call.pieces)
@@ -112,18 +112,18 @@ def _assembled(args: dict[str, Any], pieces: dict[str, list[Any]]) -> dict[str, 
     root: dict[str, Any] = dict(args)
     for path, values in pieces.items():
         texts = [value for value in values if isinstance(value, str)]
-        _put(root, _steps(path), "".join(texts) if len(texts) == len(values) else values[-1])
+        _set_at_path(root, _parse_path(path), "".join(texts) if len(texts) == len(values) else values[-1])
     return root
 
 
-def _steps(path: str) -> list[str | int]:
+def _parse_path(path: str) -> list[str | int]:
     found: list[str | int] = []
     for name, index, single, double in _STEP.findall(path.removeprefix("$")):
         found.append(int(index) if index else name or single or double)
     return found
 
 
-def _put(root: dict[str, Any], steps: list[str | int], value: Any) -> None:
+def _set_at_path(root: dict[str, Any], steps: list[str | int], value: Any) -> None:
     """Set the value at a path, making what is missing on the way; a path that fits nothing is left out."""
     holder: Any = root
     for step, following in zip(steps, [*steps[1:], None], strict=False):

@@ -2,6 +2,6 @@
 
 from mainspring.models.wire.openai_chat.decode import ChatDecoder, decode_response
 from mainspring.models.wire.openai_chat.encode import encode_message, encode_request
-from mainspring.models.wire.openai_chat.protocol import ChatCompletions
+from mainspring.models.wire.openai_chat.protocol import ChatCompletionsProtocol
 
-__all__ = ["ChatCompletions", "ChatDecoder", "decode_response", "encode_message", "encode_request"]
+__all__ = ["ChatCompletionsProtocol", "ChatDecoder", "decode_response", "encode_message", "encode_request"]

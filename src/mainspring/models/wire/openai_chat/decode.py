@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mainspring.events import StreamEvent
-from mainspring.lazy import later
+from mainspring.lazy import lazy_function
 from mainspring.messages import Message, StopReason
-from mainspring.models.codec.errors import AnswerErrors
-from mainspring.models.json_values import UNREADABLE, as_object, as_objects, loose_object
-from mainspring.models.message_builder import Draft
-from mainspring.models.profile import Profile
-from mainspring.models.usage import normalize_usage, priced, told_cost
-from mainspring.models.wire.openai_chat.payloads import Choice, Chunk, Delta, LooseChunks, decode_chunk
-from mainspring.models.wire.openai_chat.tool_calls import CallAssembly
+from mainspring.models.codec.errors import ResponseErrors
+from mainspring.models.json_values import DECODE_ERRORS, as_dict, as_dicts, parse_object_leniently
+from mainspring.models.message_builder import MessageBuilder
+from mainspring.models.profile import ModelProfile
+from mainspring.models.usage import normalize_usage, reported_cost, with_cost
+from mainspring.models.wire.openai_chat.payloads import ChatChunk, ChatDelta, Choice, LenientChunkParser, decode_chunk
+from mainspring.models.wire.openai_chat.tool_calls import ToolCallAssembler
 
 if TYPE_CHECKING:
     from mainspring.models.errors import ErrorBody
 else:
-    ErrorBody = later("mainspring.models.errors", "ErrorBody")
+    ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
 
 
-class Reasoning:
+class ReasoningAssembler:
     """The reasoning of one answer."""
 
     __slots__ = ("_detail", "_draft", "_index", "_mark")
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: MessageBuilder) -> None:
         self._draft = draft
         self._index = -1  # the open thinking block
         self._mark = ""
@@ -66,7 +66,7 @@ class Reasoning:
         self._detail = None
 
     def _grow(self, text: str, mark: str, detail: dict[str, Any] | None, out: list[StreamEvent]) -> None:
-        if self._index >= 0 and self._differs(detail):
+        if self._index >= 0 and self._is_other_entry(detail):
             self.close(out)
         if self._index < 0:
             if not text and not (detail and detail.get("signature")):
@@ -81,7 +81,7 @@ class Reasoning:
             kept = {k: v for k, v in detail.items() if k not in ("text", "summary") and v not in (None, "")}
             self._detail = {**(self._detail or {}), **kept}
 
-    def _differs(self, detail: dict[str, Any] | None) -> bool:
+    def _is_other_entry(self, detail: dict[str, Any] | None) -> bool:
         """Whether a detail belongs to another entry than the open block."""
         if detail is None or self._detail is None:
             return False
@@ -102,8 +102,10 @@ _STOP_REASONS: dict[str, StopReason] = {
 _FILTERED = frozenset(
     {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "sensitive", "refusal"}
 )
-_OVERFLOWN = frozenset({"model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded"})
-_BROKEN = frozenset({"error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource"})
+_CONTEXT_EXCEEDED = frozenset({"model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded"})
+_PROVIDER_ERROR_REASONS = frozenset(
+    {"error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource"}
+)
 
 
 class ChatDecoder:
@@ -131,18 +133,18 @@ class ChatDecoder:
         "ended",
     )
 
-    def __init__(self, profile: Profile) -> None:
-        self.draft = Draft(profile.provider, profile.model)
+    def __init__(self, profile: ModelProfile) -> None:
+        self.draft = MessageBuilder(profile.provider, profile.model)
         self.complete = False
         self.ended = False
         self._profile = profile
-        self._errors = AnswerErrors(self.draft, profile)
-        self._loose: LooseChunks | None = None
+        self._errors = ResponseErrors(self.draft, profile)
+        self._loose: LenientChunkParser | None = None
         self._started = False
         self._text = -1  # the open text block
         self._text_mark: str | None = None
-        self._reasoning = Reasoning(self.draft)
-        self._calls = CallAssembly(self.draft)
+        self._reasoning = ReasoningAssembler(self.draft)
+        self._calls = ToolCallAssembler(self.draft)
         self._finish = ""
         self._stopped_at: str | int | None = None
 
@@ -153,20 +155,20 @@ class ChatDecoder:
             return
         try:
             chunk = decode_chunk(data)
-        except UNREADABLE:
-            chunk = self._loosely(name, data)
+        except DECODE_ERRORS:
+            chunk = self._decode_leniently(name, data)
         if chunk.error or name == "error":
             raise self._errors.told(data)
         self.take(chunk, out)
         if not chunk.choices:
-            self._check_foreign(data)
+            self._check_unknown_object(data)
 
-    def take(self, chunk: Chunk, out: list[StreamEvent]) -> None:
+    def take(self, chunk: ChatChunk, out: list[StreamEvent]) -> None:
         """Take one event that has been read already."""
         if chunk.usage:
             self._usage(chunk.usage)
         elif chunk.x_groq:
-            self._groq(chunk.x_groq)
+            self._groq_fields(chunk.x_groq)
         choices = chunk.choices
         if not choices:
             return
@@ -204,14 +206,14 @@ class ChatDecoder:
             self._close_text(out)
         why = f"finish reason {self._finish}"
         if self._finish in _FILTERED:
-            raise self._errors.filtered(why)
-        if self._finish in _OVERFLOWN:
-            raise self._errors.overflown(why)
-        if self._finish in _BROKEN:
+            raise self._errors.content_filtered(why)
+        if self._finish in _CONTEXT_EXCEEDED:
+            raise self._errors.context_exceeded(why)
+        if self._finish in _PROVIDER_ERROR_REASONS:
             raise self._errors.broken(why)
         out.append(self.draft.done(self._stop_reason()))
 
-    def _choice(self, choice: Choice, chunk: Chunk, out: list[StreamEvent]) -> None:
+    def _choice(self, choice: Choice, chunk: ChatChunk, out: list[StreamEvent]) -> None:
         if not self._started:
             self._started = True
             self._calls.response_id = chunk.id or ""
@@ -232,7 +234,7 @@ class ChatDecoder:
         if choice.usage:
             self._usage(choice.usage)
 
-    def _delta(self, delta: Delta, out: list[StreamEvent], *, whole: bool) -> None:
+    def _delta(self, delta: ChatDelta, out: list[StreamEvent], *, whole: bool) -> None:
         thought = delta.reasoning_content or delta.reasoning or delta.thinking
         if thought or delta.reasoning_details:
             self._close_text(out)
@@ -258,13 +260,13 @@ class ChatDecoder:
 
     def _part(self, part: object, out: list[StreamEvent]) -> None:
         """One part of content that comes as a list: text, reasoning, or a bare string."""
-        fields = as_object(part)
+        fields = as_dict(part)
         if fields is None:
             self._add_text(part if isinstance(part, str) else "", out)
             return
         thought = fields.get("thinking")
         if thought:
-            pieces = [str(piece.get("text") or "") for piece in as_objects(thought)]
+            pieces = [str(piece.get("text") or "") for piece in as_dicts(thought)]
             text = thought if isinstance(thought, str) else "".join(pieces)
             if text:
                 self._close_text(out)
@@ -290,12 +292,12 @@ class ChatDecoder:
             self._text_mark = None
 
     def _usage(self, raw: object) -> None:
-        fields = as_object(raw)
+        fields = as_dict(raw)
         usage = normalize_usage(fields) if fields else None
         if fields and usage is not None and (usage.total_tokens or self.draft.usage is None):
-            self.draft.usage = priced(usage, self._profile.info, told_cost(fields))
+            self.draft.usage = with_cost(usage, self._profile.info, reported_cost(fields))
 
-    def _groq(self, fields: dict[str, Any]) -> None:
+    def _groq_fields(self, fields: dict[str, Any]) -> None:
         if fields.get("error"):
             raise self._errors.told({"error": fields["error"]})
         self._usage(fields.get("usage"))
@@ -310,28 +312,28 @@ class ChatDecoder:
             return known
         return "stop_sequence" if isinstance(self._stopped_at, str) and self._stopped_at else "end_turn"
 
-    def _loosely(self, name: str, data: bytes) -> Chunk:
+    def _decode_leniently(self, name: str, data: bytes) -> ChatChunk:
         if self._loose is None:
-            self._loose = LooseChunks()
+            self._loose = LenientChunkParser()
         try:
-            return self._loose.chunk(loose_object(data))
+            return self._loose.chunk(parse_object_leniently(data))
         except (ValueError, RecursionError) as error:
             told = name == "error" or "error" in ErrorBody(data).fields
             raise (self._errors.told(data) if told else self._errors.unreadable(data)) from error
 
-    def _check_foreign(self, data: bytes) -> None:
+    def _check_unknown_object(self, data: bytes) -> None:
         """An object without choices is usage, a sign of life, or an error in the form of some host."""
         if self._started:
             return
         try:
-            value = loose_object(data)
+            value = parse_object_leniently(data)
         except ValueError:
             return
         if value.get("object") == "error" or "detail" in value or "message" in value or "errors" in value:
             raise self._errors.told(data)
 
 
-def _has_more(delta: Delta) -> bool:
+def _has_more(delta: ChatDelta) -> bool:
     """Whether there is anything in it besides its content."""
     return bool(
         delta.tool_calls
@@ -345,7 +347,7 @@ def _has_more(delta: Delta) -> bool:
     )
 
 
-def decode_response(body: bytes, profile: Profile) -> Message:
+def decode_response(body: bytes, profile: ModelProfile) -> Message:
     """The message of a whole, not streamed, answer.
 
     Args:

@@ -18,70 +18,79 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.codec.encoded_history import EncodedHistory
-from mainspring.models.codec.normalize import BEGIN, clean, sent_arguments, sent_schema, short_id, text_apart
-from mainspring.models.codec.tool_schema import parted
-from mainspring.models.json_values import as_object, to_json
+from mainspring.models.codec.encoded_history import MessageEncodingCache
+from mainspring.models.codec.normalize import (
+    EMPTY_PROMPT_TEXT,
+    arguments_object,
+    nine_char_id,
+    portable_schema,
+    prepare_message,
+    split_text_and_images,
+)
+from mainspring.models.codec.tool_schema import split_description
+from mainspring.models.json_values import as_dict, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import Dialect, Profile
-from mainspring.models.wire.openai_chat.options import options
+from mainspring.models.profile import ChatCapabilities, ModelProfile
+from mainspring.models.wire.openai_chat.options import request_options
 
-_MARK = {"type": "ephemeral"}
+_CACHE_CONTROL = {"type": "ephemeral"}
 _MARK_JSON = b',"cache_control":{"type":"ephemeral"}'
 
 
-def marked_item(item: dict[str, Any]) -> dict[str, Any]:
+def with_cache_breakpoint(item: dict[str, Any]) -> dict[str, Any]:
     """A message with a breakpoint at its end: on its last part, or on itself where it has no content."""
     content = item.get("content")
     if not content:
-        return {**item, "cache_control": _MARK}
+        return {**item, "cache_control": _CACHE_CONTROL}
     parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return {**item, "content": [*parts[:-1], {**parts[-1], "cache_control": _MARK}]}
+    return {**item, "content": [*parts[:-1], {**parts[-1], "cache_control": _CACHE_CONTROL}]}
 
 
-def marked_tool(tool: bytes) -> bytes:
+def tool_with_cache_breakpoint(tool: bytes) -> bytes:
     """An encoded tool with a breakpoint."""
     return tool[:-1] + _MARK_JSON + b"}"
 
 
 SLOT = "chat_completions"
-_DESCRIPTION = 1024
+_MAX_DESCRIPTION = 1024
 """Characters that hosts take of what a tool does; what is left stands in the schema, where they take any number."""
 
 
-_EMPTY = b"," + to_json({"role": "user", "content": BEGIN})
+_EMPTY_MESSAGE = b"," + to_json({"role": "user", "content": EMPTY_PROMPT_TEXT})
 
 
-def encode_request(request: ModelRequest, profile: Profile) -> bytes:
+def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
-    history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
+    history = MessageEncodingCache.of(request.scratch, SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
     stored, tail = history.pieces(messages, lambda message: encode_message(message, profile))
     marked = request.cache and profile.dialect.cache_breakpoints
     pieces: list[bytes | memoryview] = []
     if request.system and not request.system.isspace():
         item = {"role": _system_role(profile.dialect), "content": request.system}
-        pieces.append(b"," + to_json(marked_item(item) if marked else item))
-    pieces += [memoryview(piece) for piece in (stored, tail or (b"" if stored else _EMPTY)) if piece]
+        pieces.append(b"," + to_json(with_cache_breakpoint(item) if marked else item))
+    pieces += [memoryview(piece) for piece in (stored, tail or (b"" if stored else _EMPTY_MESSAGE)) if piece]
     if marked and messages:
-        cut, end = _marked_end(messages, profile, pieces[-1])
+        cut, end = _last_item_with_breakpoint(messages, profile, pieces[-1])
         pieces[-1:] = [piece for piece in (pieces[-1][: len(pieces[-1]) - cut], end) if piece]
     pieces[0] = pieces[0][1:]  # no comma before the first
     return b"".join((_head(request, profile, history, marked=marked), b',"messages":[', *pieces, b"]}"))
 
 
-def encode_message(message: Message, profile: Profile) -> bytes:
+def encode_message(message: Message, profile: ModelProfile) -> bytes:
     """One message as the JSON objects it becomes, each with a comma before it."""
     return b"".join([b"," + to_json(item) for item in _items(message, profile)])
 
 
-def _items(message: Message, profile: Profile) -> list[dict[str, Any]]:
+def _items(message: Message, profile: ModelProfile) -> list[dict[str, Any]]:
     """The objects that a message becomes: one, or one for each tool result; none if nothing of it can be sent."""
-    cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable)
+    cleaned = prepare_message(
+        message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable
+    )
     if cleaned is None:
         return []
     if cleaned.role == "assistant":
@@ -91,7 +100,9 @@ def _items(message: Message, profile: Profile) -> list[dict[str, Any]]:
     return _user(cleaned, profile.dialect)
 
 
-def _marked_end(messages: list[Message], profile: Profile, end: bytes | memoryview) -> tuple[int, bytes]:
+def _last_item_with_breakpoint(
+    messages: list[Message], profile: ModelProfile, end: bytes | memoryview
+) -> tuple[int, bytes]:
     """How many bytes at the end are the last item, and that item with a breakpoint.
 
     Nothing where the last message was repaired on its way: then the breakpoint of this one request is missing.
@@ -100,17 +111,17 @@ def _marked_end(messages: list[Message], profile: Profile, end: bytes | memoryvi
     plain = b"," + to_json(item)
     if item is None or end[-len(plain) :] != plain:
         return 0, b""
-    return len(plain), b"," + to_json(marked_item(item))
+    return len(plain), b"," + to_json(with_cache_breakpoint(item))
 
 
-def _key(profile: Profile) -> str:
+def _key(profile: ModelProfile) -> str:
     d, info, unreadable = profile.dialect, profile.info, hash(profile.unreadable)
     return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.developer_role}|{d.reasoning}|{d.tool_images}|{d.name_results}|{d.short_ids}|{unreadable}"
 
 
-def _head(request: ModelRequest, profile: Profile, history: EncodedHistory, *, marked: bool) -> bytes:
+def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache, *, marked: bool) -> bytes:
     """Everything but the messages, without the closing brace; made anew only when something in it changed."""
-    fields = {"model": profile.model, "stream": True, **options(request, profile)}
+    fields = {"model": profile.model, "stream": True, **request_options(request, profile)}
     tools = list(request.tools)
     known = history.head
     if known is not None and known[0] == (fields, tools, marked):
@@ -119,18 +130,18 @@ def _head(request: ModelRequest, profile: Profile, history: EncodedHistory, *, m
     if tools:
         encoded = [_tool(tool) for tool in tools]
         if marked:
-            encoded[-1] = marked_tool(encoded[-1])
+            encoded[-1] = tool_with_cache_breakpoint(encoded[-1])
         head += b',"tools":[' + b",".join(encoded) + b"]"
     history.head = ((fields, tools, marked), head)
     return head
 
 
-def _tool(tool: ToolSpec) -> bytes:
+def _tool(tool: ToolDefinition) -> bytes:
     kept = vars(tool)
     data = kept.get(SLOT)
     if data is None:
-        about, more = parted(tool.description, _DESCRIPTION)
-        schema = sent_schema(tool)
+        about, more = split_description(tool.description, _MAX_DESCRIPTION)
+        schema = portable_schema(tool)
         if more:
             schema = {**schema, "description": "\n\n".join(filter(None, (more, schema.get("description"))))}
         function: dict[str, Any] = {"name": tool.name, "description": about, "parameters": schema}
@@ -138,11 +149,11 @@ def _tool(tool: ToolSpec) -> bytes:
     return data
 
 
-def _system_role(dialect: Dialect) -> str:
+def _system_role(dialect: ChatCapabilities) -> str:
     return "developer" if dialect.developer_role else "system"
 
 
-def _assistant(message: Message, dialect: Dialect) -> dict[str, Any]:
+def _assistant(message: Message, dialect: ChatCapabilities) -> dict[str, Any]:
     item: dict[str, Any] = {"role": "assistant"}
     text = message.text
     parts = _reasoning(message, dialect, item)
@@ -156,7 +167,7 @@ def _assistant(message: Message, dialect: Dialect) -> dict[str, Any]:
     return item
 
 
-def _reasoning(message: Message, dialect: Dialect, item: dict[str, Any]) -> list[dict[str, Any]]:
+def _reasoning(message: Message, dialect: ChatCapabilities, item: dict[str, Any]) -> list[dict[str, Any]]:
     """Put the model's own reasoning back where it came from.
 
     Returns:
@@ -192,11 +203,11 @@ def _detail(data: str, text: str | None) -> list[dict[str, Any]]:
     return [detail]
 
 
-def _call(block: ToolUseBlock, dialect: Dialect) -> dict[str, Any]:
+def _call(block: ToolUseBlock, dialect: ChatCapabilities) -> dict[str, Any]:
     call: dict[str, Any] = {
         "id": _id(block.id, dialect),
         "type": "function",
-        "function": {"name": block.name, "arguments": to_json(sent_arguments(block)).decode()},
+        "function": {"name": block.name, "arguments": to_json(arguments_object(block)).decode()},
     }
     extra = _object(block.signature) if block.signature else None
     if extra is not None:
@@ -204,19 +215,19 @@ def _call(block: ToolUseBlock, dialect: Dialect) -> dict[str, Any]:
     return call
 
 
-def _id(id: str, dialect: Dialect) -> str:
-    return short_id(id) if dialect.short_ids else id
+def _id(id: str, dialect: ChatCapabilities) -> str:
+    return nine_char_id(id) if dialect.short_ids else id
 
 
 def _object(text: str) -> dict[str, Any] | None:
     """The JSON object in a text, control characters allowed."""
     try:
-        return as_object(json.loads(text, strict=False))
+        return as_dict(json.loads(text, strict=False))
     except (ValueError, RecursionError):
         return None
 
 
-def _user(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
+def _user(message: Message, dialect: ChatCapabilities) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     shown: list[ContentBlock] = []
     for block in message.content:
@@ -229,12 +240,12 @@ def _user(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     return items
 
 
-def _result(block: ToolResultBlock, dialect: Dialect, shown: list[ContentBlock]) -> dict[str, Any]:
+def _result(block: ToolResultBlock, dialect: ChatCapabilities, shown: list[ContentBlock]) -> dict[str, Any]:
     if dialect.tool_images:
-        text, behind = text_apart(block)
+        text, behind = split_text_and_images(block)
         shown += behind
     else:
-        text, _ = text_apart(block, "[an image was left out: this host takes none here]")
+        text, _ = split_text_and_images(block, "[an image was left out: this host takes none here]")
     item: dict[str, Any] = {"role": "tool", "tool_call_id": _id(block.tool_use_id, dialect)}
     if dialect.name_results and block.name:
         item["name"] = block.name

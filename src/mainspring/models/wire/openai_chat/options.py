@@ -8,13 +8,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.models.codec.unsupported import listed_efforts, nearest_effort, refuses_field, refuses_images
+from mainspring.models.codec.unsupported import (
+    is_images_unsupported,
+    is_unsupported_parameter,
+    nearest_effort,
+    parse_supported_efforts,
+)
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 from mainspring.models.token_limits import output_limit
 
 
-def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
+def request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
     """All fields of the body but the model, the tools and the messages. Nothing is sent as null."""
     dialect = profile.dialect
     fields: dict[str, Any] = {}
@@ -43,7 +48,7 @@ def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
     return fields
 
 
-def _effort(request: ModelRequest, profile: Profile) -> dict[str, Any]:
+def _effort(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
     dialect = profile.dialect
     if dialect.effort_field == "reasoning" and request.thinking_budget and dialect.efforts:
         return {"reasoning": {"max_tokens": request.thinking_budget}}
@@ -67,14 +72,14 @@ _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
 """Words of a refusal, and the change that answers it."""
 
 
-def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
+def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
     """Profiles that leave out what a host says it does not take, the most likely first; none if the text names nothing."""
     text = refusal.lower()
     if re.search(r"tool.?call.?id|length of 9", text):
         yield _changed(profile, {"short_ids": True})
     if "signature" in text or "thinking block" in text:
         yield _changed(profile, {"reasoning": "none"})
-    if not refuses_field(text):
+    if not is_unsupported_parameter(text):
         return
     if "max_completion_tokens" in text or "max_tokens" in text:
         # Where both names stand in the text, the one that was sent is the one refused.
@@ -83,14 +88,14 @@ def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
             profile, {"max_tokens_field": "max_tokens" if sent == "max_completion_tokens" else "max_completion_tokens"}
         )
     if "effort" in text:
-        known = listed_efforts(text)
+        known = parse_supported_efforts(text)
         yield _changed(profile, {"efforts": known if known != profile.dialect.efforts else ()})
     for pattern, change in _REFUSABLE:
         if re.search(pattern, text, re.DOTALL):
             yield _changed(profile, change)
-    if profile.info.vision and refuses_images(text):
+    if profile.info.vision and is_images_unsupported(text):
         yield replace(profile, info=replace(profile.info, vision=False))
 
 
-def _changed(profile: Profile, change: dict[str, Any]) -> Profile:
+def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
     return replace(profile, dialect=replace(profile.dialect, **change))

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.messages import strip_surrogates
-from mainspring.models.codec.text import Halves
-from mainspring.models.json_values import as_int, as_list, as_object, as_objects
+from mainspring.models.codec.text import SurrogateJoiner
+from mainspring.models.json_values import as_dict, as_dicts, as_int, as_list
 
 
 class FunctionDelta(Struct, gc=False):
@@ -30,7 +30,7 @@ class CallDelta(Struct, gc=False):
     extra_content: dict[str, Any] | None = None
 
 
-class Delta(Struct, gc=False):
+class ChatDelta(Struct, gc=False):
     """A piece of the answer, or all of it."""
 
     content: str | list[Any] | None = None
@@ -48,15 +48,15 @@ class Choice(Struct, gc=False):
     """One of the answers; only the first is used."""
 
     index: int | None = None
-    delta: Delta | None = None
-    message: Delta | None = None
+    delta: ChatDelta | None = None
+    message: ChatDelta | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     usage: dict[str, Any] | None = None
     error: Any = None
 
 
-class Chunk(Struct, gc=False):
+class ChatChunk(Struct, gc=False):
     """One event of a stream, or a whole answer."""
 
     choices: list[Choice] | None = None
@@ -66,29 +66,29 @@ class Chunk(Struct, gc=False):
     x_groq: dict[str, Any] | None = None
 
 
-decode_chunk = msgspec.json.Decoder(Chunk).decode
+decode_chunk = msgspec.json.Decoder(ChatChunk).decode
 """The fast way; anything unusual about the types fails, and `LooseChunks` takes over."""
 
 
 _PART_KEYS = frozenset({"type", "text", "content", "thinking", "refusal"})
 
 
-class LooseChunks:
+class LenientChunkParser:
     """Chunks out of objects whose fields may have any type; what does not fit is left out, and halves are mended."""
 
     __slots__ = ("_halves",)
 
     def __init__(self) -> None:
-        self._halves = Halves()
+        self._halves = SurrogateJoiner()
 
-    def chunk(self, value: dict[str, Any]) -> Chunk:
+    def chunk(self, value: dict[str, Any]) -> ChatChunk:
         """The chunk in an object."""
-        return Chunk(
-            [self._choice(choice) for choice in as_objects(value.get("choices"))],
-            _word(value.get("id")),
-            as_object(value.get("usage")),
+        return ChatChunk(
+            [self._choice(choice) for choice in as_dicts(value.get("choices"))],
+            _short_text(value.get("id")),
+            as_dict(value.get("usage")),
             value.get("error"),
-            as_object(value.get("x_groq")),
+            as_dict(value.get("x_groq")),
         )
 
     def _choice(self, value: dict[str, Any]) -> Choice:
@@ -97,59 +97,59 @@ class LooseChunks:
             index=index,
             delta=self._delta(value.get("delta"), f"{index}"),
             message=self._delta(value.get("message"), f"{index}"),
-            finish_reason=_word(value.get("finish_reason")),
-            stop_reason=_word(value.get("stop_reason")),
-            usage=as_object(value.get("usage")),
+            finish_reason=_short_text(value.get("finish_reason")),
+            stop_reason=_short_text(value.get("stop_reason")),
+            usage=as_dict(value.get("usage")),
             error=value.get("error"),
         )
 
-    def _delta(self, value: object, place: str) -> Delta | None:
-        fields = as_object(value)
+    def _delta(self, value: object, place: str) -> ChatDelta | None:
+        fields = as_dict(value)
         if fields is None:
             return None
         content = fields.get("content")
-        part = as_object(content)
+        part = as_dict(content)
         if part is not None:  # an object that is no part of an answer is the answer, decoded by its host
             content = [part] if part.keys() & _PART_KEYS else json.dumps(part, ensure_ascii=False)
         texts = {
             name: self._halves.mended(_text(fields.get(name)), f"{place} {name}")
             for name in ("reasoning_content", "reasoning", "thinking", "refusal")
         }
-        calls = as_objects(fields.get("tool_calls"))
-        return Delta(
+        calls = as_dicts(fields.get("tool_calls"))
+        return ChatDelta(
             content=strip_surrogates(content)
             if isinstance(content, list)
             else self._halves.mended(_text(content), f"{place} content"),
-            reasoning_details=strip_surrogates(as_objects(fields.get("reasoning_details"))) or None,
+            reasoning_details=strip_surrogates(as_dicts(fields.get("reasoning_details"))) or None,
             tool_calls=[self._call(call, place) for call in calls] or None,
             function_call=self._function(fields.get("function_call"), place),
-            extra_content=as_object(fields.get("extra_content")),
+            extra_content=as_dict(fields.get("extra_content")),
             **texts,
         )
 
     def _call(self, value: dict[str, Any], place: str) -> CallDelta:
         index = as_int(value.get("index"))
         return CallDelta(
-            id=_word(value.get("id")),
+            id=_short_text(value.get("id")),
             index=index,
             function=self._function(value.get("function"), f"{place} {index}"),
-            custom=as_object(strip_surrogates(value.get("custom"))),
-            extra_content=as_object(strip_surrogates(value.get("extra_content"))),
+            custom=as_dict(strip_surrogates(value.get("custom"))),
+            extra_content=as_dict(strip_surrogates(value.get("extra_content"))),
         )
 
     def _function(self, value: object, place: str) -> FunctionDelta | None:
-        fields = as_object(value)
+        fields = as_dict(value)
         if fields is None:
             return None
         arguments = fields.get("arguments")
         if isinstance(arguments, str):
             arguments = self._halves.mended(arguments, f"{place} arguments")
         elif arguments is not None:
-            arguments = as_object(strip_surrogates(arguments)) or json.dumps(arguments)
-        return FunctionDelta(_word(fields.get("name")), arguments)
+            arguments = as_dict(strip_surrogates(arguments)) or json.dumps(arguments)
+        return FunctionDelta(_short_text(fields.get("name")), arguments)
 
 
-def _word(value: object) -> str | None:
+def _short_text(value: object) -> str | None:
     """A text that comes in one piece, so that half a character in it is no part of another."""
     return strip_surrogates(_text(value))
 
@@ -160,7 +160,7 @@ def _text(value: object) -> str | None:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    fields = as_object(value)
+    fields = as_dict(value)
     if fields is not None:
         return _text(fields.get("text", fields.get("content")))
     return "".join([_text(piece) or "" for piece in as_list(value)]) or None

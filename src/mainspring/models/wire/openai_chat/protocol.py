@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 from mainspring.models.wire.openai_chat.decode import ChatDecoder
 from mainspring.models.wire.openai_chat.encode import encode_request
-from mainspring.models.wire.openai_chat.options import without_refused
+from mainspring.models.wire.openai_chat.options import profiles_without_rejected
 
 
-class ChatCompletions:
+class ChatCompletionsProtocol:
     """The protocol; it has no state."""
 
     name = "chat_completions"
 
-    def url(self, profile: Profile) -> str:
+    def url(self, profile: ModelProfile) -> str:
         """Where a request goes."""
         return f"{profile.base_url}/chat/completions" + (f"?{profile.query}" if profile.query else "")
 
-    def encode(self, request: ModelRequest, profile: Profile) -> bytes:
+    def encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
         """The body of a streaming request."""
         return encode_request(request, profile)
 
-    def decoder(self, profile: Profile) -> ChatDecoder:
+    def decoder(self, profile: ModelProfile) -> ChatDecoder:
         """A decoder for one answer."""
         return ChatDecoder(profile)
 
-    def without(self, profile: Profile, refusal: str) -> Iterator[Profile]:
+    def without(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
         """Profiles that leave out what the host refused, the most likely first."""
-        return without_refused(profile, refusal)
+        return profiles_without_rejected(profile, refusal)

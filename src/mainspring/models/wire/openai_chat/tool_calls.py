@@ -8,7 +8,7 @@ import msgspec
 
 from mainspring.events import StreamEvent
 from mainspring.models.codec.normalize import new_call_id
-from mainspring.models.message_builder import Draft, parse_call
+from mainspring.models.message_builder import MessageBuilder, parse_call
 from mainspring.models.wire.openai_chat.payloads import CallDelta, FunctionDelta
 
 
@@ -35,7 +35,7 @@ class _Call:
         self.length = 0
         self.signature: str | None = None
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether its arguments are a complete object already."""
         if not self.pieces or self.pieces[-1].rstrip()[-1:] not in ("", "}"):
             return False  # Asked for every piece of hosts that repeat the name: what does not end an object need not be read.
@@ -43,10 +43,10 @@ class _Call:
 
     def holds(self, text: str) -> bool:
         """Whether ``text`` is exactly its arguments so far, and they are complete."""
-        return len(text) == self.length and text == "".join(self.pieces) and self.is_whole()
+        return len(text) == self.length and text == "".join(self.pieces) and self.is_complete()
 
 
-class CallAssembly:
+class ToolCallAssembler:
     """The tool calls of one answer.
 
     Attributes:
@@ -56,7 +56,7 @@ class CallAssembly:
 
     __slots__ = ("_by_given_id", "_calls", "_draft", "_ids", "response_id")
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: MessageBuilder) -> None:
         self._draft = draft
         self._calls: list[_Call] = []
         self._by_given_id: dict[str, _Call] = {}
@@ -104,7 +104,7 @@ class CallAssembly:
             return self._last(function)
         for call in reversed(self._calls):
             if call.index == piece.index:
-                return None if function.name and self._begins_anew(call, function) else call
+                return None if function.name and self._is_new_call(call, function) else call
         last = self._calls[-1]
         return last if not function.name and last.index is None else None
 
@@ -112,12 +112,12 @@ class CallAssembly:
         call = self._by_given_id.get(piece.id or "")
         if call is not None:
             apart = None not in (piece.index, call.index) and piece.index != call.index
-            return None if apart and function.name and call.is_whole() else call  # Two calls under one id.
+            return None if apart and function.name and call.is_complete() else call  # Two calls under one id.
         if len(self._by_given_id) == len(self._calls):
             return None
         for call in reversed(self._calls):
             if not call.given and call.index == piece.index:  # The id comes late.
-                return None if function.name and self._begins_anew(call, function) else call
+                return None if function.name and self._is_new_call(call, function) else call
         return None
 
     def _last(self, function: FunctionDelta) -> _Call | None:
@@ -126,12 +126,12 @@ class CallAssembly:
             return last
         if function.name != last.name and (last.length or function.arguments is not None):
             return None
-        return None if self._begins_anew(last, function) else last
+        return None if self._is_new_call(last, function) else last
 
     @staticmethod
-    def _begins_anew(call: _Call, function: FunctionDelta) -> bool:
+    def _is_new_call(call: _Call, function: FunctionDelta) -> bool:
         """Whether a named piece for a call whose arguments are complete is another call, and not the same once more."""
-        return bool(function.arguments) and call.is_whole() and not call.holds(_as_text(function.arguments))
+        return bool(function.arguments) and call.is_complete() and not call.holds(_as_text(function.arguments))
 
     def _open(self, id: str, name: str, index: int | None, out: list[StreamEvent]) -> _Call:
         given = bool(id) and id not in self._ids
@@ -156,7 +156,7 @@ class CallAssembly:
         if name and name != call.name:
             call.name, changed = call.name + name, True
         if changed:
-            self._draft.rename_call(call.block, call.id, call.name)
+            self._draft.update_call(call.block, call.id, call.name)
 
     def _arguments(self, call: _Call, given: str | dict[str, Any] | None, out: list[StreamEvent]) -> None:
         text = _as_text(given)

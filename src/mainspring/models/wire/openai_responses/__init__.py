@@ -2,6 +2,6 @@
 
 from mainspring.models.wire.openai_responses.decode import ResponsesDecoder
 from mainspring.models.wire.openai_responses.encode import encode_message, encode_request
-from mainspring.models.wire.openai_responses.protocol import Responses
+from mainspring.models.wire.openai_responses.protocol import ResponsesProtocol
 
-__all__ = ["Responses", "ResponsesDecoder", "encode_message", "encode_request"]
+__all__ = ["ResponsesDecoder", "ResponsesProtocol", "encode_message", "encode_request"]

@@ -5,20 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainspring.events import StreamEvent
-from mainspring.lazy import later
+from mainspring.lazy import lazy_function
 from mainspring.messages import StopReason
-from mainspring.models.codec.errors import AnswerErrors
-from mainspring.models.json_values import UNREADABLE, loose_object
-from mainspring.models.message_builder import Draft
-from mainspring.models.profile import Profile
-from mainspring.models.usage import normalize_usage, priced, told_cost
-from mainspring.models.wire.openai_responses.items import Items
-from mainspring.models.wire.openai_responses.payloads import Answer, Event, LooseEvents, decode_answer, decode_event
+from mainspring.models.codec.errors import ResponseErrors
+from mainspring.models.json_values import DECODE_ERRORS, parse_object_leniently
+from mainspring.models.message_builder import MessageBuilder
+from mainspring.models.profile import ModelProfile
+from mainspring.models.usage import normalize_usage, reported_cost, with_cost
+from mainspring.models.wire.openai_responses.items import OutputItemAssembler
+from mainspring.models.wire.openai_responses.payloads import (
+    Answer,
+    Event,
+    LenientEventParser,
+    decode_event,
+    decode_response,
+)
 
 if TYPE_CHECKING:
     from mainspring.models.errors import ErrorBody
 else:  # most answers are none
-    ErrorBody = later("mainspring.models.errors", "ErrorBody")
+    ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
 
 _TERMINAL = {
     "response.completed": "completed",
@@ -29,7 +35,7 @@ _TERMINAL = {
 }
 """Events that end a stream, and the status they stand for."""
 
-_LIMITS = frozenset({"", "max_output_tokens", "max_tokens", "length"})
+_LENGTH_REASONS = frozenset({"", "max_output_tokens", "max_tokens", "length"})
 _FILTERED = frozenset({"content_filter", "safety", "moderation"})
 _OVERFLOWN = frozenset({"model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded"})
 
@@ -57,14 +63,14 @@ class ResponsesDecoder:
         "ended",
     )
 
-    def __init__(self, profile: Profile) -> None:
-        self.draft = Draft(profile.provider, profile.model)
+    def __init__(self, profile: ModelProfile) -> None:
+        self.draft = MessageBuilder(profile.provider, profile.model)
         self.complete = False
         self.ended = False
         self._profile = profile
-        self._errors = AnswerErrors(self.draft, profile)
-        self._items = Items(self.draft)
-        self._loose: LooseEvents | None = None
+        self._errors = ResponseErrors(self.draft, profile)
+        self._items = OutputItemAssembler(self.draft)
+        self._loose: LenientEventParser | None = None
         self._started = False
         self._status = ""
         self._reason = ""  # why it is incomplete
@@ -78,8 +84,8 @@ class ResponsesDecoder:
             return
         try:
             event = decode_event(data)
-        except UNREADABLE:
-            event = self._loosely(name, data)
+        except DECODE_ERRORS:
+            event = self._decode_leniently(name, data)
         if not event.type:
             event.type = name
         if event.type == "response.output_text.delta":  # what nearly every event is
@@ -90,7 +96,7 @@ class ResponsesDecoder:
             raise self._errors.told(data)
         elif event.type in _TERMINAL:
             self._start(out)
-            self._finished(event.response or Answer(), _TERMINAL[event.type], out)
+            self._response_done(event.response or Answer(), _TERMINAL[event.type], out)
         elif event.type.startswith("response."):
             self._start(out)
             self._take(event, out)
@@ -102,8 +108,8 @@ class ResponsesDecoder:
         if not body:
             raise self._errors.invalid("The answer is empty", "empty")
         try:
-            answer = decode_answer(body)
-        except UNREADABLE:
+            answer = decode_response(body)
+        except DECODE_ERRORS:
             answer = self._loose_events().answer(self._object("", body))
         if answer.error and answer.output is None:
             raise self._errors.told(body)
@@ -111,7 +117,7 @@ class ResponsesDecoder:
             self._check_foreign(body)
             raise self._errors.invalid("The answer holds no output", "empty")
         self._start(out)
-        self._finished(answer, answer.status or "completed", out)
+        self._response_done(answer, answer.status or "completed", out)
 
     def finish(self, out: list[StreamEvent]) -> None:
         """The stream has ended."""
@@ -157,11 +163,11 @@ class ResponsesDecoder:
             case "created" if event.response is not None:
                 items.answer_id = event.response.id or ""
             case done if done.endswith(".done"):
-                self._told(event)
+                self._part_done(event)
             case _:
                 pass
 
-    def _told(self, event: Event) -> None:
+    def _part_done(self, event: Event) -> None:
         """A part is complete: it may be the first and only time that it is told."""
         if event.type.endswith("_text.done"):
             self._items.told(event, event.text)
@@ -172,7 +178,7 @@ class ResponsesDecoder:
         elif event.type.endswith("custom_tool_call_input.done"):
             self._items.told(event, event.input)
 
-    def _finished(self, answer: Answer, status: str, out: list[StreamEvent]) -> None:
+    def _response_done(self, answer: Answer, status: str, out: list[StreamEvent]) -> None:
         self.complete = self.ended = True
         self._status = status
         self._usage(answer)
@@ -186,14 +192,14 @@ class ResponsesDecoder:
     def _usage(self, answer: Answer) -> None:
         usage = normalize_usage(answer.usage) if answer.usage else None
         if answer.usage and usage is not None:
-            self.draft.usage = priced(usage, self._profile.info, told_cost(answer.usage))
+            self.draft.usage = with_cost(usage, self._profile.info, reported_cost(answer.usage))
 
     def _check_incomplete(self) -> None:
         if self._reason in _FILTERED:
-            raise self._errors.filtered(f"incomplete: {self._reason}")
+            raise self._errors.content_filtered(f"incomplete: {self._reason}")
         if self._reason in _OVERFLOWN:
-            raise self._errors.overflown(f"incomplete: {self._reason}")
-        if self._reason not in _LIMITS:
+            raise self._errors.context_exceeded(f"incomplete: {self._reason}")
+        if self._reason not in _LENGTH_REASONS:
             raise self._errors.broken(f"incomplete: {self._reason}")
 
     def _stop_reason(self) -> StopReason:
@@ -201,17 +207,17 @@ class ResponsesDecoder:
             return "max_tokens"
         return "tool_use" if self._items.has_calls else "end_turn"
 
-    def _loosely(self, name: str, data: bytes) -> Event:
+    def _decode_leniently(self, name: str, data: bytes) -> Event:
         return self._loose_events().event(self._object(name, data))
 
-    def _loose_events(self) -> LooseEvents:
+    def _loose_events(self) -> LenientEventParser:
         if self._loose is None:
-            self._loose = LooseEvents()
+            self._loose = LenientEventParser()
         return self._loose
 
     def _object(self, name: str, data: bytes) -> dict[str, object]:
         try:
-            return loose_object(data)
+            return parse_object_leniently(data)
         except (ValueError, RecursionError) as error:
             told = name == "error" or "error" in ErrorBody(data).fields
             raise (self._errors.told(data) if told else self._errors.unreadable(data)) from error
@@ -219,7 +225,7 @@ class ResponsesDecoder:
     def _check_foreign(self, data: bytes) -> None:
         """An object that is no event is a sign of life, or an error in the form of some host."""
         try:
-            value = loose_object(data)
+            value = parse_object_leniently(data)
         except ValueError:
             return
         if any(name in value for name in ("error", "errors", "detail", "message")) or value.get("object") == "error":

@@ -11,29 +11,35 @@ from mainspring.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolDefinition,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.codec.encoded_history import EncodedHistory
-from mainspring.models.codec.normalize import BEGIN, clean, sent_arguments, sent_schema, text_apart
+from mainspring.models.codec.encoded_history import MessageEncodingCache
+from mainspring.models.codec.normalize import (
+    EMPTY_PROMPT_TEXT,
+    arguments_object,
+    portable_schema,
+    prepare_message,
+    split_text_and_images,
+)
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import Profile, ResponsesDialect
-from mainspring.models.wire.openai_responses.options import options
-from mainspring.models.wire.openai_responses.payloads import read_mark
+from mainspring.models.profile import ModelProfile, ResponsesCapabilities
+from mainspring.models.wire.openai_responses.options import request_options
+from mainspring.models.wire.openai_responses.payloads import decode_item_metadata
 
 SLOT = "responses"
 _LONGEST_ID = 64  # of a call or an item; some hosts make longer ones and refuse them
 
 
-_EMPTY = b"," + to_json({"type": "message", "role": "user", "content": BEGIN})
+_EMPTY = b"," + to_json({"type": "message", "role": "user", "content": EMPTY_PROMPT_TEXT})
 
 
-def encode_request(request: ModelRequest, profile: Profile) -> bytes:
+def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
     dialect = profile.responses
-    history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
+    history = MessageEncodingCache.of(request.scratch, SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
     stored, tail = history.pieces(messages, lambda message: encode_message(message, profile))
     if not stored and not tail:
@@ -55,9 +61,9 @@ def encode_request(request: ModelRequest, profile: Profile) -> bytes:
     return b"".join(pieces)
 
 
-def encode_message(message: Message, profile: Profile) -> bytes:
+def encode_message(message: Message, profile: ModelProfile) -> bytes:
     """One message as the items it becomes, each with a comma before it."""
-    cleaned = clean(
+    cleaned = prepare_message(
         message,
         profile.provider,
         profile.model,
@@ -77,14 +83,14 @@ def encode_message(message: Message, profile: Profile) -> bytes:
     return b"".join([b"," + to_json(item) for item in items])
 
 
-def _key(profile: Profile) -> str:
+def _key(profile: ModelProfile) -> str:
     d, info, unreadable = profile.responses, profile.info, hash(profile.unreadable)
     return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.system_role}|{d.reasoning}|{d.item_ids}|{d.store}|{d.tool_images}|{unreadable}"
 
 
-def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> bytes:
+def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache) -> bytes:
     """Everything but instructions and input, without the closing brace; made anew only when something in it changed."""
-    fields = {"model": profile.model, "stream": True, **options(request, profile)}
+    fields = {"model": profile.model, "stream": True, **request_options(request, profile)}
     own = as_list(fields.pop("tools", None))  # tools that the host has itself, given by the caller
     tools = list(request.tools)
     known = history.head
@@ -98,24 +104,24 @@ def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> b
     return head
 
 
-def _tool(tool: ToolSpec, dialect: ResponsesDialect) -> bytes:
+def _tool(tool: ToolDefinition, dialect: ResponsesCapabilities) -> bytes:
     kept: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
     slot = f"{SLOT}|{dialect.strict_tools}"
     data = kept.get(slot)
     if data is None:
         fields: dict[str, Any] = {"type": "function", "name": tool.name, "description": tool.description}
-        fields["parameters"] = sent_schema(tool)
+        fields["parameters"] = portable_schema(tool)
         if dialect.strict_tools is not None:
             fields["strict"] = dialect.strict_tools
         data = kept[slot] = to_json(fields)
     return data
 
 
-def _system(text: str, dialect: ResponsesDialect) -> dict[str, Any]:
+def _system(text: str, dialect: ResponsesCapabilities) -> dict[str, Any]:
     return {"type": "message", "role": dialect.system_role, "content": text}
 
 
-def _assistant(message: Message, dialect: ResponsesDialect) -> list[dict[str, Any]]:
+def _assistant(message: Message, dialect: ResponsesCapabilities) -> list[dict[str, Any]]:
     """The items of an answer, in the order in which they came.
 
     Ids of items go back only if all reasoning does: a host that knows which items belong together refuses half of them.
@@ -124,7 +130,7 @@ def _assistant(message: Message, dialect: ResponsesDialect) -> list[dict[str, An
     group: list[ThinkingBlock] = []  # parts of one reasoning item
     whole = dialect.item_ids
     for block in message.content:
-        mark = read_mark(block.data if isinstance(block, RedactedThinkingBlock) else _signature(block)) or {}
+        mark = decode_item_metadata(block.data if isinstance(block, RedactedThinkingBlock) else _signature(block)) or {}
         match block:
             case ThinkingBlock():
                 group.append(block)
@@ -153,7 +159,9 @@ def _signature(block: ContentBlock) -> str | None:
     return block.signature if isinstance(block, ThinkingBlock | TextBlock | ToolUseBlock) else None
 
 
-def _reasoning(group: list[ThinkingBlock], mark: dict[str, Any], dialect: ResponsesDialect) -> dict[str, Any] | None:
+def _reasoning(
+    group: list[ThinkingBlock], mark: dict[str, Any], dialect: ResponsesCapabilities
+) -> dict[str, Any] | None:
     """A reasoning item out of its parts; ``None`` if the host could not take it back."""
     if dialect.reasoning == "none" or mark.get("type") != "reasoning":
         return None
@@ -162,7 +170,7 @@ def _reasoning(group: list[ThinkingBlock], mark: dict[str, Any], dialect: Respon
     for block in group:
         if not block.thinking:
             continue
-        own = mark if block is group[-1] else read_mark(block.signature) or {}
+        own = mark if block is group[-1] else decode_item_metadata(block.signature) or {}
         if own.get("raw") or own.get("part") == "raw":
             content.append({"type": "reasoning_text", "text": block.thinking})
         else:
@@ -197,13 +205,13 @@ def _text(block: TextBlock, mark: dict[str, Any]) -> dict[str, Any]:
 
 def _call(block: ToolUseBlock, mark: dict[str, Any]) -> dict[str, Any]:
     item: dict[str, Any] = {"type": "function_call", **_id(mark), "call_id": block.id, "name": block.name}
-    item["arguments"] = to_json(sent_arguments(block)).decode()
+    item["arguments"] = to_json(arguments_object(block)).decode()
     if isinstance(mark.get("namespace"), str):
         item["namespace"] = mark["namespace"]
     return item
 
 
-def _user(message: Message, dialect: ResponsesDialect) -> list[dict[str, Any]]:
+def _user(message: Message, dialect: ResponsesCapabilities) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     shown: list[TextBlock | ImageBlock] = []
     for block in message.content:
@@ -216,14 +224,16 @@ def _user(message: Message, dialect: ResponsesDialect) -> list[dict[str, Any]]:
     return items
 
 
-def _result(block: ToolResultBlock, dialect: ResponsesDialect, shown: list[TextBlock | ImageBlock]) -> dict[str, Any]:
+def _result(
+    block: ToolResultBlock, dialect: ResponsesCapabilities, shown: list[TextBlock | ImageBlock]
+) -> dict[str, Any]:
     output: str | list[dict[str, Any]]
     if isinstance(block.content, str):
         output = block.content
     elif dialect.tool_images:
         output = _content(list(block.content))
     else:
-        output, behind = text_apart(block)
+        output, behind = split_text_and_images(block)
         shown += behind
     return {"type": "function_call_output", "call_id": block.tool_use_id, "output": output or "(no output)"}
 

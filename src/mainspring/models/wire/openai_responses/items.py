@@ -11,8 +11,8 @@ from typing import Any, Literal
 from mainspring.events import StreamEvent
 from mainspring.models.codec.normalize import new_call_id
 from mainspring.models.json_values import to_json
-from mainspring.models.message_builder import Draft, parse_call
-from mainspring.models.wire.openai_responses.payloads import Event, Item, Part, make_mark
+from mainspring.models.message_builder import MessageBuilder, parse_call
+from mainspring.models.wire.openai_responses.payloads import Event, OutputItem, ResponsesPart, encode_item_metadata
 
 Kind = Literal["message", "reasoning", "call"]
 
@@ -27,7 +27,7 @@ KINDS: dict[str, Kind] = {
 _TYPES: dict[Kind, str] = {kind: type for type, kind in reversed(KINDS.items())}
 
 
-class Growing:
+class OpenItem:
     """An item that grows, or has grown.
 
     Attributes:
@@ -58,7 +58,7 @@ class Growing:
         self.done = False
 
 
-class Items:
+class OutputItemAssembler:
     """All items of one answer.
 
     Args:
@@ -71,11 +71,11 @@ class Items:
 
     __slots__ = ("_by_id", "_by_place", "_call_ids", "_draft", "_items", "_kept", "answer_id")
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: MessageBuilder) -> None:
         self._draft = draft
-        self._items: list[Growing] = []
-        self._by_id: dict[str | None, Growing] = {}
-        self._by_place: dict[int | None, Growing] = {}
+        self._items: list[OpenItem] = []
+        self._by_id: dict[str | None, OpenItem] = {}
+        self._by_place: dict[int | None, OpenItem] = {}
         self._call_ids: set[str] = set()
         self._kept: set[str] = set()
         self.answer_id = ""
@@ -85,11 +85,11 @@ class Items:
         """Whether the model wants to call something."""
         return any(item.kind == "call" for item in self._items)
 
-    def find(self, event: Event) -> Growing | None:
+    def find(self, event: Event) -> OpenItem | None:
         """The item that an event belongs to. Its id decides; hosts that change ids from event to event have its place."""
         return self._by_id.get(event.item_id) or self._by_place.get(event.output_index)
 
-    def add(self, item: Item, place: int | None, out: list[StreamEvent]) -> None:
+    def add(self, item: OutputItem, place: int | None, out: list[StreamEvent]) -> None:
         """An item begins; one that is known already does not begin again."""
         kind = KINDS.get(item.type)
         if kind is None or item.role not in (None, "assistant"):
@@ -99,7 +99,7 @@ class Items:
             return
         self._open(kind, item, place, out)
 
-    def end(self, item: Item, place: int | None, out: list[StreamEvent]) -> None:
+    def end(self, item: OutputItem, place: int | None, out: list[StreamEvent]) -> None:
         """An item is complete, whether it was said to begin or not."""
         kind = KINDS.get(item.type)
         if kind is None or item.role not in (None, "assistant"):
@@ -115,7 +115,7 @@ class Items:
         if not known.done:
             self._close(known, item, out)
 
-    def fill(self, items: list[Item], out: list[StreamEvent]) -> None:
+    def fill(self, items: list[OutputItem], out: list[StreamEvent]) -> None:
         """The finished answer tells all items once more: take what is missing."""
         ids = {item.id for item in items}
         strangers = [known for known in self._items if known.id is None or known.id not in ids]
@@ -124,7 +124,7 @@ class Items:
             if kind is None or item.role not in (None, "assistant"):
                 self._keep(item)
                 continue
-            known = self._named(item, kind) or next((k for k in strangers if _may_be(k, kind, item)), None)
+            known = self._named(item, kind) or next((k for k in strangers if _could_be_same(k, kind, item)), None)
             if known in strangers:
                 strangers.remove(known)
             if known is None:
@@ -147,7 +147,7 @@ class Items:
         if item is None or type(delta) is not str or not delta:
             return
         number = event.content_index if raw else event.summary_index
-        self._turn_to(item, (raw, number or 0), out)
+        self._switch_part(item, (raw, number or 0), out)
         item.pieces.append(delta)
         out.append(self._draft.thinking(item.block, delta))
 
@@ -178,7 +178,7 @@ class Items:
             if not item.done:
                 self._close(item, None, out)
 
-    def _open(self, kind: Kind, item: Item, place: int | None, out: list[StreamEvent]) -> Growing:
+    def _open(self, kind: Kind, item: OutputItem, place: int | None, out: list[StreamEvent]) -> OpenItem:
         draft = self._draft
         if kind == "call":
             call_id = item.call_id or item.id or ""
@@ -187,14 +187,14 @@ class Items:
                 call_id = new_call_id(self.answer_id, len(self._items))
             self._call_ids.add(call_id)
             event = draft.open_call(call_id, item.name or "")
-            made = Growing(kind, item.id, event.index)
+            made = OpenItem(kind, item.id, event.index)
             made.call_id, made.given, made.name = call_id, given and bool(item.call_id), item.name or ""
             made.custom = item.type == "custom_tool_call"
             if isinstance(item.arguments, str):
                 made.told[0] = item.arguments
         else:
             event = draft.open_text() if kind == "message" else draft.open_thinking()
-            made = Growing(kind, item.id, event.index)
+            made = OpenItem(kind, item.id, event.index)
         out.append(event)
         self._items.append(made)
         if item.id is not None:
@@ -203,12 +203,12 @@ class Items:
             self._by_place[place] = made
         return made
 
-    def _named(self, item: Item, kind: Kind) -> Growing | None:
+    def _named(self, item: OutputItem, kind: Kind) -> OpenItem | None:
         """The item of this kind that has the id."""
         known = self._by_id.get(item.id)
         return known if known is not None and known.kind == kind else None
 
-    def _growing(self, kind: Kind, event: Event, out: list[StreamEvent]) -> Growing | None:
+    def _growing(self, kind: Kind, event: Event, out: list[StreamEvent]) -> OpenItem | None:
         """The item that a piece is of, also if its beginning was not told; ``None`` for pieces that come behind its end."""
         item = self.find(event)
         if item is None and event.item_id is None and event.output_index is None:
@@ -216,22 +216,22 @@ class Items:
         if item is not None and item.kind == kind:
             return None if item.done else item
         type = "custom_tool_call" if "custom_tool_call" in event.type else _TYPES[kind]
-        return self._open(kind, Item(type, event.item_id), event.output_index, out)
+        return self._open(kind, OutputItem(type, event.item_id), event.output_index, out)
 
-    def _keep(self, item: Item) -> None:
+    def _keep(self, item: OutputItem) -> None:
         """A summary that the host made of the conversation goes back to it as it came."""
         if item.type == "compaction" and item.encrypted_content and item.encrypted_content not in self._kept:
             self._kept.add(item.encrypted_content)
-            mark = make_mark(type="compaction", id=item.id, encrypted_content=item.encrypted_content)
+            mark = encode_item_metadata(type="compaction", id=item.id, encrypted_content=item.encrypted_content)
             self._draft.redacted_thinking(mark or "")
 
-    def _repeats(self, known: Growing, item: Item) -> bool:
+    def _repeats(self, known: OpenItem, item: OutputItem) -> bool:
         """Whether an item is the one that has ended at this place, under another id."""
         if known.kind == "call":
             return known.call_id == item.call_id
         return "".join(known.pieces) == "".join(_texts(item.content) + _texts(item.summary))
 
-    def _close(self, known: Growing, item: Item | None, out: list[StreamEvent]) -> None:
+    def _close(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
         known.done = True
         if known.kind == "message":
             self._close_message(known, item, out)
@@ -240,15 +240,19 @@ class Items:
         else:
             self._close_call(known, item, out)
 
-    def _close_message(self, known: Growing, item: Item | None, out: list[StreamEvent]) -> None:
+    def _close_message(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
         final = "".join(_texts(item.content) if item else []) or "".join([known.told[at] for at in sorted(known.told)])
-        if rest := _rest(known.pieces, final):
+        if rest := _missing_suffix(known.pieces, final):
             known.pieces.append(rest)
             out.append(self._draft.text(known.block, rest))
-        mark = make_mark(id=item.id or known.id, phase=item.phase) if item else make_mark(id=known.id)
+        mark = (
+            encode_item_metadata(id=item.id or known.id, phase=item.phase)
+            if item
+            else encode_item_metadata(id=known.id)
+        )
         out.append(self._draft.close_text(known.block, mark, final or None))
 
-    def _close_reasoning(self, known: Growing, item: Item | None, out: list[StreamEvent]) -> None:
+    def _close_reasoning(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
         parts: list[tuple[tuple[bool, int], str]] = []
         if item is not None:
             parts += [((False, at), text) for at, text in enumerate(_texts(item.summary))]
@@ -256,13 +260,13 @@ class Items:
         parts = [part for part in parts if part[1]] or sorted(known.told.items())
         if not known.pieces:
             for part, text in parts:
-                self._turn_to(known, part, out)
+                self._switch_part(known, part, out)
                 known.pieces.append(text)
                 out.append(self._draft.thinking(known.block, text))
-        elif rest := _rest(known.pieces, "".join([text for _, text in parts])):
+        elif rest := _missing_suffix(known.pieces, "".join([text for _, text in parts])):
             known.pieces.append(rest)
             out.append(self._draft.thinking(known.block, rest))
-        mark = make_mark(
+        mark = encode_item_metadata(
             type="reasoning",
             id=(item.id if item else None) or known.id,
             encrypted_content=item.encrypted_content if item else None,
@@ -270,16 +274,18 @@ class Items:
         )
         out.append(self._draft.close_thinking(known.block, mark))
 
-    def _turn_to(self, item: Growing, part: tuple[bool, int], out: list[StreamEvent]) -> None:
+    def _switch_part(self, item: OpenItem, part: tuple[bool, int], out: list[StreamEvent]) -> None:
         """Each part of the reasoning has a block of its own; the mark of the last one tells where they belong."""
         if item.part is not None and item.part != part:
-            out.append(self._draft.close_thinking(item.block, make_mark(part="raw" if item.part[0] else "summary")))
+            out.append(
+                self._draft.close_thinking(item.block, encode_item_metadata(part="raw" if item.part[0] else "summary"))
+            )
             event = self._draft.open_thinking()
             item.block = event.index
             out.append(event)
         item.part = part
 
-    def _close_call(self, known: Growing, item: Item | None, out: list[StreamEvent]) -> None:
+    def _close_call(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
         if item is not None:
             self._name(known, item)
         told = item.input if item and known.custom else item.arguments if item else None
@@ -288,14 +294,16 @@ class Items:
         if known.custom:
             text = to_json({"input": final or "".join(known.pieces)}).decode()
             out.append(self._draft.arguments(known.block, text))
-        elif rest := _rest(known.pieces, final):
+        elif rest := _missing_suffix(known.pieces, final):
             out.append(self._draft.arguments(known.block, rest))
         elif final and final != "".join(known.pieces):
             input = parse_call("", "", final).input or None  # The last word holds, if it is one.
-        mark = make_mark(id=(item.id if item else None) or known.id, namespace=item.namespace if item else None)
+        mark = encode_item_metadata(
+            id=(item.id if item else None) or known.id, namespace=item.namespace if item else None
+        )
         out.append(self._draft.close_call(known.block, input=input, signature=mark))
 
-    def _name(self, known: Growing, item: Item) -> None:
+    def _name(self, known: OpenItem, item: OutputItem) -> None:
         """Take an id or a name that is told only at the end."""
         late = item.call_id if not known.given and item.call_id else None
         if late in self._call_ids:
@@ -304,24 +312,24 @@ class Items:
             known.call_id, known.name = late or known.call_id, item.name or known.name
             known.given = known.given or late is not None
             self._call_ids.add(known.call_id)
-            self._draft.rename_call(known.block, known.call_id, known.name)
+            self._draft.update_call(known.block, known.call_id, known.name)
 
 
-def _may_be(known: Growing, kind: Kind, item: Item) -> bool:
+def _could_be_same(known: OpenItem, kind: Kind, item: OutputItem) -> bool:
     """Whether an item that has grown may be the one of the finished answer, under another id."""
     return known.kind == kind and (
         kind != "call" or not (known.given and item.call_id) or known.call_id == item.call_id
     )
 
 
-def _texts(content: list[Part] | str | None) -> list[str]:
+def _texts(content: list[ResponsesPart] | str | None) -> list[str]:
     """The text of each part."""
     if content is None:
         return []
     return [content] if isinstance(content, str) else [part.text or part.refusal or "" for part in content]
 
 
-def _rest(pieces: list[str], final: str) -> str:
+def _missing_suffix(pieces: list[str], final: str) -> str:
     """What the finished text has more than its pieces; nothing if it is another text."""
     shown = "".join(pieces)
     return final[len(shown) :] if len(final) > len(shown) and final.startswith(shown) else ""

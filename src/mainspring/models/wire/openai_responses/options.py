@@ -9,16 +9,21 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
-from mainspring.models.codec.unsupported import listed_efforts, nearest_effort, refuses_field, refuses_images
+from mainspring.models.codec.unsupported import (
+    is_images_unsupported,
+    is_unsupported_parameter,
+    nearest_effort,
+    parse_supported_efforts,
+)
 from mainspring.models.json_values import as_list
 from mainspring.models.port import ModelRequest
-from mainspring.models.profile import Profile
+from mainspring.models.profile import ModelProfile
 from mainspring.models.token_limits import output_limit
 
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
-def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
+def request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
     """All fields of the body but the model, the instructions, the tools and the input. Nothing is sent as null.
 
     The protocol has no field for stop texts and none for an exact number of reasoning tokens; they are not sent.
@@ -48,10 +53,10 @@ def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
         fields["text"] = {"format": schema}
     if request.tools:
         _call_options(request, profile, fields)
-    return _with_extra(fields, request.extra)
+    return _merge_extra(fields, request.extra)
 
 
-def _call_options(request: ModelRequest, profile: Profile, fields: dict[str, Any]) -> None:
+def _call_options(request: ModelRequest, profile: ModelProfile, fields: dict[str, Any]) -> None:
     choice = request.tool_choice
     if choice != "auto":
         fields["tool_choice"] = choice if choice in ("required", "none") else {"type": "function", "name": choice}
@@ -59,7 +64,7 @@ def _call_options(request: ModelRequest, profile: Profile, fields: dict[str, Any
         fields["parallel_tool_calls"] = profile.responses.parallel_calls
 
 
-def _with_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+def _merge_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
     """Fields of the caller's own win; what it wants included, or shaped in the text, is added."""
     include = [*as_list(fields.get("include")), *as_list(extra.get("include"))]
     merged = {**fields, **extra}
@@ -87,19 +92,19 @@ _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 """Words of a refusal, and the change that answers it."""
 
-_LOST_ITEM = lazy_re(
+_ITEM_NOT_FOUND = lazy_re(
     r"required (following|reasoning) item|without its required|item with id .{0,120}not found|items are not persisted"
 )
 _BAD_REASONING = lazy_re(r"encrypted_content|encrypted content|reasoning item|type 'reasoning'|invalid.{0,40}signature")
 
 
-def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
+def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
     """Profiles that leave out what a host says it does not take, the most likely first; none if the text names nothing."""
     text = refusal.lower()
-    if _LOST_ITEM.search(text):
+    if _ITEM_NOT_FOUND.search(text):
         yield _changed(profile, {"item_ids": False})
         yield _changed(profile, {"item_ids": False, "reasoning": "none"})
-    elif _BAD_REASONING.search(text) and not refuses_field(text):
+    elif _BAD_REASONING.search(text) and not is_unsupported_parameter(text):
         yield _changed(profile, {"reasoning": "none"})
     if "verified" in text and "summar" in text:
         yield _changed(profile, {"summary": ""})
@@ -110,16 +115,16 @@ def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
         yield replace(profile, query="&".join(kept))
     if re.search(r"store.{0,20}(must|should) be (set to )?false", text):
         yield _changed(profile, {"store": False})
-    if not refuses_field(text):
+    if not is_unsupported_parameter(text):
         return
-    if "effort" in text and (known := listed_efforts(text)):
+    if "effort" in text and (known := parse_supported_efforts(text)):
         yield _changed(profile, {"efforts": known})
     for pattern, change in _REFUSABLE:
         if re.search(pattern, text, re.DOTALL):
             yield _changed(profile, change)
-    if profile.info.vision and refuses_images(text):
+    if profile.info.vision and is_images_unsupported(text):
         yield replace(profile, info=replace(profile.info, vision=False))
 
 
-def _changed(profile: Profile, change: dict[str, Any]) -> Profile:
+def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
     return replace(profile, responses=replace(profile.responses, **change))

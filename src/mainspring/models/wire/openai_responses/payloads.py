@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.messages import strip_surrogates
-from mainspring.models.codec.text import Halves
-from mainspring.models.json_values import as_int, as_object, as_objects, to_json
+from mainspring.models.codec.text import SurrogateJoiner
+from mainspring.models.json_values import as_dict, as_dicts, as_int, to_json
 
 
-class Part(Struct, gc=False):
+class ResponsesPart(Struct, gc=False):
     """A part of a message or of reasoning."""
 
     type: str = ""
@@ -26,15 +26,15 @@ class Part(Struct, gc=False):
     refusal: str | None = None
 
 
-class Item(Struct, gc=False):
+class OutputItem(Struct, gc=False):
     """One thing the model made: a message, reasoning, a call, or something the host did itself."""
 
     type: str = ""
     id: str | None = None
     role: str | None = None
     phase: str | None = None
-    content: list[Part] | str | None = None
-    summary: list[Part] | None = None
+    content: list[ResponsesPart] | str | None = None
+    summary: list[ResponsesPart] | None = None
     encrypted_content: str | None = None
     call_id: str | None = None
     name: str | None = None
@@ -48,7 +48,7 @@ class Answer(Struct, gc=False):
 
     id: str | None = None
     status: str | None = None
-    output: list[Item] | None = None
+    output: list[OutputItem] | None = None
     usage: dict[str, Any] | None = None
     error: Any = None
     incomplete_details: dict[str, Any] | None = None
@@ -63,7 +63,7 @@ class Event(Struct, gc=False):
     output_index: int | None = None
     content_index: int | None = None
     summary_index: int | None = None
-    item: Item | None = None
+    item: OutputItem | None = None
     response: Answer | None = None
     text: str | None = None
     refusal: str | None = None
@@ -76,23 +76,23 @@ decode_event = msgspec.json.Decoder(Event).decode
 """The fast way; anything unusual about the types fails, and `LooseEvents` takes over."""
 
 
-decode_answer = msgspec.json.Decoder(Answer).decode
+decode_response = msgspec.json.Decoder(Answer).decode
 """The same for an answer that was not streamed."""
 
 
-class LooseEvents:
+class LenientEventParser:
     """Events out of objects whose fields may have any type; what does not fit is left out."""
 
     __slots__ = ("_halves",)
 
     def __init__(self) -> None:
-        self._halves = Halves()
+        self._halves = SurrogateJoiner()
 
     def event(self, value: dict[str, Any]) -> Event:
         """The event in an object."""
         place = f"{value.get('type')} {value.get('item_id')} {value.get('output_index')}"
         delta = value.get("delta")
-        item, response = as_object(value.get("item")), as_object(value.get("response"))
+        item, response = as_dict(value.get("item")), as_dict(value.get("response"))
         return Event(
             type=_text(value.get("type")) or "",
             delta=self._halves.mended(delta if isinstance(delta, str) else None, place),
@@ -114,16 +114,16 @@ class LooseEvents:
         return Answer(
             id=_text(value.get("id")),
             status=_text(value.get("status")),
-            output=[_item(item) for item in as_objects(value.get("output"))] if "output" in value else None,
-            usage=as_object(value.get("usage")),
+            output=[_item(item) for item in as_dicts(value.get("output"))] if "output" in value else None,
+            usage=as_dict(value.get("usage")),
             error=value.get("error"),
-            incomplete_details=as_object(value.get("incomplete_details")),
+            incomplete_details=as_dict(value.get("incomplete_details")),
         )
 
 
-def _item(value: dict[str, Any]) -> Item:
+def _item(value: dict[str, Any]) -> OutputItem:
     content = value.get("content")
-    return Item(
+    return OutputItem(
         type=_text(value.get("type")) or "",
         content=_text(content) if isinstance(content, str) else _parts(content),
         summary=_parts(value.get("summary")),
@@ -135,17 +135,17 @@ def _item(value: dict[str, Any]) -> Item:
     )
 
 
-def _parts(value: object) -> list[Part]:
+def _parts(value: object) -> list[ResponsesPart]:
     return [
-        Part(_text(part.get("type")) or "", _text(part.get("text")), _text(part.get("refusal")))
-        for part in as_objects(value)
+        ResponsesPart(_text(part.get("type")) or "", _text(part.get("text")), _text(part.get("refusal")))
+        for part in as_dicts(value)
     ]
 
 
 def _arguments(value: object) -> str | dict[str, Any] | None:
     if value is None or isinstance(value, str):
         return _text(value)
-    return as_object(value) or json.dumps(value)
+    return as_dict(value) or json.dumps(value)
 
 
 def _text(value: object) -> str | None:
@@ -155,17 +155,17 @@ def _text(value: object) -> str | None:
 _PREFIX = "responses:"
 
 
-def make_mark(**fields: Any) -> str | None:
+def encode_item_metadata(**fields: Any) -> str | None:
     """A mark of the fields that are not ``None``; ``None`` if nothing is left."""
     kept = {name: value for name, value in fields.items() if value is not None}
     return _PREFIX + to_json(kept).decode() if kept else None
 
 
-def read_mark(signature: str | None) -> dict[str, Any] | None:
+def decode_item_metadata(signature: str | None) -> dict[str, Any] | None:
     """The fields of a mark; ``None`` if the text is none."""
     if signature is None or not signature.startswith(_PREFIX):
         return None
     try:
-        return as_object(json.loads(signature.removeprefix(_PREFIX)))
+        return as_dict(json.loads(signature.removeprefix(_PREFIX)))
     except (ValueError, RecursionError):
         return None

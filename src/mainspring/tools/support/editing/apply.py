@@ -9,42 +9,42 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from mainspring.tools.support.editing.diff import Diff, diff
-from mainspring.tools.support.editing.replacement import Change, Edit, Refusal, plan
-from mainspring.tools.support.paths import Found, cannot, failure, find
-from mainspring.tools.support.text_files import Document, displayable, read_document
+from mainspring.tools.support.editing.replacement import Edit, EditChange, EditError, compute_edit
+from mainspring.tools.support.paths import ResolvedFile, failure, os_error_result, resolve_file
+from mainspring.tools.support.text_files import DecodedText, decode_text, replace_surrogates
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
-MOST_BYTES = 16 << 20
+MAX_FILE_BYTES = 16 << 20
 """Bigger files are refused: an edit holds several copies in memory."""
 
 
-class _Outcome(Struct, frozen=True):
+class _EditResult(Struct, frozen=True):
     """The edits of one call, worked out."""
 
     data: bytes
-    changes: tuple[Change, ...]
+    changes: tuple[EditChange, ...]
     diff: Diff
 
 
 async def apply_edits(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> ToolResult:
     """Make all edits in one file, or none."""
-    found = await find(ctx, path, "edit")
+    found = await resolve_file(ctx, path, "edit")
     if isinstance(found, ToolResult):
         return found
     try:
         async with ctx.env.lock(found.path):
             return await _apply_locked(ctx, found, edits)
     except OSError as e:
-        return cannot("edit", found.name, e)
+        return os_error_result("edit", found.name, e)
 
 
-async def _apply_locked(ctx: ToolContext, found: Found, edits: Sequence[Edit]) -> ToolResult:
+async def _apply_locked(ctx: ToolContext, found: ResolvedFile, edits: Sequence[Edit]) -> ToolResult:
     stat = await ctx.env.stat(found.path)
-    if stat.size > MOST_BYTES:
-        text = f"Cannot edit {found.name}: it has {stat.size} bytes, and the limit is {MOST_BYTES}. Use a program in the shell."
+    if stat.size > MAX_FILE_BYTES:
+        text = f"Cannot edit {found.name}: it has {stat.size} bytes, and the limit is {MAX_FILE_BYTES}. Use a program in the shell."
         return failure(ToolErrorCode.VALIDATION_ERROR, text)
     before = await ctx.env.read_bytes(found.path)
-    outcome = await asyncio.to_thread(_work_out, before, edits, found.name)
+    outcome = await asyncio.to_thread(_compute, before, edits, found.name)
     if isinstance(outcome, ToolResult):
         return outcome
     if outcome.data != before:
@@ -52,43 +52,43 @@ async def _apply_locked(ctx: ToolContext, found: Found, edits: Sequence[Edit]) -
     return _result(found, edits, outcome, stat.links)
 
 
-def _work_out(before: bytes, edits: Sequence[Edit], name: str) -> _Outcome | ToolResult:
-    document = read_document(before)
+def _compute(before: bytes, edits: Sequence[Edit], name: str) -> _EditResult | ToolResult:
+    document = decode_text(before)
     if document is None:
         text = f"Cannot edit {name}: it is binary, or in an encoding that cannot be written back as it was."
         return failure(ToolErrorCode.VALIDATION_ERROR, text)
     text = document.text
-    changes: list[Change] = []
-    if any(displayable(edit.new) != edit.new for edit in edits):
+    changes: list[EditChange] = []
+    if any(replace_surrogates(edit.new) != edit.new for edit in edits):
         return failure(
             ToolErrorCode.VALIDATION_ERROR,
             "new_string has half a surrogate pair, which no file can hold. Send it without.",
         )
     for i, edit in enumerate(edits):
-        change = plan(text, _without_mark(edit, document))
-        if isinstance(change, Refusal):
+        change = compute_edit(text, _without_bom(edit, document))
+        if isinstance(change, EditError):
             which = f"Edit {i + 1} of {len(edits)} failed and none was applied. " if len(edits) > 1 else ""
-            return failure(ToolErrorCode.VALIDATION_ERROR, displayable(which + change.text), failed_edit=i)
+            return failure(ToolErrorCode.VALIDATION_ERROR, replace_surrogates(which + change.text), failed_edit=i)
         changes.append(change)
         text = change.text
     try:
         data = document.encode(text)
     except UnicodeEncodeError as e:
         return failure(ToolErrorCode.VALIDATION_ERROR, _unencodable(name, e, document))
-    return _Outcome(data, tuple(changes), diff(document.text, text, name))
+    return _EditResult(data, tuple(changes), diff(document.text, text, name))
 
 
-def _without_mark(edit: Edit, document: Document) -> Edit:
+def _without_bom(edit: Edit, document: DecodedText) -> Edit:
     if not document.mark:
         return edit
     return Edit(edit.old.removeprefix("\ufeff"), edit.new.removeprefix("\ufeff"), edit.every)
 
 
-def _unencodable(name: str, error: UnicodeEncodeError, document: Document) -> str:
+def _unencodable(name: str, error: UnicodeEncodeError, document: DecodedText) -> str:
     return f"{name} is in {document.form or 'UTF-8'}, which has no {error.object[error.start]!r}. Nothing was changed; write it without."
 
 
-def _result(found: Found, edits: Sequence[Edit], outcome: _Outcome, links: int) -> ToolResult:
+def _result(found: ResolvedFile, edits: Sequence[Edit], outcome: _EditResult, links: int) -> ToolResult:
     changes = outcome.changes
     made = [c for c in changes if not c.is_done]
     count = sum(len(c.lines) for c in made)
@@ -100,7 +100,7 @@ def _result(found: Found, edits: Sequence[Edit], outcome: _Outcome, links: int) 
         which = f"{len(edits)} edits, {places}" if len(edits) > 1 else f"{places} at {_lines(made[0])}"
         head = f"Edited {found.name}: {which} (+{added} -{removed} lines)."
     notes = [
-        f"Edit {i + 1}: {_told(c)}." if len(edits) > 1 else _told(c).capitalize() + "."
+        f"Edit {i + 1}: {_describe_change(c)}." if len(edits) > 1 else _describe_change(c).capitalize() + "."
         for i, c in enumerate(changes)
         if c.note and made
     ]
@@ -124,13 +124,13 @@ def _result(found: Found, edits: Sequence[Edit], outcome: _Outcome, links: int) 
     )
 
 
-def _told(change: Change) -> str:
+def _describe_change(change: EditChange) -> str:
     if change.is_done:
         return f"already applied at line {change.lines[0][0]}: {change.note}"
     return f"matched {_lines(change)} {change.note}"
 
 
-def _lines(change: Change) -> str:
+def _lines(change: EditChange) -> str:
     first, last = change.lines[0]
     if len(change.lines) > 1:
         shown = ", ".join(str(a) for a, _ in change.lines[:10])

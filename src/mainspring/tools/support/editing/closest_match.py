@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from mainspring.tools.support.editing.match import fold
-from mainspring.tools.support.editing.splice import indent_of
-from mainspring.tools.support.editing.text_view import View
+from mainspring.tools.support.editing.match import fold_lookalikes
+from mainspring.tools.support.editing.splice import leading_whitespace
+from mainspring.tools.support.editing.text_view import NormalizedText
 
 _CANDIDATES = 8
 _MOST_SHOWN = 12
@@ -18,10 +18,10 @@ _MOST_LINES = 50_000
 _CLOSE_ENOUGH = 0.5
 
 
-def nearest(view: View, old: str) -> str:
+def describe_closest_match(view: NormalizedText, old: str) -> str:
     """The closest lines with their numbers, and in words how they differ from ``old``."""
     wanted = old.strip("\n").split("\n")
-    found = _closest(view.lines, wanted)
+    found = _find_closest(view.lines, wanted)
     if found is None:
         return "Nothing in the file is close to it. Read the file, then repeat the call with text as it stands there."
     start, ratio = found
@@ -29,7 +29,7 @@ def nearest(view: View, old: str) -> str:
     shown = [f"{start + 1 + i}\t{_short(line)}" for i, line in enumerate(lines[:_MOST_SHOWN])]
     if len(lines) > _MOST_SHOWN:
         shown.append(f"(lines {start + 1 + _MOST_SHOWN} to {start + len(lines)} left out)")
-    differences = _differences(lines, wanted, start)
+    differences = _describe_differences(lines, wanted, start)
     return (
         f"Closest lines ({round(100 * ratio)}% alike):\n"
         + "\n".join(shown)
@@ -39,11 +39,11 @@ def nearest(view: View, old: str) -> str:
     )
 
 
-def _closest(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, float] | None:
+def _find_closest(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, float] | None:
     lines = lines[:_MOST_LINES]
     keys = [_key(line) for line in lines]
     wanted_keys = [_key(line) for line in wanted]
-    starts = _votes(keys, wanted_keys) or _votes_by_words(keys, wanted_keys)
+    starts = _candidate_starts(keys, wanted_keys) or _candidate_starts_by_words(keys, wanted_keys)
     best: tuple[int, float] | None = None
     text = "\n".join(wanted_keys[:_MOST_COMPARED])[:4000]
     matcher = SequenceMatcher(None, "", text, autojunk=False)
@@ -57,10 +57,10 @@ def _closest(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, float] |
 
 
 def _key(line: str) -> str:
-    return " ".join(fold(line)[0].split())
+    return " ".join(fold_lookalikes(line)[0].split())
 
 
-def _votes(keys: Sequence[str], wanted: Sequence[str]) -> list[int]:
+def _candidate_starts(keys: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Starts for which the most lines stand where they should, within a line or two."""
     places: dict[str, list[int]] = {}
     for i, key in enumerate(keys):
@@ -74,7 +74,7 @@ def _votes(keys: Sequence[str], wanted: Sequence[str]) -> list[int]:
     return [start for start, _ in votes.most_common(_CANDIDATES)]
 
 
-def _votes_by_words(keys: Sequence[str], wanted: Sequence[str]) -> list[int]:
+def _candidate_starts_by_words(keys: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Starts whose line shares the most, and the rarest, words with the first lines."""
     places: dict[str, list[int]] = {}
     for i, key in enumerate(keys):
@@ -94,14 +94,14 @@ def _words(text: str) -> list[str]:
     return "".join([c if c.isalnum() or c == "_" else " " for c in text]).split()
 
 
-def _differences(lines: Sequence[str], wanted: Sequence[str], start: int) -> list[str]:
+def _describe_differences(lines: Sequence[str], wanted: Sequence[str], start: int) -> list[str]:
     kinds: dict[str, int] = {}
     texts: list[str] = []
     for i, want in enumerate(wanted):
         if i >= len(lines):
             texts.append(f"old_string has {len(wanted) - i} more lines than the file has left")
             break
-        kind = _difference(lines[i], want)
+        kind = _describe_difference(lines[i], want)
         if kind == "":
             continue
         if kind is None:
@@ -114,7 +114,7 @@ def _differences(lines: Sequence[str], wanted: Sequence[str], start: int) -> lis
     return told + texts or ["only in blank lines at its start or end"]
 
 
-def _difference(line: str, want: str) -> str | None:
+def _describe_difference(line: str, want: str) -> str | None:
     """What kind of difference it is: none, one that has a name, or ``None`` for other words."""
     if line == want:
         return ""
@@ -122,7 +122,7 @@ def _difference(line: str, want: str) -> str | None:
         return "spaces at line ends"
     if line.strip() == want.strip():
         return f"indentation: the file has {_indent(line)}, old_string has {_indent(want)}"
-    if fold(line)[0].strip() == fold(want)[0].strip():
+    if fold_lookalikes(line)[0].strip() == fold_lookalikes(want)[0].strip():
         return "characters that look alike: quotes, dashes, special spaces"
     if line.split() == want.split():
         return "the number of spaces within a line"
@@ -132,7 +132,7 @@ def _difference(line: str, want: str) -> str | None:
 
 
 def _indent(line: str) -> str:
-    indent = indent_of(line)
+    indent = leading_whitespace(line)
     if not indent:
         return "none"
     spaces, tabs = indent.count(" "), indent.count("\t")

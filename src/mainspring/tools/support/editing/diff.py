@@ -6,9 +6,9 @@ from difflib import unified_diff
 
 from msgspec import Struct
 
-from mainspring.tools.support.text_files import displayable
+from mainspring.tools.support.text_files import replace_surrogates
 
-MOST_BYTES = 16_384
+MAX_DIFF_BYTES = 16_384
 _MOST_LINES = 2_000
 _CONTEXT = 3
 
@@ -41,18 +41,18 @@ def diff(before: str, after: str, path: str) -> Diff:
             removed,
         )
     lines = [_complete(line) for line in unified_diff(a, b, f"a/{path}", f"b/{path}")]
-    lines = [_moved(line, first) if line.startswith("@@") else line for line in lines]
+    lines = [_shift_hunk_header(line, first) if line.startswith("@@") else line for line in lines]
     body = lines[2:]
     added = sum(line.startswith("+") for line in body)
     removed = sum(line.startswith("-") for line in body)
-    return Diff(_cut(displayable("".join(lines))), added, removed)
+    return Diff(_truncate(replace_surrogates("".join(lines))), added, removed)
 
 
 def _complete(line: str) -> str:
     return line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
 
 
-def _moved(header: str, by: int) -> str:
+def _shift_hunk_header(header: str, by: int) -> str:
     """A hunk header with its line numbers moved down."""
     parts = header.split(" ")
     for i in (1, 2):
@@ -61,10 +61,10 @@ def _moved(header: str, by: int) -> str:
     return " ".join(parts)
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     data = text.encode("utf-8", "replace")
-    if len(data) <= MOST_BYTES:
+    if len(data) <= MAX_DIFF_BYTES:
         return text
-    kept = data[:MOST_BYTES].decode("utf-8", "ignore")
+    kept = data[:MAX_DIFF_BYTES].decode("utf-8", "ignore")
     kept = kept[: kept.rfind("\n") + 1]
-    return f"{kept}(diff cut: {len(data) - MOST_BYTES} bytes more)\n"
+    return f"{kept}(diff cut: {len(data) - MAX_DIFF_BYTES} bytes more)\n"

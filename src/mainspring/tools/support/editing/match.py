@@ -14,12 +14,12 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.tools.support.editing.text_view import View
+from mainspring.tools.support.editing.text_view import NormalizedText
 
-Fuzz = Literal["", "line numbers", "final newline", "trailing spaces", "look-alikes", "indentation"]
+MatchTolerance = Literal["", "line numbers", "final newline", "trailing spaces", "look-alikes", "indentation"]
 """What had to be disregarded to find a text; nothing for an exact match."""
 
-FUZZ_WORDS: dict[Fuzz, str] = {
+TOLERANCE_LABELS: dict[MatchTolerance, str] = {
     "line numbers": "without the line numbers in old_string",
     "final newline": "without the newline that old_string has at the end of the file",
     "trailing spaces": "ignoring spaces at line ends",
@@ -33,7 +33,7 @@ _NUMBERED = (
     lazy_re(r"[ ]{0,8}(\d+)[ ]?[|:][ ](.*)", re.DOTALL),
 )
 """Ways to write a line number before a line; only the first counts where there is but one line."""
-_ALIKE = str.maketrans(
+_LOOKALIKES = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4", "'"),
         **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"'),
@@ -46,7 +46,7 @@ _ALIKE = str.maketrans(
 )
 
 
-class Located(Struct, frozen=True):
+class Match(Struct, frozen=True):
     """Where the text is.
 
     Attributes:
@@ -57,42 +57,42 @@ class Located(Struct, frozen=True):
 
     spans: tuple[tuple[int, int], ...]
     old: str
-    fuzz: Fuzz = ""
+    fuzz: MatchTolerance = ""
 
 
-class Ambiguous(Struct, frozen=True):
+class AmbiguousMatch(Struct, frozen=True):
     """It stands at several places; ``lines`` are where each starts."""
 
     lines: tuple[int, ...]
-    fuzz: Fuzz = ""
+    fuzz: MatchTolerance = ""
 
 
-def locate(view: View, old: str, *, every: bool) -> Located | Ambiguous | None:
+def find_match(view: NormalizedText, old: str, *, every: bool) -> Match | AmbiguousMatch | None:
     """Find ``old`` (with line feeds only) in the view; ``every``: all its places are wanted. ``None``: it is not there."""
     spans = _exact(view.text, old, every)
     if spans:
-        return _decided(view, spans, old, "", every)
+        return _to_match(view, spans, old, "", every)
     for stripped in without_line_numbers(old):
         spans = _at_line_starts(view, _exact(view.text, stripped, every))
         if spans:
-            return _decided(view, spans, stripped, "line numbers", every)
+            return _to_match(view, spans, stripped, "line numbers", every)
     was_numbered = False
     for stripped in without_line_numbers(old)[:1]:
         old, was_numbered = stripped, True
     if not old.strip():
         return None
     if not was_numbered and old.endswith("\n") and view.text.endswith(old[:-1]):
-        return Located(((len(view.text) - len(old) + 1, len(view.text)),), old[:-1], "final newline")
+        return Match(((len(view.text) - len(old) + 1, len(view.text)),), old[:-1], "final newline")
     for fuzz, find in _LEVELS:
         spans = find(view, old)
         if was_numbered:
             spans = _at_line_starts(view, spans)
         if spans:
-            return _decided(view, spans, old, fuzz, False)
+            return _to_match(view, spans, old, fuzz, False)
     return None
 
 
-def _at_line_starts(view: View, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _at_line_starts(view: NormalizedText, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return [s for s in spans if s[0] == 0 or view.text[s[0] - 1] == "\n"]
 
 
@@ -110,16 +110,16 @@ def without_line_numbers(text: str) -> list[str]:
     return found
 
 
-def fold(text: str) -> tuple[str, Sequence[int]]:
+def fold_lookalikes(text: str) -> tuple[str, Sequence[int]]:
     """Text with look-alikes made alike, and for each of its characters the index of the one that it came from."""
     if text.isascii():
         return text, range(len(text))
     folded: list[str] = []
     origin: list[int] = []
     for i, c in enumerate(text):
-        piece = c.translate(_ALIKE)
+        piece = c.translate(_LOOKALIKES)
         if not piece.isascii():
-            piece = unicodedata.normalize("NFKD", piece).translate(_ALIKE)
+            piece = unicodedata.normalize("NFKD", piece).translate(_LOOKALIKES)
         folded.append(piece)
         origin += [i] * len(piece)
     return "".join(folded), origin
@@ -137,34 +137,38 @@ def _exact(text: str, old: str, every: bool) -> list[tuple[int, int]]:
     return spans
 
 
-def _decided(view: View, spans: list[tuple[int, int]], old: str, fuzz: Fuzz, every: bool) -> Located | Ambiguous:
+def _to_match(
+    view: NormalizedText, spans: list[tuple[int, int]], old: str, fuzz: MatchTolerance, every: bool
+) -> Match | AmbiguousMatch:
     if len(spans) > 1 and not every:
-        return Ambiguous(tuple([view.line_at(start) for start, _ in spans]), fuzz)
-    return Located(tuple(spans), old, fuzz)
+        return AmbiguousMatch(tuple([view.line_at(start) for start, _ in spans]), fuzz)
+    return Match(tuple(spans), old, fuzz)
 
 
 Folding = Callable[[str], tuple[str, Sequence[int]]]
 
 
-def _as_it_is(text: str) -> tuple[str, Sequence[int]]:
+def _no_folding(text: str) -> tuple[str, Sequence[int]]:
     return text, range(len(text))
 
 
-def _with_any_spaces(view: View, old: str) -> list[tuple[int, int]]:
-    return _by_lines(view, old, _as_it_is)
+def _match_trailing_spaces(view: NormalizedText, old: str) -> list[tuple[int, int]]:
+    return _by_lines(view, old, _no_folding)
 
 
-def _with_look_alikes(view: View, old: str) -> list[tuple[int, int]]:
-    return _by_lines(view, old, fold)
+def _match_lookalikes(view: NormalizedText, old: str) -> list[tuple[int, int]]:
+    return _by_lines(view, old, fold_lookalikes)
 
 
-def _by_lines(view: View, old: str, folding: Folding) -> list[tuple[int, int]]:
+def _by_lines(view: NormalizedText, old: str, folding: Folding) -> list[tuple[int, int]]:
     """Places where the lines agree once folded and without spaces at their ends. The first and the last may be partial."""
     parts = [folding(part)[0] for part in old.split("\n")]
     folded = [folding(line) for line in view.lines]
     if len(parts) == 1:
-        found = [(i, span) for i, line in enumerate(folded) for span in _inside(line[0], parts[0])]
-        return [(_place(view, folded, i, a), _place(view, folded, i, b, is_end=True)) for i, (a, b) in found]
+        found = [(i, span) for i, line in enumerate(folded) for span in _find_partial(line[0], parts[0])]
+        return [
+            (_text_position(view, folded, i, a), _text_position(view, folded, i, b, is_end=True)) for i, (a, b) in found
+        ]
     bare = [line.rstrip() for line, _ in folded]
     first, middle, last = parts[0].rstrip(), [p.rstrip() for p in parts[1:-1]], parts[-1]
     spans: list[tuple[int, int]] = []
@@ -179,11 +183,11 @@ def _by_lines(view: View, old: str, folding: Folding) -> list[tuple[int, int]]:
         else:
             continue
         begin = len(bare[i]) - len(first) if first else len(folded[i][0])
-        spans.append((_place(view, folded, i, begin), _place(view, folded, j, end, is_end=True)))
+        spans.append((_text_position(view, folded, i, begin), _text_position(view, folded, j, end, is_end=True)))
     return spans
 
 
-def _inside(line: str, part: str) -> list[tuple[int, int]]:
+def _find_partial(line: str, part: str) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     at = line.find(part)
     while at >= 0:
@@ -195,20 +199,22 @@ def _inside(line: str, part: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _place(view: View, folded: list[tuple[str, Sequence[int]]], i: int, at: int, *, is_end: bool = False) -> int:
+def _text_position(
+    view: NormalizedText, folded: list[tuple[str, Sequence[int]]], i: int, at: int, *, is_end: bool = False
+) -> int:
     """The place in the view of a place in a folded line."""
     origin = folded[i][1]
-    start = view.starts[i]
+    start = view.start_tool[i]
     if is_end:
         return start + (origin[at - 1] + 1 if at else 0)
     return start + (origin[at] if at < len(origin) else len(view.lines[i]))
 
 
-def _with_any_indentation(view: View, old: str) -> list[tuple[int, int]]:
+def _match_indentation(view: NormalizedText, old: str) -> list[tuple[int, int]]:
     """Places of whole lines that agree once folded and without spaces around them."""
     parts = old.split("\n")
-    keys = [fold(part)[0].strip() for part in parts]
-    lines = [fold(line)[0].strip() for line in view.lines]
+    keys = [fold_lookalikes(part)[0].strip() for part in parts]
+    lines = [fold_lookalikes(line)[0].strip() for line in view.lines]
     opens_at_end = len(parts) > 1 and parts[0] == ""
     closes_at_start = len(parts) > 1 and parts[-1] == ""
     skip = 1 if opens_at_end else 0
@@ -218,14 +224,14 @@ def _with_any_indentation(view: View, old: str) -> list[tuple[int, int]]:
         if lines[i + skip : i + skip + len(inner)] != inner:
             continue
         j = i + len(parts) - 1
-        begin = view.starts[i] + (len(view.lines[i]) if opens_at_end else 0)
-        end = view.starts[j] + (0 if closes_at_start else len(view.lines[j].rstrip()))
+        begin = view.start_tool[i] + (len(view.lines[i]) if opens_at_end else 0)
+        end = view.start_tool[j] + (0 if closes_at_start else len(view.lines[j].rstrip()))
         spans.append((begin, end))
     return spans
 
 
-_LEVELS: tuple[tuple[Fuzz, Callable[[View, str], list[tuple[int, int]]]], ...] = (
-    ("trailing spaces", _with_any_spaces),
-    ("look-alikes", _with_look_alikes),
-    ("indentation", _with_any_indentation),
+_LEVELS: tuple[tuple[MatchTolerance, Callable[[NormalizedText, str], list[tuple[int, int]]]], ...] = (
+    ("trailing spaces", _match_trailing_spaces),
+    ("look-alikes", _match_lookalikes),
+    ("indentation", _match_indentation),
 )

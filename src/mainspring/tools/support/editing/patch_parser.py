@@ -25,7 +25,7 @@ class PatchError(ValueError):
     """It is no patch; the text says what is wrong, where, and what to write."""
 
 
-class Chunk(Struct, frozen=True):
+class PatchChunk(Struct, frozen=True):
     """One change in a file.
 
     Attributes:
@@ -43,7 +43,7 @@ class Chunk(Struct, frozen=True):
     line: int = 0
 
 
-class Section(Struct, frozen=True):
+class PatchSection(Struct, frozen=True):
     """What is to become of one file.
 
     Attributes:
@@ -57,23 +57,23 @@ class Section(Struct, frozen=True):
     action: Action
     path: str
     content: str = ""
-    chunks: tuple[Chunk, ...] = ()
+    chunks: tuple[PatchChunk, ...] = ()
     target: str = ""
 
 
-def parse_patch(text: str) -> tuple[Section, ...]:
+def parse_patch(text: str) -> tuple[PatchSection, ...]:
     """The sections of a patch.
 
     Raises:
         PatchError: If it is none.
     """
-    lines = _unwrapped(text).replace("\r\n", "\n").split("\n")
+    lines = _strip_wrapper(text).replace("\r\n", "\n").split("\n")
     if lines[0].strip() != BEGIN:
         raise PatchError(f"the first line of a patch is {BEGIN!r}, not {_short(lines[0])}")
     if lines[-1].strip() != END:
         raise PatchError(f"the last line of a patch is {END!r}, not {_short(lines[-1])}; it may have been cut off")
-    reader = _Reader(lines[1:-1])
-    sections: list[Section] = []
+    reader = _PatchParser(lines[1:-1])
+    sections: list[PatchSection] = []
     while not reader.done:
         if reader.line.strip():
             sections.append(reader.section())
@@ -84,13 +84,13 @@ def parse_patch(text: str) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-def _unwrapped(text: str) -> str:
+def _strip_wrapper(text: str) -> str:
     text = text.strip("\ufeff \t\r\n")
     wrapped = _WRAPPED.match(text)
     return (wrapped[3] or wrapped[4] or "").strip() if wrapped else text
 
 
-class _Reader:
+class _PatchParser:
     """Goes through the lines between begin and end."""
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -110,7 +110,7 @@ class _Reader:
         """The line's number in the patch, whose first line is its begin."""
         return self.at + 2
 
-    def section(self) -> Section:
+    def section(self) -> PatchSection:
         head = self.line.strip()
         start = next((s for s in _SECTIONS if head.startswith(s)), None)
         if start is None:
@@ -122,9 +122,9 @@ class _Reader:
         number = self.number
         self.at += 1
         if start == DELETE:
-            return Section("delete", path)
+            return PatchSection("delete", path)
         if start == ADD:
-            return Section("add", path, self._content())
+            return PatchSection("add", path, self._content())
         target = ""
         if not self.done and self.line.strip().startswith(MOVE):
             target = self.line.strip()[len(MOVE) :].strip()
@@ -134,7 +134,7 @@ class _Reader:
         chunks = self._chunks()
         if not chunks and not target:
             raise PatchError(f"line {number}: the update of {path} changes nothing; lines to change begin with - or +")
-        return Section("update", path, chunks=chunks, target=target)
+        return PatchSection("update", path, chunks=chunks, target=target)
 
     def _content(self) -> str:
         found: list[str] = []
@@ -146,15 +146,15 @@ class _Reader:
             raise PatchError(f"line {self.number}: each line of an added file begins with +, not {_short(self.line)}")
         return "".join(found)
 
-    def _chunks(self) -> tuple[Chunk, ...]:
-        found: list[Chunk] = []
+    def _chunks(self) -> tuple[PatchChunk, ...]:
+        found: list[PatchChunk] = []
         while True:
             self._skip_blank()
             if self.done or _is_section(self.line):
                 return tuple(found)
             found.append(self._chunk(is_first=not found))
 
-    def _chunk(self, *, is_first: bool) -> Chunk:
+    def _chunk(self, *, is_first: bool) -> PatchChunk:
         number = self.number
         contexts: list[str] = []
         marked = False
@@ -188,15 +188,15 @@ class _Reader:
                 f"line {self.number}: a change has lines that begin with a space (as in the file), - (goes) or + (comes), "
                 f"but here is {shown}"
             )
-        return Chunk(tuple(contexts), tuple(old), tuple(new), at_end, number)
+        return PatchChunk(tuple(contexts), tuple(old), tuple(new), at_end, number)
 
     def _is_change(self) -> bool:
         line = self.line
         if line == "":  # An empty line of the file whose space was lost, unless only the next section follows.
-            return not all(not rest.strip() for rest in self._until_mark())
+            return not all(not rest.strip() for rest in self._read_until_marker())
         return line[0] in " -+" and not (line[0] == " " and _is_section(line))
 
-    def _until_mark(self) -> list[str]:
+    def _read_until_marker(self) -> list[str]:
         found: list[str] = []
         for line in self._lines[self.at :]:
             if line.startswith("@@") or _is_section(line) or line.strip() == END_OF_FILE:

@@ -12,17 +12,17 @@ from msgspec import Struct
 
 from mainspring.env import ExecutionEnv, FileStat
 from mainspring.env.beneath import RealPath, resolve
-from mainspring.env.paths import shown
-from mainspring.lazy import later
-from mainspring.tools.support.text_files import read_document
+from mainspring.env.paths import display_path
+from mainspring.lazy import lazy_function
+from mainspring.tools.support.text_files import decode_text
 from mainspring.tools.tool import Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
     from mainspring.tools.support.editing.diff import diff
 else:  # loaded when something is written
-    diff = later("mainspring.tools.support.editing.diff", "diff")
+    diff = lazy_function("mainspring.tools.support.editing.diff", "diff")
 
-PREVIEWED = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
+PREVIEWABLE_TOOLS = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
 """Tools whose calls can be tried out."""
 
 _MOST = 16 << 20
@@ -67,14 +67,14 @@ class Preview(Struct, frozen=True):
     steps: tuple[str, ...] = ()
     problem: str = ""
 
-    def is_like(self, other: Preview) -> bool:
+    def has_same_changes(self, other: Preview) -> bool:
         """Whether the other one makes the same changes, maybe at other lines."""
         return not (self.problem or other.problem) and [c.essence for c in self.changes] == [
             c.essence for c in other.changes
         ]
 
 
-async def preview(
+async def preview_changes(
     tool: Tool, arguments: Mapping[str, Any], env: ExecutionEnv, paths: Mapping[str, str] | None = None
 ) -> Preview | None:
     """Try a call out.
@@ -88,39 +88,39 @@ async def preview(
     Returns:
         What it would do; ``None`` for a tool that is none of `PREVIEWED`.
     """
-    if tool.name not in PREVIEWED or tool.source != "builtin":
+    if tool.name not in PREVIEWABLE_TOOLS or tool.source != "builtin":
         return None
-    overlay = _Overlay(env)
-    result = await _tried(tool, arguments, overlay, paths)
+    overlay = _OverlayEnv(env)
+    result = await _run_on_overlay(tool, arguments, overlay, paths)
     if result.is_error:
         return Preview(problem=result.text)
     steps: list[str] = []
     edits: Sequence[Any] = arguments.get("edits", ()) if tool.name == "multi_edit" else ()
     if len(edits) > 1:
-        apart = _Overlay(env)
+        apart = _OverlayEnv(env)
         for edit in edits:
-            one = await _tried(tool, {**arguments, "edits": [edit]}, apart, paths)
+            one = await _run_on_overlay(tool, {**arguments, "edits": [edit]}, apart, paths)
             steps.append(str(one.metadata.get("diff", "")))
     return Preview(await asyncio.to_thread(_changes, overlay), tuple(steps))
 
 
-async def _tried(
-    tool: Tool, arguments: Mapping[str, Any], overlay: _Overlay, paths: Mapping[str, str] | None
+async def _run_on_overlay(
+    tool: Tool, arguments: Mapping[str, Any], overlay: _OverlayEnv, paths: Mapping[str, str] | None
 ) -> ToolResult:
     return await tool(ToolContext(env=cast("ExecutionEnv", overlay), paths=paths), **arguments)
 
 
-def _changes(overlay: _Overlay) -> tuple[FileChange, ...]:
+def _changes(overlay: _OverlayEnv) -> tuple[FileChange, ...]:
     made: list[FileChange] = []
     for real, after in overlay.held.items():
         before = overlay.was.get(real)
         if before != after and not (before is None and after is None):
-            made.append(_change(shown(real, overlay.cwd), before, after))
+            made.append(_change(display_path(real, overlay.cwd), before, after))
     return tuple(made)
 
 
 def _change(path: str, before: bytes | None, after: bytes | None) -> FileChange:
-    old, new = (read_document(data) if data is not None else None for data in (before, after))
+    old, new = (decode_text(data) if data is not None else None for data in (before, after))
     if (before is not None and old is None) or (after is not None and new is None):
         return FileChange(path=path, before=before, after=after, note="it is binary")
     a, b = old.text if old else "", new.text if new else ""
@@ -135,7 +135,7 @@ def _change(path: str, before: bytes | None, after: bytes | None) -> FileChange:
     return FileChange(path=path, before=before, after=after, diff=diff(a, b, path).text, note="; ".join(notes))
 
 
-class _Overlay:
+class _OverlayEnv:
     """An environment whose files can be changed without anybody else seeing it. Knows only what file tools ask for."""
 
     def __init__(self, env: ExecutionEnv) -> None:
@@ -169,14 +169,14 @@ class _Overlay:
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         real = await resolve(self._env, path)
-        await self._remember(real)
+        await self._load_original(real)
         if not parents and self.was[real] is None:
             await self._env.stat(RealPath(posixpath.dirname(real)))  # outside the project no folder is made
         self.held[real] = data
 
     async def remove(self, path: str) -> None:
         real = await resolve(self._env, path)
-        await self._remember(real)
+        await self._load_original(real)
         self.held[real] = None
 
     async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
@@ -196,7 +196,7 @@ class _Overlay:
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def _remember(self, real: RealPath) -> None:
+    async def _load_original(self, real: RealPath) -> None:
         if real in self.was:
             return
         try:

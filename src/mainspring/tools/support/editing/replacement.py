@@ -6,10 +6,16 @@ from difflib import SequenceMatcher
 
 from msgspec import Struct
 
-from mainspring.tools.support.editing.closest_match import nearest
-from mainspring.tools.support.editing.match import FUZZ_WORDS, Ambiguous, Located, locate, without_line_numbers
+from mainspring.tools.support.editing.closest_match import describe_closest_match
+from mainspring.tools.support.editing.match import (
+    TOLERANCE_LABELS,
+    AmbiguousMatch,
+    Match,
+    find_match,
+    without_line_numbers,
+)
 from mainspring.tools.support.editing.splice import UnclearIndentationError, splice
-from mainspring.tools.support.editing.text_view import View, normalised
+from mainspring.tools.support.editing.text_view import NormalizedText, normalize_newlines
 
 _MOST_LISTED = 20
 _SHORTEST_EVIDENCE = 8
@@ -26,7 +32,7 @@ class Edit(Struct, frozen=True):
     every: bool = False
 
 
-class Change(Struct, frozen=True):
+class EditChange(Struct, frozen=True):
     """What an edit does.
 
     Attributes:
@@ -42,41 +48,41 @@ class Change(Struct, frozen=True):
     is_done: bool = False
 
 
-class Refusal(Struct, frozen=True):
+class EditError(Struct, frozen=True):
     """Why an edit is not made: what happened and what to do."""
 
     text: str
 
 
-def plan(raw: str, edit: Edit) -> Change | Refusal:
+def compute_edit(raw: str, edit: Edit) -> EditChange | EditError:
     """What the edit makes of a text."""
-    old, new = normalised(edit.old), normalised(edit.new)
+    old, new = normalize_newlines(edit.old), normalize_newlines(edit.new)
     if edit.old == edit.new:
-        return Refusal("old_string and new_string are the same, so there is nothing to change.")
-    view = View(raw)
+        return EditError("old_string and new_string are the same, so there is nothing to change.")
+    view = NormalizedText(raw)
     if "\r\n" in edit.old or old == new:
-        change = _to_the_letter(view, edit)
+        change = _match_exact_line_endings(view, edit)
         if change or old == new:
-            return change or Refusal("old_string with these line endings is not in the file; it has other ones.")
+            return change or EditError("old_string with these line endings is not in the file; it has other ones.")
     if not old and view.text:
-        return Refusal(
+        return EditError(
             "old_string is empty. Give the text to replace, with a line or two around it; to insert, repeat a line that "
             "stands there in new_string; to replace the whole file use write_file."
         )
-    located = locate(view, old, every=edit.every)
-    if not old.strip() and isinstance(located, Located) and len(located.spans) > 1:
-        return Refusal(
+    located = find_match(view, old, every=edit.every)
+    if not old.strip() and isinstance(located, Match) and len(located.spans) > 1:
+        return EditError(
             f"old_string is only white space and stands at {len(located.spans)} places; replacing them all is refused. "
             "Give the text around one of them."
         )
-    if isinstance(located, Ambiguous):
+    if isinstance(located, AmbiguousMatch):
         return _ambiguous(located)
     if located is None:
         return _missing(view, old, new)
-    return _change(view, located, new)
+    return _apply_match(view, located, new)
 
 
-def _change(view: View, located: Located, new: str) -> Change | Refusal:
+def _apply_match(view: NormalizedText, located: Match, new: str) -> EditChange | EditError:
     if located.fuzz == "final newline":
         new = new.removesuffix("\n")
     elif located.fuzz:
@@ -85,17 +91,17 @@ def _change(view: View, located: Located, new: str) -> Change | Refusal:
         text = splice(view, located, new)
     except UnclearIndentationError:
         line = view.line_at(located.spans[0][0])
-        return Refusal(
+        return EditError(
             f"old_string is found at line {line}, but with another indentation, and how to indent new_string cannot be "
-            f"told from it. Repeat the call with the file's indentation in both:\n\n{nearest(view, located.old)}"
+            f"told from it. Repeat the call with the file's indentation in both:\n\n{describe_closest_match(view, located.old)}"
         )
     lines = tuple([(view.line_at(a), view.line_at(max(a, b - 1))) for a, b in located.spans])
     if text == view.raw:
-        return Change(text, lines, "the file already reads as new_string there", True)
-    return Change(text, lines, FUZZ_WORDS[located.fuzz] if located.fuzz else "")
+        return EditChange(text, lines, "the file already reads as new_string there", True)
+    return EditChange(text, lines, TOLERANCE_LABELS[located.fuzz] if located.fuzz else "")
 
 
-def _to_the_letter(view: View, edit: Edit) -> Change | Refusal | None:
+def _match_exact_line_endings(view: NormalizedText, edit: Edit) -> EditChange | EditError | None:
     """An edit that spells out its line endings: where the file has just these, new text is taken as it is."""
     places: list[int] = []
     at = view.raw.find(edit.old)
@@ -106,45 +112,45 @@ def _to_the_letter(view: View, edit: Edit) -> Change | Refusal | None:
         return None
     starts = [view.raw.count("\n", 0, at) + 1 for at in places]
     if len(places) > 1 and not edit.every:
-        return _ambiguous(Ambiguous(tuple(starts)))
+        return _ambiguous(AmbiguousMatch(tuple(starts)))
     ends = edit.old.count("\n", 0, len(edit.old) - 1)
-    return Change(view.raw.replace(edit.old, edit.new), tuple([(line, line + ends) for line in starts]))
+    return EditChange(view.raw.replace(edit.old, edit.new), tuple([(line, line + ends) for line in starts]))
 
 
-def _ambiguous(found: Ambiguous) -> Refusal:
+def _ambiguous(found: AmbiguousMatch) -> EditError:
     shown = ", ".join(map(str, found.lines[:_MOST_LISTED]))
     if len(found.lines) > _MOST_LISTED:
         shown += f" and {len(found.lines) - _MOST_LISTED} more"
-    how = f" ({FUZZ_WORDS[found.fuzz]})" if found.fuzz else ""
+    how = f" ({TOLERANCE_LABELS[found.fuzz]})" if found.fuzz else ""
     advice = "Add lines around the one you mean" + ("" if found.fuzz else ", or set replace_all to change them all")
-    return Refusal(
+    return EditError(
         f"old_string is not unique: it matches at {len(found.lines)} places{how}, starting at lines {shown}. {advice}."
     )
 
 
-def _missing(view: View, old: str, new: str) -> Change | Refusal:
-    done = _done_already(view, old, new)
+def _missing(view: NormalizedText, old: str, new: str) -> EditChange | EditError:
+    done = _find_already_applied(view, old, new)
     if done is not None and done[1]:
-        return Change(view.raw, ((done[0], done[0] + new.count("\n")),), "it was applied before", True)
+        return EditChange(view.raw, ((done[0], done[0] + new.count("\n")),), "it was applied before", True)
     hint = ""
     if done is not None:
         hint = f" new_string is in the file already, at line {done[0]}: the edit may have been made before."
     if not old.strip():
-        return Refusal("old_string is only white space and is not in the file. Give the text to replace.")
-    return Refusal(f"old_string is not in the file.{hint}\n\n{nearest(view, old)}")
+        return EditError("old_string is only white space and is not in the file. Give the text to replace.")
+    return EditError(f"old_string is not in the file.{hint}\n\n{describe_closest_match(view, old)}")
 
 
-def _done_already(view: View, old: str, new: str) -> tuple[int, bool] | None:
+def _find_already_applied(view: NormalizedText, old: str, new: str) -> tuple[int, bool] | None:
     """Where the new text stands though the old does not, and whether that can only mean that the edit was made."""
     if not new.strip():
         return None
     at = view.text.find(new)
     if at < 0 or view.text.find(new, at + 1) >= 0:
         return None
-    return view.line_at(at), _is_clear(old.strip(), new.strip())
+    return view.line_at(at), _is_distinctive(old.strip(), new.strip())
 
 
-def _is_clear(old: str, new: str) -> bool:
+def _is_distinctive(old: str, new: str) -> bool:
     """Whether new text is so particular, and so like the old, that it stands in the file for no other reason."""
     if len(new) < _SHORTEST_EVIDENCE:
         return False

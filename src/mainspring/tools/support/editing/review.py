@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 APPROVE_HUNK = "approve_hunk"
 """Key in `ToolContext.extra` of an `Approve`; without one every edit is made."""
 
-Fate = Literal["applied", "denied", "failed", "skipped", "unchanged"]
+EditStatus = Literal["applied", "denied", "failed", "skipped", "unchanged"]
 """What became of an edit: ``skipped`` because another failed, ``unchanged`` because the text was there already."""
 
 _HEAD = lazy_re(r"Edited (?P<path>.+): (?P<applied>\d+)/(?P<total>\d+) applied(?P<rest>(?: · \d+ [a-z]+)*)")
-_LINE = lazy_re(rf"(\d+)\. ({'|'.join(get_args(Fate))})(?:: (.*))?")
+_LINE = lazy_re(rf"(\d+)\. ({'|'.join(get_args(EditStatus))})(?:: (.*))?")
 
 
 class Hunk(Struct, frozen=True):
@@ -56,18 +56,18 @@ Approve = Callable[[Hunk], Answer | Awaitable[Answer]]
 """Decides on an edit."""
 
 
-class Outcome(Struct, frozen=True):
+class EditOutcome(Struct, frozen=True):
     """What became of one edit; ``note`` says why or where, in one line."""
 
-    fate: Fate
+    fate: EditStatus
     note: str = ""
 
 
-class Outcomes(Struct, frozen=True):
+class EditOutcomes(Struct, frozen=True):
     """What became of all edits of a call, in their order."""
 
     path: str
-    hunks: tuple[Outcome, ...]
+    hunks: tuple[EditOutcome, ...]
 
     @property
     def applied(self) -> int:
@@ -75,10 +75,10 @@ class Outcomes(Struct, frozen=True):
         return sum(hunk.fate == "applied" for hunk in self.hunks)
 
 
-def format_outcomes(outcomes: Outcomes) -> str:
+def format_edit_outcomes(outcomes: EditOutcomes) -> str:
     """The body of a result: ``Edited <path>: N/M applied · K denied · …``, and a line for each edit."""
     counts = Counter(hunk.fate for hunk in outcomes.hunks)
-    others = [f" · {counts[fate]} {fate}" for fate in get_args(Fate)[1:] if counts[fate]]
+    others = [f" · {counts[fate]} {fate}" for fate in get_args(EditStatus)[1:] if counts[fate]]
     head = f"Edited {outcomes.path}: {counts['applied']}/{len(outcomes.hunks)} applied{''.join(others)}"
     lines = [
         f"{number}. {hunk.fate}" + (f": {' '.join(hunk.note.split())}" if hunk.note.strip() else "")
@@ -87,27 +87,27 @@ def format_outcomes(outcomes: Outcomes) -> str:
     return "\n".join([head, *lines])
 
 
-def parse_outcomes(text: str) -> Outcomes | None:
+def parse_edit_outcomes(text: str) -> EditOutcomes | None:
     """What `format_outcomes` told, from the text of a result; ``None`` if it does not begin with such a body."""
     head, *lines = text.split("\n")
     match = _HEAD.fullmatch(head)
     if match is None:
         return None
-    hunks: list[Outcome] = []
+    hunks: list[EditOutcome] = []
     for line in lines[: int(match["total"])]:
         found = _LINE.fullmatch(line)
         if found is None or int(found[1]) != len(hunks) + 1:
             return None
-        hunks.append(Outcome(_fate(found[2]), found[3] or ""))
-    outcomes = Outcomes(match["path"], tuple(hunks))
+        hunks.append(EditOutcome(_parse_status(found[2]), found[3] or ""))
+    outcomes = EditOutcomes(match["path"], tuple(hunks))
     return outcomes if len(hunks) == int(match["total"]) and outcomes.applied == int(match["applied"]) else None
 
 
-def _fate(text: str) -> Fate:
-    return next(fate for fate in get_args(Fate) if fate == text)
+def _parse_status(text: str) -> EditStatus:
+    return next(fate for fate in get_args(EditStatus) if fate == text)
 
 
-async def decide(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> list[Answer]:
+async def request_decisions(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> list[Answer]:
     """The answer for each edit, asked one after the other."""
     approve: Approve = ctx.extra[APPROVE_HUNK]
     answers: list[Answer] = []

@@ -9,19 +9,19 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 
-from mainspring.tools.support.editing.match import Located, fold
-from mainspring.tools.support.editing.text_view import View
+from mainspring.tools.support.editing.match import Match, fold_lookalikes
+from mainspring.tools.support.editing.text_view import NormalizedText
 
 Reindent = Callable[[str], str | None]
 """From the indentation that new text has to the one that the file wants; ``None`` if that cannot be told."""
 
 
-def indent_of(line: str) -> str:
+def leading_whitespace(line: str) -> str:
     """The white space at the start of a line."""
     return line[: len(line) - len(line.lstrip())]
 
 
-def reindenter(
+def make_reindent(
     found: Sequence[str], old: Sequence[str], new: Sequence[str], same: Sequence[tuple[int, int]]
 ) -> Reindent | None:
     """How to indent new lines.
@@ -40,22 +40,22 @@ def reindenter(
     """
     as_file = as_old = 0
     for i, j in same:
-        if old[i].strip() and indent_of(old[i]) != indent_of(found[i]):
-            as_file += indent_of(new[j]) == indent_of(found[i])
-            as_old += indent_of(new[j]) == indent_of(old[i])
-    pairs = [(indent_of(o), indent_of(f)) for o, f in zip(old, found, strict=True) if o.strip()]
+        if old[i].strip() and leading_whitespace(old[i]) != leading_whitespace(found[i]):
+            as_file += leading_whitespace(new[j]) == leading_whitespace(found[i])
+            as_old += leading_whitespace(new[j]) == leading_whitespace(old[i])
+    pairs = [(leading_whitespace(o), leading_whitespace(f)) for o, f in zip(old, found, strict=True) if o.strip()]
     if bool(as_file) != bool(as_old):
         is_as_file: bool | None = bool(as_file)
     else:
-        is_as_file = _by_depth(pairs, new, None if as_file else False)
+        is_as_file = _is_indented_as_file(pairs, new, None if as_file else False)
     if is_as_file is None:
         return None
-    return (lambda indent: indent) if is_as_file else _move(pairs)
+    return (lambda indent: indent) if is_as_file else _shift_rule(pairs)
 
 
-def _by_depth(pairs: Sequence[tuple[str, str]], new: Sequence[str], otherwise: bool | None) -> bool | None:
+def _is_indented_as_file(pairs: Sequence[tuple[str, str]], new: Sequence[str], otherwise: bool | None) -> bool | None:
     """Whether the shallowest new line shows that new text is indented as the file is."""
-    depths = [_width(indent_of(line)) for line in new if line.strip()]
+    depths = [_width(leading_whitespace(line)) for line in new if line.strip()]
     old, found = min(_width(o) for o, _ in pairs), min(_width(f) for _, f in pairs)
     if not depths:
         return True
@@ -70,7 +70,7 @@ def _width(indent: str) -> int:
     return len(indent.expandtabs(4))
 
 
-def _move(pairs: Sequence[tuple[str, str]]) -> Reindent | None:
+def _shift_rule(pairs: Sequence[tuple[str, str]]) -> Reindent | None:
     """The one rule that leads from every old indentation to the file's, if there is one."""
     rules: list[Reindent] = []
     old, found = min(pairs, key=lambda p: _width(p[0]))
@@ -106,7 +106,7 @@ class UnclearIndentationError(Exception):
     """The old text's indentation is not the file's, and how to indent the new text cannot be told."""
 
 
-def splice(view: View, located: Located, new: str) -> str:
+def splice(view: NormalizedText, located: Match, new: str) -> str:
     """The file's text with ``new`` (line feeds only) in every place.
 
     Raises:
@@ -117,10 +117,10 @@ def splice(view: View, located: Located, new: str) -> str:
     pieces: list[str] = []
     done = 0
     for start, end in located.spans:
-        begin, stop = view.raw_index(start), view.raw_index(end)
+        begin, stop = view.to_raw_index(start), view.to_raw_index(end)
         pieces.append(view.raw[done:begin])
         if merges:
-            pieces.append(_Merge(view, start, view.raw[begin:stop], located, new).text())
+            pieces.append(_LineMerge(view, start, view.raw[begin:stop], located, new).text())
         else:
             pieces.append(new)
         done = stop
@@ -128,10 +128,10 @@ def splice(view: View, located: Located, new: str) -> str:
     return "".join(pieces)
 
 
-class _Merge:
+class _LineMerge:
     """One place: the lines found there, the lines given for them, and the lines that replace them."""
 
-    def __init__(self, view: View, start: int, raw: str, located: Located, new: str) -> None:
+    def __init__(self, view: NormalizedText, start: int, raw: str, located: Match, new: str) -> None:
         *lines, last = raw.split("\n")
         self._found = [line.removesuffix("\r") for line in lines] + [last]
         self._endings = ["\r\n" if line.endswith("\r") else "\n" for line in lines]
@@ -150,12 +150,12 @@ class _Merge:
         blocks = _blocks(old, new)
         if ignores_indent:
             same = [(i + k, j + k) for i, j, size in blocks for k in range(size)]
-            self._reindent = reindenter(self._found, self._old, self._new, same)
+            self._reindent = make_reindent(self._found, self._old, self._new, same)
         out: list[str] = []
         i = j = 0
         for next_i, next_j, size in [*blocks, (len(old), len(new), 0)]:
             for k in range(next_j - j):
-                self._add(out, self._replaced(i + k if i + k < next_i else None, j + k), i + k, next_i)
+                self._add(out, self._new_line(i + k if i + k < next_i else None, j + k), i + k, next_i)
             for k in range(size):
                 self._add(out, self._kept(next_i + k, next_j + k), next_i + k, next_i + size)
             i, j = next_i + size, next_j + size
@@ -171,21 +171,21 @@ class _Merge:
         """A line that old and new share: as it is in the file, unless new moves it."""
         if self._new[j] == self._old[i]:
             return self._found[i]
-        line = self._placed(self._new[j])
-        return self._found[i] if indent_of(line) == indent_of(self._found[i]) else line
+        line = self._indented(self._new[j])
+        return self._found[i] if leading_whitespace(line) == leading_whitespace(self._found[i]) else line
 
-    def _replaced(self, i: int | None, j: int) -> str:
+    def _new_line(self, i: int | None, j: int) -> str:
         """A line that new brings, perhaps for line ``i``."""
         if self._fuzz == "indentation":
-            return self._placed(self._new[j])
+            return self._indented(self._new[j])
         if self._fuzz == "look-alikes" and i is not None:
-            return _with_characters_of(self._found[i], self._old[i], self._new[j])
+            return _keep_file_characters(self._found[i], self._old[i], self._new[j])
         return self._new[j]
 
-    def _placed(self, line: str) -> str:
+    def _indented(self, line: str) -> str:
         if not line.strip():
             return line
-        indent = self._reindent(indent_of(line)) if self._reindent else None
+        indent = self._reindent(leading_whitespace(line)) if self._reindent else None
         if indent is None:
             raise UnclearIndentationError
         return indent + line.lstrip()
@@ -209,12 +209,12 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]
     return blocks
 
 
-def _with_characters_of(found: str, old: str, new: str) -> str:
+def _keep_file_characters(found: str, old: str, new: str) -> str:
     """``new``, but where it repeats ``old``, in the characters that the file has for it."""
     if max(len(old), len(new)) > _LONGEST_LINE:
         return new
-    _, old_origin = fold(old)
-    _, found_origin = fold(found)
+    _, old_origin = fold_lookalikes(old)
+    _, found_origin = fold_lookalikes(found)
 
     def place(i: int) -> int:
         at = bisect_left(old_origin, i)

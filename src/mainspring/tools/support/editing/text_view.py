@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
 
-class View:
+class NormalizedText:
     """Positions in `text` (line feeds only) and in `raw` (as in the file).
 
     Attributes:
@@ -36,13 +36,13 @@ class View:
         return self._lines
 
     @property
-    def starts(self) -> list[int]:
+    def start_tool(self) -> list[int]:
         """Where each line starts in `text`."""
         if self._starts is None:
             self._starts = [0, *accumulate([len(line) + 1 for line in self.lines[:-1]])]
         return self._starts
 
-    def raw_index(self, index: int) -> int:
+    def to_raw_index(self, index: int) -> int:
         """The place in `raw` of a place in `text`."""
         if self._breaks is None:
             self._breaks = []
@@ -54,23 +54,23 @@ class View:
 
     def raw_slice(self, start: int, end: int) -> str:
         """The text as it is between two places of `text`."""
-        return self.raw[self.raw_index(start) : self.raw_index(end)]
+        return self.raw[self.to_raw_index(start) : self.to_raw_index(end)]
 
     def line_at(self, index: int) -> int:
         """The number of the line, from 1, that holds a place of `text`."""
-        return bisect_right(self.starts, index)
+        return bisect_right(self.start_tool, index)
 
     def ending_around(self, index: int) -> str:
         """The line ending at a place of `text`: of its line, else of the line before, else what most lines have."""
         if not self.has_crlf:
             return "\n"
-        here = self.raw_index(index)
+        here = self.to_raw_index(index)
         for at in (self.raw.find("\n", here), self.raw.rfind("\n", 0, here)):
             if at >= 0:
                 return "\r\n" if at > 0 and self.raw[at - 1] == "\r" else "\n"
         return "\n"
 
 
-def normalised(text: str) -> str:
+def normalize_newlines(text: str) -> str:
     """Text with line feeds only."""
     return text.replace("\r\n", "\n")

@@ -13,7 +13,7 @@ from mainspring.env.paths import is_inside
 from mainspring.tools.tool import ToolContext
 
 
-class Write(Struct, frozen=True):
+class WriteStep(Struct, frozen=True):
     """A file gets new content.
 
     Attributes:
@@ -27,7 +27,7 @@ class Write(Struct, frozen=True):
     before: bytes | None
 
 
-class Move(Struct, frozen=True):
+class MoveStep(Struct, frozen=True):
     """A file gets another name, and whatever had that name goes."""
 
     path: RealPath
@@ -35,16 +35,16 @@ class Move(Struct, frozen=True):
     replaces: bool = False
 
 
-class Remove(Struct, frozen=True):
+class RemoveStep(Struct, frozen=True):
     """A file goes."""
 
     path: RealPath
 
 
-Step = Write | Move | Remove
+FileStep = WriteStep | MoveStep | RemoveStep
 
 
-async def commit(ctx: ToolContext, steps: Sequence[Step]) -> None:
+async def apply_steps(ctx: ToolContext, steps: Sequence[FileStep]) -> None:
     """Do all steps. If one fails, those before it are undone.
 
     A removed file only gets a hidden name until all went well, so that it can come back as it was.
@@ -56,7 +56,7 @@ async def commit(ctx: ToolContext, steps: Sequence[Step]) -> None:
     set_aside: list[RealPath] = []
     try:
         for step in steps:
-            await _do(ctx, step, undo, set_aside)
+            await _apply_step(ctx, step, undo, set_aside)
     except BaseException:
         for back in reversed(undo):
             await _quietly(back)
@@ -65,23 +65,23 @@ async def commit(ctx: ToolContext, steps: Sequence[Step]) -> None:
         await _quietly(lambda path=path: ctx.env.remove(path))
 
 
-async def _do(
-    ctx: ToolContext, step: Step, undo: list[Callable[[], Awaitable[None]]], set_aside: list[RealPath]
+async def _apply_step(
+    ctx: ToolContext, step: FileStep, undo: list[Callable[[], Awaitable[None]]], set_aside: list[RealPath]
 ) -> None:
     env = ctx.env
     match step:
-        case Write(path, data, before):
+        case WriteStep(path, data, before):
             if before is None:
                 undo.append(lambda: env.remove(path))
             else:
                 undo.append(lambda: env.write_bytes(path, before))
             await env.write_bytes(path, data, parents=is_inside(path, env.cwd))
-        case Move(path, target, replaces):
+        case MoveStep(path, target, replaces):
             if replaces:
                 await _set_aside(ctx, target, undo, set_aside)
             await env.rename(path, target, parents=is_inside(target, env.cwd))
             undo.append(lambda: env.rename(target, path))
-        case Remove(path):
+        case RemoveStep(path):
             await _set_aside(ctx, path, undo, set_aside)
 
 

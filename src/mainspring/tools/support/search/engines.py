@@ -18,20 +18,20 @@ from msgspec import Struct
 from mainspring.env import OutputLimits, ProcessResult, RealPath, explain
 from mainspring.globs import expand_braces
 from mainspring.lazy import lazy_re
-from mainspring.tools.support.search.file_list import TIME_LIMIT, complaints, rules_for, unreadable
+from mainspring.tools.support.search.file_list import TIME_LIMIT, complaints, parse_unreadable, ripgrep_ignore_options
 from mainspring.tools.support.search.proof import Row, disproved
-from mainspring.tools.support.search.regex import PatternError, compiled
-from mainspring.tools.support.text_files import mark_of
+from mainspring.tools.support.search.regex import RegexError, compile_regex
+from mainspring.tools.support.text_files import detect_bom
 from mainspring.tools.tool import ToolContext
 
 LONGEST_LINE = 500
 _CONTROLS = lazy_re(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-Output = Literal["content", "files", "count"]
+OutputMode = Literal["content", "files", "count"]
 
 
-class Query(Struct, frozen=True):
+class SearchQuery(Struct, frozen=True):
     """What to look for.
 
     Attributes:
@@ -48,10 +48,10 @@ class Query(Struct, frozen=True):
     ignore_case: bool = False
     multiline: bool = False
     context: int = 0
-    output: Output = "content"
+    output: OutputMode = "content"
 
     @property
-    def with_lines(self) -> bool:
+    def needs_lines(self) -> bool:
         """Whether lines are to be shown, not only counted."""
         return self.output == "content"
 
@@ -64,7 +64,7 @@ class Line(Struct, frozen=True):
     column: int = 1
 
 
-class Hits(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     """What was found.
 
     Attributes:
@@ -79,7 +79,7 @@ class Hits(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def shortened(line: Line) -> str:
+def truncate_line(line: Line) -> str:
     """A line's text; of a very long one the part around the match."""
     text = _CONTROLS.sub("\ufffd", line.text)
     if len(text) <= LONGEST_LINE:
@@ -102,33 +102,35 @@ _SIMPLE_NAME = lazy_re(r"[\w.*?-]+")
 
 
 async def search_folder(
-    ctx: ToolContext, program: str, root: RealPath, query: Query, *, glob: str, include_ignored: bool
-) -> Hits:
+    ctx: ToolContext, program: str, root: RealPath, query: SearchQuery, *, glob: str, include_ignored: bool
+) -> SearchResult:
     """Search the files below a folder. ``glob`` may narrow it; it need not be applied in full.
 
     Raises:
         PatternError: If the pattern is wrong.
     """
-    rules = await rules_for(ctx, root, include_ignored)
-    names = _names_for(glob)
+    rules = await ripgrep_ignore_options(ctx, root, include_ignored)
+    names = _glob_file_names(glob)
     kinds = [part for name in names for part in ("--type-add", f"wanted:{name}")] + (["-t", "wanted"] if names else [])
-    return await _search(ctx, [program, *rules, *kinds, *_options(query), "-e", query.pattern, "--", "."], root, query)
+    return await _run_ripgrep(
+        ctx, [program, *rules, *kinds, *_options(query), "-e", query.pattern, "--", "."], root, query
+    )
 
 
-async def search_file(ctx: ToolContext, program: str, folder: RealPath, name: str, query: Query) -> Hits:
+async def search_file(ctx: ToolContext, program: str, folder: RealPath, name: str, query: SearchQuery) -> SearchResult:
     """Search one file that was named: whatever it is, it is taken for text.
 
     Raises:
         PatternError: If the pattern is wrong.
     """
     arguments = [program, "--no-config", "--text", *_options(query), "-e", query.pattern, "--", f"./{name}"]
-    return await _search(ctx, arguments, folder, query)
+    return await _run_ripgrep(ctx, arguments, folder, query)
 
 
-def _options(query: Query) -> list[str]:
+def _options(query: SearchQuery) -> list[str]:
     """Lines are wanted even where they are only counted, since lines can be checked against the files."""
     options = ["--color=never", "--no-heading", "--with-filename", "--null", "--crlf", "--engine=auto"]
-    options += ["--line-number", "--column", f"--context={query.context if query.with_lines else 0}"]
+    options += ["--line-number", "--column", f"--context={query.context if query.needs_lines else 0}"]
     if query.literal:
         options.append("--fixed-strings")
     if query.ignore_case:
@@ -138,26 +140,26 @@ def _options(query: Query) -> list[str]:
     return options
 
 
-def _names_for(glob: str) -> list[str]:
+def _glob_file_names(glob: str) -> list[str]:
     """File names that every match of a glob has, where that is simple to say."""
     names = [part.rpartition("/")[2] for part in expand_braces(glob)] if glob else []
     simple = all(_SIMPLE_NAME.fullmatch(name) and name != "**" for name in names)
     return list(dict.fromkeys(names)) if simple else []
 
 
-async def _search(ctx: ToolContext, arguments: list[str], cwd: RealPath, query: Query) -> Hits:
+async def _run_ripgrep(ctx: ToolContext, arguments: list[str], cwd: RealPath, query: SearchQuery) -> SearchResult:
     result = await ctx.env.run(arguments, cwd=cwd, timeout=TIME_LIMIT, signal=ctx.signal, limits=_LIMITS)
-    problems = await unreadable(ctx, cwd, result.stderr.text)
-    problems += ["cancelled"] if ctx.aborted else _problems(result, bool(problems))
+    problems = await parse_unreadable(ctx, cwd, result.stderr.text)
+    problems += ["cancelled"] if ctx.aborted else _check_result(result, bool(problems))
     found = await asyncio.to_thread(_parsed, result.stdout.data)
     wrong = await disproved(ctx, cwd, found)
     if wrong:  # their names may be those of files elsewhere
         problems.append(f"{len(wrong)} file{'' if len(wrong) == 1 else 's'} changed during the search")
         found = {name: rows for name, rows in found.items() if name not in wrong}
-    return await asyncio.to_thread(_hits, found, query.with_lines, tuple(problems))
+    return await asyncio.to_thread(_hits, found, query.needs_lines, tuple(problems))
 
 
-def _problems(result: ProcessResult, is_explained: bool) -> list[str]:
+def _check_result(result: ProcessResult, is_explained: bool) -> list[str]:
     if result.timed_out:
         return [f"stopped after {TIME_LIMIT:g}s"]
     if result.overflowed:
@@ -168,11 +170,11 @@ def _problems(result: ProcessResult, is_explained: bool) -> list[str]:
         return []
     text = result.stderr.text.strip().removeprefix("rg: ")
     if not result.stdout.total and ("regex" in text or "PCRE2" in text or "parse error" in text):
-        raise PatternError(_told(text))
+        raise RegexError(_last_sentence(text))
     return complaints(result)
 
 
-def _told(text: str) -> str:
+def _last_sentence(text: str) -> str:
     """The last sentence of ripgrep's complaint, which says what is wrong."""
     lines = [line for line in text.split("\n") if line.startswith("error:") or "PCRE2" in line]
     told = lines[-1] if lines else text.split("\n")[0]
@@ -204,10 +206,10 @@ def _parsed(data: bytes) -> dict[str, list[Row]]:
     return {name: rows for name, rows in found.items() if rows and name not in binary}
 
 
-def _hits(found: Mapping[str, Sequence[Row]], with_lines: bool, problems: tuple[str, ...]) -> Hits:
+def _hits(found: Mapping[str, Sequence[Row]], with_lines: bool, problems: tuple[str, ...]) -> SearchResult:
     counts = {name: sum(column > 0 for _, column, _ in rows) for name, rows in found.items()}
     lines = {name: [_line(*row) for row in rows] for name, rows in found.items()} if with_lines else {}
-    return Hits(lines, counts, problems)
+    return SearchResult(lines, counts, problems)
 
 
 def _line(number: int, column: int, data: bytes) -> Line:
@@ -228,17 +230,21 @@ _SMALL = 1 << 20
 """Bytes up to which files are read together."""
 
 
-async def scan(ctx: ToolContext, files: Sequence[tuple[RealPath, str]], query: Query, *, as_text: bool) -> Hits:
+async def search_with_python(
+    ctx: ToolContext, files: Sequence[tuple[RealPath, str]], query: SearchQuery, *, as_text: bool
+) -> SearchResult:
     """Search files, given as pairs of real path and name. ``as_text``: also those with a NUL in them.
 
     Raises:
         PatternError: If the pattern is wrong.
     """
-    pattern = compiled(query.pattern, literal=query.literal, ignore_case=query.ignore_case, multiline=query.multiline)
+    pattern = compile_regex(
+        query.pattern, literal=query.literal, ignore_case=query.ignore_case, multiline=query.multiline
+    )
     lines: dict[str, list[Line]] = {}
     counts: dict[str, int] = {}
     problems: list[str] = []
-    found: list[_Found] = []
+    found: list[_FileMatches] = []
     end = time.monotonic() + TIME_LIMIT
     for start in range(0, len(files), _BATCH):
         if ctx.aborted or time.monotonic() > end:
@@ -257,16 +263,16 @@ async def scan(ctx: ToolContext, files: Sequence[tuple[RealPath, str]], query: Q
                 held[i] = b""
             elif len(data) > _SMALL:
                 held[i] = b""
-                found += await asyncio.to_thread(_search_all, [name], [data], pattern, query, as_text)
-        found += await asyncio.to_thread(_search_all, [name for _, name in batch], held, pattern, query, as_text)
+                found += await asyncio.to_thread(_search_files, [name], [data], pattern, query, as_text)
+        found += await asyncio.to_thread(_search_files, [name for _, name in batch], held, pattern, query, as_text)
     for name, hits, count in found:
         counts[name] = count
-        if query.with_lines:
+        if query.needs_lines:
             lines[name] = hits
-    return Hits(lines, counts, tuple(problems))
+    return SearchResult(lines, counts, tuple(problems))
 
 
-_Found = tuple[str, list[Line], int]
+_FileMatches = tuple[str, list[Line], int]
 
 
 async def _read(ctx: ToolContext, path: RealPath, most: int) -> bytes | OSError:
@@ -276,11 +282,11 @@ async def _read(ctx: ToolContext, path: RealPath, most: int) -> bytes | OSError:
         return e
 
 
-def _search_all(
-    names: Sequence[str], held: Sequence[bytes | OSError], pattern: re.Pattern[str], query: Query, as_text: bool
-) -> list[_Found]:
+def _search_files(
+    names: Sequence[str], held: Sequence[bytes | OSError], pattern: re.Pattern[str], query: SearchQuery, as_text: bool
+) -> list[_FileMatches]:
     """What is found in each of some files; those without a match are left out."""
-    found: list[_Found] = []
+    found: list[_FileMatches] = []
     for name, data in zip(names, held, strict=True):
         if isinstance(data, bytes) and data:
             lines, count = _search_text(data, pattern, query, as_text)
@@ -289,8 +295,8 @@ def _search_all(
     return found
 
 
-def _search_text(data: bytes, pattern: re.Pattern[str], query: Query, as_text: bool) -> tuple[list[Line], int]:
-    mark, encoding = mark_of(data)
+def _search_text(data: bytes, pattern: re.Pattern[str], query: SearchQuery, as_text: bool) -> tuple[list[Line], int]:
+    mark, encoding = detect_bom(data)
     if encoding not in ("", "utf-8"):
         text = data[len(mark) :].decode(encoding, "replace")
     elif b"\0" in data and not as_text:
@@ -300,17 +306,17 @@ def _search_text(data: bytes, pattern: re.Pattern[str], query: Query, as_text: b
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     if lines and not lines[-1]:
         lines.pop()
-    hits = _across(lines, pattern) if query.multiline else _each(lines, pattern)
-    return (_with_context(lines, hits, query.context) if query.with_lines else []), len(hits)
+    hits = _match_multiline(lines, pattern) if query.multiline else _match_lines(lines, pattern)
+    return (_with_context(lines, hits, query.context) if query.needs_lines else []), len(hits)
 
 
-def _each(lines: Sequence[str], pattern: re.Pattern[str]) -> dict[int, int]:
+def _match_lines(lines: Sequence[str], pattern: re.Pattern[str]) -> dict[int, int]:
     """Columns of the first match by index of the line."""
     search = pattern.search
     return {i: found.start() + 1 for i, line in enumerate(lines) if (found := search(line))}
 
 
-def _across(lines: Sequence[str], pattern: re.Pattern[str]) -> dict[int, int]:
+def _match_multiline(lines: Sequence[str], pattern: re.Pattern[str]) -> dict[int, int]:
     """The same where a match may go over lines: each line of it counts."""
     text = "\n".join(lines) + "\n"
     hits: dict[int, int] = {}

@@ -19,7 +19,7 @@ _LIMITS = OutputLimits(head=64 << 20, tail=0, cap=64 << 20)
 _MOST_FILES = 500_000
 _UNREADABLE = lazy_re(r"^rg: (.+?): (.+?)(?: \(os error \d+\))?$", re.MULTILINE)
 
-RULES = (
+RIPGREP_OPTIONS = (
     "--no-config",
     "--hidden",
     "--no-require-git",
@@ -30,7 +30,7 @@ RULES = (
 """Makes ripgrep obey the rules of `ExecutionEnv.walk`."""
 
 
-class Listing(Struct, frozen=True):
+class FileList(Struct, frozen=True):
     """Files found.
 
     Attributes:
@@ -42,19 +42,21 @@ class Listing(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-async def rules_for(ctx: ToolContext, root: RealPath, include_ignored: bool) -> tuple[str, ...]:
+async def ripgrep_ignore_options(ctx: ToolContext, root: RealPath, include_ignored: bool) -> tuple[str, ...]:
     """The options for a folder that was asked for: rules that leave out the folder itself do not apply."""
     if include_ignored:
-        return (*RULES, "--no-ignore")
-    return (*RULES, "--no-ignore-parent") if await ctx.env.is_ignored(root) else RULES
+        return (*RIPGREP_OPTIONS, "--no-ignore")
+    return (*RIPGREP_OPTIONS, "--no-ignore-parent") if await ctx.env.is_ignored(root) else RIPGREP_OPTIONS
 
 
-async def list_all(ctx: ToolContext, root: RealPath, *, include_ignored: bool, depth: int | None = None) -> Listing:
+async def list_files_below(
+    ctx: ToolContext, root: RealPath, *, include_ignored: bool, depth: int | None = None
+) -> FileList:
     """The files below ``root``; with ``depth`` only those that are not deeper."""
     program = await ctx.env.find_program("rg")
     if program is None:
-        return await _walked(ctx, root, include_ignored, depth)
-    rules = await rules_for(ctx, root, include_ignored)
+        return await _list_by_walking(ctx, root, include_ignored, depth)
+    rules = await ripgrep_ignore_options(ctx, root, include_ignored)
     limit = () if depth is None else ("--max-depth", str(depth))
     result = await ctx.env.run(
         [program, *rules, *limit, "--files", "--null", "."],
@@ -63,7 +65,7 @@ async def list_all(ctx: ToolContext, root: RealPath, *, include_ignored: bool, d
         signal=ctx.signal,
         limits=_LIMITS,
     )
-    problems = await unreadable(ctx, root, result.stderr.text)
+    problems = await parse_unreadable(ctx, root, result.stderr.text)
     if result.timed_out:
         problems.append(f"stopped after {TIME_LIMIT:g}s")
     elif result.overflowed:
@@ -73,7 +75,7 @@ async def list_all(ctx: ToolContext, root: RealPath, *, include_ignored: bool, d
     elif result.exit_code > 1 and not problems:
         problems += complaints(result)
     names = await asyncio.to_thread(_names, result.stdout.data)
-    return Listing(await proved(ctx, root, names), tuple(problems))
+    return FileList(await proved(ctx, root, names), tuple(problems))
 
 
 def _names(data: bytes) -> tuple[str, ...]:
@@ -86,15 +88,15 @@ def _parts(path: str) -> list[str]:
     return path.split("/")
 
 
-async def _walked(ctx: ToolContext, root: RealPath, include_ignored: bool, depth: int | None) -> Listing:
+async def _list_by_walking(ctx: ToolContext, root: RealPath, include_ignored: bool, depth: int | None) -> FileList:
     walk = await ctx.env.walk(root, include_ignored=include_ignored, depth=depth, limit=_MOST_FILES, signal=ctx.signal)
     problems = [f"{u}" for u in walk.unreadable]
     if walk.truncated:
         problems.append("cancelled" if ctx.aborted else "too many files")
-    return Listing(tuple([e.path for e in walk.entries if e.kind == "file"]), tuple(problems))
+    return FileList(tuple([e.path for e in walk.entries if e.kind == "file"]), tuple(problems))
 
 
-async def unreadable(ctx: ToolContext, root: RealPath, messages: str) -> list[str]:
+async def parse_unreadable(ctx: ToolContext, root: RealPath, messages: str) -> list[str]:
     """What ripgrep could not open, with the reason."""
     found = [(m[1].removeprefix("./"), m[2].lower()) for m in _UNREADABLE.finditer(messages)]
     told = {p: reason for p, reason in found if "denied" in reason or "too many" in reason or "i/o" in reason}

@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from mainspring.env import FileStat, RealPath, explain
 from mainspring.env.beneath import PathChangedError
-from mainspring.env.paths import shown
+from mainspring.env.paths import display_path
 from mainspring.errors import PermissionDeniedError
-from mainspring.globs import has_magic, split
+from mainspring.globs import has_wildcard, split_at_wildcard
 from mainspring.tools.tool import Access, ToolContext, ToolErrorCode, ToolResult
 
 
-class Place(Struct, frozen=True):
+class SearchRoot(Struct, frozen=True):
     """A file or folder to search.
 
     Attributes:
@@ -39,51 +39,51 @@ def failure(code: ToolErrorCode, text: str) -> ToolResult:
 
 def changed(verb: str, path: str, error: PathChangedError) -> PermissionDeniedError:
     """Return the error for a place that has become a link since the call was allowed."""
-    return PermissionDeniedError(f"Cannot {verb} {shown(path)}: {explain(error)}.")
+    return PermissionDeniedError(f"Cannot {verb} {display_path(path)}: {explain(error)}.")
 
 
-def start_of(path: str) -> str:
+def path_before_wildcard(path: str) -> str:
     """The part of a path argument that names a folder or file; what follows is a glob."""
-    return split(path)[0] if has_magic(path) else path
+    return split_at_wildcard(path)[0] if has_wildcard(path) else path
 
 
-def joined(path: str, pattern: str) -> str:
+def join_pattern(path: str, pattern: str) -> str:
     """A pattern that starts at a path, as one path."""
     if not path or path == "." or pattern.startswith(("/", "~/")):
         return pattern
     return posixpath.join(path, pattern.removeprefix("./"))
 
 
-async def place(ctx: ToolContext, path: str, verb: str = "search") -> Place | ToolResult:
+async def resolve_search_root(ctx: ToolContext, path: str, verb: str = "search") -> SearchRoot | ToolResult:
     """What a path argument means: a file, a folder, or a folder and a glob below it; ``verb`` says what for."""
     start = path
     try:
-        real = await settled(ctx, path)
+        real = await resolve_checked(ctx, path)
         try:
             stat = await ctx.env.stat(real)
         except FileNotFoundError:
-            if not has_magic(path):
+            if not has_wildcard(path):
                 raise
-            start = start_of(path)
-            real = await settled(ctx, start)
+            start = path_before_wildcard(path)
+            real = await resolve_checked(ctx, start)
             stat = await ctx.env.stat(real)
     except PathChangedError as e:
         raise changed(verb, start, e) from None
     except OSError as e:
         code = ToolErrorCode.NOT_FOUND if isinstance(e, FileNotFoundError) else ToolErrorCode.IO_ERROR
-        return failure(code, f"Cannot {verb} {shown(start)}: {explain(e)}.")
-    name = shown(real, ctx.env.cwd)
+        return failure(code, f"Cannot {verb} {display_path(start)}: {explain(e)}.")
+    name = display_path(real, ctx.env.cwd)
     if stat.kind not in ("file", "directory"):
         return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {verb} {name}: it is a {stat.kind}.")
-    return Place(real, name, stat, "" if start == path else split(path)[1])
+    return SearchRoot(real, name, stat, "" if start == path else split_at_wildcard(path)[1])
 
 
-def accesses(path: str) -> list[Access]:
+def search_accesses(path: str) -> list[Access]:
     """What a path argument makes a call read: the path, and the folder before its first wildcard."""
-    return [Access("fs-read", p) for p in dict.fromkeys((path, start_of(path)))]
+    return [Access("fs-read", p) for p in dict.fromkeys((path, path_before_wildcard(path)))]
 
 
-async def shown_of(ctx: ToolContext, root: str, paths: Sequence[str]) -> tuple[list[str], int]:
+async def filter_visible(ctx: ToolContext, root: str, paths: Sequence[str]) -> tuple[list[str], int]:
     """Those of the paths below a folder that the permission rules let a search show, and how many they do not."""
     guard = ctx.env.guard
     if guard is None:
@@ -96,11 +96,11 @@ async def shown_of(ctx: ToolContext, root: str, paths: Sequence[str]) -> tuple[l
     return kept, len(paths) - len(kept)
 
 
-def withheld_note(count: int) -> str:
+def hidden_files_note(count: int) -> str:
     """Tells that names were left out."""
     return f"{count} name{'' if count == 1 else 's'} withheld by the permission rules"
 
 
-async def settled(ctx: ToolContext, path: str) -> RealPath:
+async def resolve_checked(ctx: ToolContext, path: str) -> RealPath:
     """The real path of where to search, as it was judged."""
     return RealPath(await ctx.resolve(path))

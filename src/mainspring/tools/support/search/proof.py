@@ -15,7 +15,7 @@ from typing import BinaryIO
 from mainspring.env import RealPath
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.protocol import OnFiles
-from mainspring.tools.support.text_files import mark_of
+from mainspring.tools.support.text_files import detect_bom
 from mainspring.tools.tool import ToolContext
 
 Row = tuple[int, int, bytes]
@@ -44,7 +44,7 @@ def _disproved(files: LocalFiles, root: RealPath, found: Mapping[str, Sequence[R
 
 
 def _has_lines(file: BinaryIO, rows: Sequence[Row]) -> bool:
-    mark, encoding = mark_of(file.read(4))
+    mark, encoding = detect_bom(file.read(4))
     if encoding in ("", "utf-8"):
         file.seek(len(mark))
         lines: Iterable[bytes] = file

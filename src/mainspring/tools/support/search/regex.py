@@ -23,16 +23,16 @@ _ESCAPE = lazy_re(r"\\(?:[xuU]\{([0-9a-fA-F]+)\}|b\{(start|end|start-half|end-ha
 _NEEDS_RIPGREP = lazy_re(r"(?<!\\)(?:\\\\)*(\\[pP]|&&|\(\?[a-zA-Z]*[RUu])")
 
 
-class PatternError(ValueError):
+class RegexError(ValueError):
     """The pattern is no regular expression; the text says why."""
 
 
-def with_literal_braces(pattern: str) -> str:
+def escape_literal_braces(pattern: str) -> str:
     """The pattern with ``{`` escaped where it is no repetition, as in ``interface{}`` or ``func() {``."""
     return _LITERAL_BRACE.sub(lambda m: "\\{" if m[0] == "{" and not _is_escape_argument(m) else m[0], pattern)
 
 
-def without_nul(pattern: str, literal: bool) -> tuple[str, bool]:
+def escape_nul(pattern: str, literal: bool) -> tuple[str, bool]:
     r"""The same pattern without a NUL, which no argument of a program can hold: ``\x00`` in its place. And whether it is text."""
     if "\0" not in pattern:
         return pattern, literal
@@ -41,12 +41,12 @@ def without_nul(pattern: str, literal: bool) -> tuple[str, bool]:
     return pattern.replace("\0", r"\x00"), False
 
 
-def spans_lines(pattern: str) -> bool:
+def needs_multiline(pattern: str) -> bool:
     """Whether a pattern asks for a line feed and so needs multi-line search."""
     return "\n" in pattern or re.search(r"(?<!\\)(?:\\\\)*\\n", pattern) is not None
 
 
-def compiled(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) -> re.Pattern[str]:
+def compile_regex(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) -> re.Pattern[str]:
     """The pattern for Python's engine.
 
     Raises:
@@ -54,15 +54,15 @@ def compiled(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool)
     """
     flags = (re.IGNORECASE if ignore_case else 0) | re.MULTILINE | (re.DOTALL if multiline else 0)
     try:
-        return re.compile(re.escape(pattern) if literal else _translated(pattern), flags)
+        return re.compile(re.escape(pattern) if literal else _translate(pattern), flags)
     except (re.error, OverflowError) as e:
-        raise PatternError(str(e)) from None
+        raise RegexError(str(e)) from None
 
 
-def _translated(pattern: str) -> str:
+def _translate(pattern: str) -> str:
     missing = _NEEDS_RIPGREP.search(pattern)
     if missing:
-        raise PatternError(f"{missing[1]} needs ripgrep, which is not installed here")
+        raise RegexError(f"{missing[1]} needs ripgrep, which is not installed here")
     pattern = re.sub(r"\[:(\w+):\]", lambda m: _CLASSES.get(m[1], m[0]), pattern)
     pattern = re.sub(r"(?<!\\)((?:\\\\)*)\(\?<([A-Za-z_])", r"\1(?P<\2", pattern)
     return _ESCAPE.sub(_escape, pattern)

@@ -13,9 +13,9 @@ from acp import PROTOCOL_VERSION, RequestError, connect_to_agent, schema
 from acp.client.connection import ClientSideConnection
 
 from mainspring.app.chat import ChatOptions
-from mainspring.app.run.options import AskOptions, Place
+from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.app.servers.acp.connection import serve_acp
-from mainspring.app.servers.stdio import OpenChats, Wire
+from mainspring.app.servers.stdio import ChatRegistry, LineTransport
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.app.servers.acp.schema_rules import Watch
 
@@ -31,7 +31,7 @@ class Editor:
         self.kinds: list[list[str]] = []
         self.open: dict[str, str] = {}
         self.written: dict[str, str] = {}
-        self.terminals: dict[str, Shown] = {}
+        self.terminals: dict[str, FakeTerminal] = {}
         self.fills: list[dict[str, Any] | None] = []
         self.forms: list[str] = []
         self.no_terminals = False
@@ -83,7 +83,7 @@ class Editor:
     ) -> Any:
         if self.no_terminals:
             raise RequestError.internal_error({"details": "no terminal is left"})
-        made = await Shown.start(command, args or [], env or [], cwd, more.get("output_byte_limit") or 1 << 20)
+        made = await FakeTerminal.start(command, args or [], env or [], cwd, more.get("output_byte_limit") or 1 << 20)
         self.terminals[f"t{len(self.terminals) + 1}"] = made
         return schema.CreateTerminalResponse(terminal_id=f"t{len(self.terminals)}")
 
@@ -130,7 +130,7 @@ class Editor:
         return self.of(kind)[-1]
 
 
-class Shown:
+class FakeTerminal:
     """A terminal of the editor, with a program in it.
 
     Attributes:
@@ -150,7 +150,7 @@ class Shown:
         self._reading = asyncio.ensure_future(self._read())
 
     @classmethod
-    async def start(cls, command: str, args: list[str], env: list[Any], cwd: str, keep: int) -> "Shown":
+    async def start(cls, command: str, args: list[str], env: list[Any], cwd: str, keep: int) -> "FakeTerminal":
         process = await asyncio.create_subprocess_exec(
             command,
             *args,
@@ -191,12 +191,14 @@ async def ask(connection: ClientSideConnection, method: str, **params: Any) -> A
     return await connection._conn.send_request(method, params)
 
 
-async def tell(connection: ClientSideConnection, method: str, **params: Any) -> None:
+async def notify(connection: ClientSideConnection, method: str, **params: Any) -> None:
     """Tell the agent something for which the client of the package has no method."""
     await connection._conn.send_notification(method, params)
 
 
-def client_can(*, files: bool = False, terminal: bool = False, forms: bool = False) -> schema.ClientCapabilities:
+def client_capabilities(
+    *, files: bool = False, terminal: bool = False, forms: bool = False
+) -> schema.ClientCapabilities:
     return schema.ClientCapabilities(
         fs=schema.FileSystemCapabilities(read_text_file=files, write_text_file=files),
         terminal=terminal,
@@ -210,7 +212,7 @@ class Line:
     def __init__(self) -> None:
         self.to_agent: asyncio.Queue[bytes] = asyncio.Queue()
         self.to_client: asyncio.Queue[bytes] = asyncio.Queue()
-        self.wire = Wire(self.to_agent.get, self.to_client.put)
+        self.wire = LineTransport(self.to_agent.get, self.to_client.put)
 
     async def send(self, message: dict[str, Any]) -> None:
         self.to_agent.put_nowait(json.dumps(message).encode() + b"\n")
@@ -226,7 +228,7 @@ class Line:
 def options_for(folder: Path, home: Path, model: Any, **more: Any) -> ChatOptions:
     """How chats of a test are opened."""
     return ChatOptions(
-        ask=AskOptions(prompt="", place=Place(cwd=str(folder), offline=True)),
+        ask=LaunchOptions(prompt="", place=WorkspaceOptions(cwd=str(folder), offline=True)),
         environ={"MAINSPRING_HOME": str(home / ".agent"), "HOME": str(home), "PATH": "/usr/bin:/bin"},
         model=model,
         **more,
@@ -237,7 +239,7 @@ def options_for(folder: Path, home: Path, model: Any, **more: Any) -> ChatOption
 async def serving(options: ChatOptions) -> AsyncGenerator[Line]:
     """The agent behind a line; it ends with the block."""
     line = Line()
-    task = asyncio.create_task(serve_acp(line.wire, OpenChats(), options))
+    task = asyncio.create_task(serve_acp(line.wire, ChatRegistry(), options))
     try:
         yield line
     finally:
@@ -248,7 +250,7 @@ async def serving(options: ChatOptions) -> AsyncGenerator[Line]:
 
 
 @asynccontextmanager
-async def driving(
+async def run_client(
     folder: Path,
     home: Path,
     editor: Editor,
@@ -263,7 +265,7 @@ async def driving(
     async with serving(options_for(folder, home, model, **more)) as line:
         client: Any = editor  # it has what the tests need of one
         async with connect_to_agent(client, line, use_unstable_protocol=True, observers=[editor.watch]) as connection:
-            can = client_can(files=files, terminal=terminal, forms=forms)
+            can = client_capabilities(files=files, terminal=terminal, forms=forms)
             await connection.initialize(PROTOCOL_VERSION, client_capabilities=can)
             yield connection, model
     editor.watch.check()

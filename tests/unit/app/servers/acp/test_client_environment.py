@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 from acp import text_block
 
-from mainspring.testing import Call
+from mainspring.testing import ScriptedCall
 from tests.helpers.processes import ended
 from tests.helpers.sandboxes import layer as sandbox_layer
-from tests.unit.app.servers.acp.harness import Editor, driving
+from tests.unit.app.servers.acp.harness import Editor, run_client
 
 pytestmark = pytest.mark.covers("BYD-23")
 
 
-def shell(command: str, **more: Any) -> Call:
-    return Call("shell", {"command": command, **more})
+def shell(command: str, **more: Any) -> ScriptedCall:
+    return ScriptedCall("shell", {"command": command, **more})
 
 
 async def test_a_command_runs_in_a_terminal_of_the_editor(tmp_path: Path, home: Path) -> None:
     editor = Editor("once")
     script = [shell('echo "$PWD $PAGER"; echo wrong >&2; touch made; exit 3'), "ok"]
-    async with driving(tmp_path, home, editor, *script, terminal=True) as (connection, model):
+    async with run_client(tmp_path, home, editor, *script, terminal=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
     (terminal,) = editor.terminals.values()
@@ -43,7 +43,7 @@ async def test_a_command_runs_in_a_terminal_of_the_editor(tmp_path: Path, home: 
 
 async def test_what_is_denied_opens_no_terminal(tmp_path: Path, home: Path) -> None:
     editor = Editor("deny")
-    async with driving(tmp_path, home, editor, shell("touch x"), "ok", terminal=True) as (connection, _):
+    async with run_client(tmp_path, home, editor, shell("touch x"), "ok", terminal=True) as (connection, _):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
     assert editor.terminals == {}
@@ -54,7 +54,7 @@ async def test_keys_of_models_do_not_reach_a_terminal(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     editor = Editor("once")
-    async with driving(tmp_path, home, editor, shell("env"), "ok", terminal=True) as (connection, model):
+    async with run_client(tmp_path, home, editor, shell("env"), "ok", terminal=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
     assert "PATH=" in repr(model.requests[1].messages)
@@ -66,7 +66,7 @@ async def test_a_command_that_goes_on_is_ended(tmp_path: Path, home: Path, how: 
     wait = f'echo begun; exec {sys.executable} -c "import time; time.sleep(300)"'
     editor = Editor("once")
     script = [shell(wait, timeout=1) if how == "timed out" else shell(wait), "ok"]
-    async with driving(tmp_path, home, editor, *script, terminal=True) as (connection, model):
+    async with run_client(tmp_path, home, editor, *script, terminal=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
         await editor.until_shown()
@@ -91,7 +91,7 @@ async def test_more_output_than_is_kept(tmp_path: Path, home: Path) -> None:
     """The model gets the end; the rest is in a file that it may read, as far as the editor has kept it."""
     editor = Editor("once")
     script = [shell("seq 300000; echo the end", max_bytes=1000), "ok"]
-    async with driving(tmp_path, home, editor, *script, terminal=True) as (connection, model):
+    async with run_client(tmp_path, home, editor, *script, terminal=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
         got = model.requests[1].messages[-1].tool_results[0].text
@@ -116,7 +116,7 @@ async def test_ours_where_there_is_no_terminal_for_it(tmp_path: Path, home: Path
         layer = '"sandbox": {"layer": "bubblewrap"}' if why == "in a sandbox" else '"execution": {"maxProcesses": 9}'
         settings.write_text("{" + layer + "}")
     script = [shell("echo $((40 + 2)) > made; cat made", background=why == "in the background"), "ok"]
-    async with driving(tmp_path, home, editor, *script, terminal=True) as (connection, model):
+    async with run_client(tmp_path, home, editor, *script, terminal=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
     assert editor.terminals == {}
@@ -126,7 +126,7 @@ async def test_ours_where_there_is_no_terminal_for_it(tmp_path: Path, home: Path
 
 async def test_without_the_capability_nobody_asks_for_terminals(tmp_path: Path, home: Path) -> None:
     editor = Editor("once")
-    async with driving(tmp_path, home, editor, shell("echo here"), "ok") as (connection, _):
+    async with run_client(tmp_path, home, editor, shell("echo here"), "ok") as (connection, _):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
     assert editor.terminals == {}
@@ -137,7 +137,7 @@ async def test_without_the_capability_nobody_asks_for_terminals(tmp_path: Path, 
 async def test_the_end_in_the_middle_of_a_command(tmp_path: Path, home: Path, how: str) -> None:
     wait = f'echo begun; exec {sys.executable} -c "import time; time.sleep(300)"'
     editor = Editor("once")
-    async with driving(tmp_path, home, editor, shell(wait), "ok", terminal=True) as (connection, _):
+    async with run_client(tmp_path, home, editor, shell(wait), "ok", terminal=True) as (connection, _):
         session = await connection.new_session(cwd=str(tmp_path))
         prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
         await editor.until_shown()

@@ -10,9 +10,9 @@ from acp import RequestError, schema, text_block
 
 from mainspring.errors import AuthenticationError
 from mainspring.models import ModelInfo
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat.harness import Gate, WaitingModel
-from tests.unit.app.servers.acp.harness import Editor, ask, driving, tell
+from tests.unit.app.servers.acp.harness import Editor, ask, notify, run_client
 from tests.unit.app.servers.acp.schema_rules import published
 
 pytestmark = pytest.mark.covers("BYD-23")
@@ -30,9 +30,9 @@ pytestmark = pytest.mark.covers("BYD-23")
     ],
 )
 async def test_decisions(tmp_path: Path, home: Path, answer: str, written: bool, rules: str | None) -> None:
-    script: list[Any] = [Call("write_file", {"path": "a.txt", "content": "x"}), "ok"]
+    script: list[Any] = [ScriptedCall("write_file", {"path": "a.txt", "content": "x"}), "ok"]
     editor = Editor(answer)
-    async with driving(tmp_path, home, editor, *script) as (connection, model):
+    async with run_client(tmp_path, home, editor, *script) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("write")])
     assert (tmp_path / "a.txt").exists() is written
@@ -54,13 +54,13 @@ async def test_unsaved_buffers(tmp_path: Path, home: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("saved\n")
     script: list[Any] = [
-        Call("read_file", {"path": "a.py"}),
-        Call("edit", {"path": "a.py", "old_string": "typed", "new_string": "changed"}),
+        ScriptedCall("read_file", {"path": "a.py"}),
+        ScriptedCall("edit", {"path": "a.py", "old_string": "typed", "new_string": "changed"}),
         "ok",
     ]
     editor = Editor("once")
     editor.open[str(file)] = "typed, not saved\n"
-    async with driving(tmp_path, home, editor, *script, files=True) as (connection, model):
+    async with run_client(tmp_path, home, editor, *script, files=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("change it")])
     assert editor.written == {str(file): "changed, not saved\n"}
@@ -69,9 +69,9 @@ async def test_unsaved_buffers(tmp_path: Path, home: Path) -> None:
 
 
 async def test_cancel_while_permission_is_asked(tmp_path: Path, home: Path) -> None:
-    script: list[Any] = [Call("write_file", {"path": "a.txt", "content": "x"}), "never said"]
+    script: list[Any] = [ScriptedCall("write_file", {"path": "a.txt", "content": "x"}), "never said"]
     editor = Editor()
-    async with driving(tmp_path, home, editor, *script) as (connection, model):
+    async with run_client(tmp_path, home, editor, *script) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
         await editor.waits.wait()
@@ -87,11 +87,11 @@ async def test_sessions_beside_each_other(tmp_path: Path, home: Path) -> None:
     gate = Gate()
     script = [WaitingModel("slow", "quick", gates={0: gate})]
     editor = Editor()
-    async with driving(tmp_path, home, editor, *script) as (connection, model):
+    async with run_client(tmp_path, home, editor, *script) as (connection, model):
         a = await connection.new_session(cwd=str(tmp_path))
         b = await connection.new_session(cwd=str(other))
         slow = asyncio.create_task(connection.prompt(session_id=a.session_id, prompt=[text_block("a")]))
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         model.gates.clear()
         quick = await connection.prompt(session_id=b.session_id, prompt=[text_block("b")])
         assert quick.stop_reason == "end_turn"
@@ -106,7 +106,7 @@ async def test_modes_models_commands_and_content(tmp_path: Path, home: Path) -> 
     (tmp_path / "note.txt").write_text("what is in the file")
     other = ScriptedModel("seen")
     editor = Editor()
-    async with driving(tmp_path, home, editor, "unused", make_model=lambda name: other) as (connection, _):
+    async with run_client(tmp_path, home, editor, "unused", make_model=lambda name: other) as (connection, _):
         session = await connection.new_session(cwd=str(tmp_path))
         id = session.session_id
         await connection.set_session_mode(session_id=id, mode_id="plan")
@@ -139,7 +139,7 @@ async def test_modes_models_commands_and_content(tmp_path: Path, home: Path) -> 
 async def test_what_a_failed_run_says(tmp_path: Path, home: Path) -> None:
     script: list[Any] = [AuthenticationError("wrong key", provider="test")]
     editor = Editor()
-    async with driving(tmp_path, home, editor, *script) as (connection, _):
+    async with run_client(tmp_path, home, editor, *script) as (connection, _):
         session = await connection.new_session(cwd=str(tmp_path))
         with pytest.raises(RequestError, match="wrong key"):
             await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
@@ -150,7 +150,7 @@ async def test_what_a_failed_run_says(tmp_path: Path, home: Path) -> None:
 async def test_mcp_servers_of_the_editor(tmp_path: Path, home: Path) -> None:
     editor = Editor()
     server = schema.McpServerStdio(name="tickets", command="/nowhere/tickets", args=["-x"], env=[])
-    async with driving(tmp_path, home, editor, "unused") as (connection, _):
+    async with run_client(tmp_path, home, editor, "unused") as (connection, _):
         session = await connection.new_session(cwd=str(tmp_path), mcp_servers=[server])
         await connection.prompt(session_id=session.session_id, prompt=[text_block("/mcp")])
         assert "tickets" in editor.text()
@@ -161,7 +161,7 @@ async def test_mcp_servers_of_the_editor(tmp_path: Path, home: Path) -> None:
 
 async def test_a_session_is_removed_for_good(tmp_path: Path, home: Path) -> None:
     editor = Editor()
-    async with driving(tmp_path, home, editor, "one", "two", "three") as (connection, _):
+    async with run_client(tmp_path, home, editor, "one", "two", "three") as (connection, _):
         open_one = await connection.new_session(cwd=str(tmp_path))
         closed = await connection.new_session(cwd=str(tmp_path))
         for each in (open_one, closed):
@@ -181,15 +181,15 @@ async def test_a_session_is_removed_for_good(tmp_path: Path, home: Path) -> None
 
 async def test_a_request_is_taken_back(tmp_path: Path, home: Path) -> None:
     """By the client: its prompt is cancelled. By us: a question whose answer nobody waits for any more."""
-    script: list[Any] = [Call("write_file", {"path": "a.txt", "content": "x"}), "never said"]
+    script: list[Any] = [ScriptedCall("write_file", {"path": "a.txt", "content": "x"}), "never said"]
     editor = Editor()
-    async with driving(tmp_path, home, editor, *script) as (connection, _):
+    async with run_client(tmp_path, home, editor, *script) as (connection, _):
         session = await connection.new_session(cwd=str(tmp_path))
         prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
         await editor.waits.wait()
         (prompt,) = [m["id"] for ours, m in editor.watch.messages if m.get("method") == "session/prompt"]
-        await tell(connection, "$/cancel_request", requestId=prompt + 99)
-        await tell(connection, "$/cancel_request", requestId=prompt)
+        await notify(connection, "$/cancel_request", requestId=prompt + 99)
+        await notify(connection, "$/cancel_request", requestId=prompt)
         assert (await prompting).stop_reason == "cancelled"
         (asked,) = [m["id"] for ours, m in editor.watch.messages if m.get("method") == "session/request_permission"]
         taken_back = [
@@ -220,7 +220,10 @@ async def test_questions_in_forms(
     asked = {**asked, "options": [{"label": label, "description": "a colour"} for label in asked.get("options", ())]}
     editor = Editor()
     editor.fills = [content]
-    async with driving(tmp_path, home, editor, Call("ask_user", asked), "ok", forms=True) as (connection, model):
+    async with run_client(tmp_path, home, editor, ScriptedCall("ask_user", asked), "ok", forms=True) as (
+        connection,
+        model,
+    ):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
     assert told in repr(model.requests[1].messages)
@@ -231,12 +234,12 @@ async def test_questions_without_forms(tmp_path: Path, home: Path) -> None:
     """Options are buttons; where only words would do, the model is told that there is no answer."""
     options = [{"label": "red"}, {"label": "blue"}]
     script = [
-        Call("ask_user", {"question": "Which?", "options": options}),
-        Call("ask_user", {"question": "What?", "options": []}),
+        ScriptedCall("ask_user", {"question": "Which?", "options": options}),
+        ScriptedCall("ask_user", {"question": "What?", "options": []}),
         "ok",
     ]
     editor = Editor("blue")
-    async with driving(tmp_path, home, editor, *script) as (connection, model):
+    async with run_client(tmp_path, home, editor, *script) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
     assert editor.offered == [["red", "blue", "(decline)"]]
@@ -247,11 +250,11 @@ async def test_questions_without_forms(tmp_path: Path, home: Path) -> None:
 async def test_what_belongs_to_one_message_has_one_id(tmp_path: Path, home: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     script: list[Any] = [
-        Reply(thinking="Hm, let me see.", text="I look.", calls=(Call("read_file", {"path": "a.txt"}),)),
+        Reply(thinking="Hm, let me see.", text="I look.", calls=(ScriptedCall("read_file", {"path": "a.txt"}),)),
         "Seen it.",
     ]
     editor = Editor()
-    async with driving(tmp_path, home, editor, *script) as (connection, _):
+    async with run_client(tmp_path, home, editor, *script) as (connection, _):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
         said: dict[str, str] = {}
@@ -267,11 +270,11 @@ async def test_what_belongs_to_one_message_has_one_id(tmp_path: Path, home: Path
 async def test_every_update_and_method_that_the_page_names(material: Path, tmp_path: Path, home: Path) -> None:
     """All kinds of updates of the schema are sent, and its methods answered, but for what the page says is missing."""
     (tmp_path / "a.txt").write_text("x")
-    calls = (Call("read_file", {"path": "a.txt"}), Call("todo_write", {"todos": [{"content": "look"}]}))
+    calls = (ScriptedCall("read_file", {"path": "a.txt"}), ScriptedCall("todo_write", {"todos": [{"content": "look"}]}))
     editor = Editor()
     info = ModelInfo("scripted-1", "scripted", context_window=100_000)
     model = ScriptedModel(Reply("I look.", calls, thinking="Hm."), "Seen it.", info=info)
-    async with driving(tmp_path, home, editor, model) as (connection, _):
+    async with run_client(tmp_path, home, editor, model) as (connection, _):
         await connection.authenticate(method_id="none")
         session = await connection.new_session(cwd=str(tmp_path))
         id = session.session_id
@@ -303,11 +306,14 @@ async def test_further_folders_of_a_workspace(tmp_path: Path, home: Path) -> Non
         (folder / "a.txt").write_text(f"in {folder.name}")
         (folder / ".env").write_text("SECRET=1")
     calls = [
-        *[Call("read_file", {"path": str(path)}) for path in (further / "a.txt", further / ".env", other / "a.txt")],
-        Call("write_file", {"path": str(further / "b.txt"), "content": "x"}),
+        *[
+            ScriptedCall("read_file", {"path": str(path)})
+            for path in (further / "a.txt", further / ".env", other / "a.txt")
+        ],
+        ScriptedCall("write_file", {"path": str(further / "b.txt"), "content": "x"}),
     ]
     editor = Editor("deny", "deny", "deny")
-    async with driving(tmp_path, home, editor, *calls, "ok") as (connection, model):
+    async with run_client(tmp_path, home, editor, *calls, "ok") as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path), additional_directories=[str(further)])
         await connection.prompt(session_id=session.session_id, prompt=[text_block("/cost")])
         await connection.prompt(session_id=session.session_id, prompt=[text_block("look")])

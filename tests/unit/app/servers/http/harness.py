@@ -10,13 +10,13 @@ from typing import Any
 import aiohttp
 
 from mainspring import Agent, Permissions, tool
-from mainspring.app.run_service.service import Factory, Service, ServiceOptions
-from mainspring.app.servers.http.app import application
-from mainspring.app.servers.http.auth import Doors, Tokens
+from mainspring.app.run_service.service import Factory, RunService, ServiceOptions
+from mainspring.app.servers.http.app import create_app
+from mainspring.app.servers.http.auth import OriginPolicy, Tokens
 from mainspring.app.servers.http.limits import Limits
-from mainspring.app.servers.http.server import Place, serving
-from mainspring.app.servers.http.sse import Patience
-from mainspring.app.servers.http.state import State
+from mainspring.app.servers.http.server import ServerOptions, run_test_server
+from mainspring.app.servers.http.sse import StreamTimeouts
+from mainspring.app.servers.http.state import ServerState
 from mainspring.durable import DurableSteps, MemoryEngine
 from mainspring.testing.scripted_model import ScriptedModel
 
@@ -161,8 +161,8 @@ class Stage:
 
     url: str
     session: aiohttp.ClientSession
-    state: State
-    service: Service
+    state: ServerState
+    service: RunService
     engine: MemoryEngine
     tokens: Tokens
 
@@ -185,21 +185,21 @@ async def on_stage(
     *,
     limits: Limits | None = None,
     options: ServiceOptions | None = None,
-    patience: Patience | None = None,
-    doors: Doors | None = None,
+    patience: StreamTimeouts | None = None,
+    doors: OriginPolicy | None = None,
     drain: float = 0.0,
 ) -> AsyncGenerator[Stage]:
     """A service on a free port, with two tenants."""
     engine = MemoryEngine()
-    service = Service(engine, agents, options)
+    service = RunService(engine, agents, options)
     tokens = Tokens({ANN: "ann", BEN: "ben"})
-    app, state = application(
+    app, state = create_app(
         service, tokens, doors=doors, limits=limits or Limits(requests=1_000_000), patience=patience
     )
     connector = aiohttp.TCPConnector(limit=0)
     async with (
         service,
-        serving(app, state, Place(port=0, drain=drain)) as url,
+        run_test_server(app, state, ServerOptions(port=0, drain=drain)) as url,
         aiohttp.ClientSession(connector=connector) as session,
     ):
         yield Stage(url, session, state, service, engine, tokens)

@@ -7,7 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from mainspring.app.servers.ag_ui.encoder import AgUi
+from mainspring.app.servers.ag_ui.encoder import AgUiEncoder
 from mainspring.durable.feed import (
     Asked,
     Attempt,
@@ -20,11 +20,16 @@ from mainspring.durable.feed import (
     WaitingCall,
 )
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
-from mainspring.testing.scripted_model import Call, Reply
+from mainspring.testing.scripted_model import Reply, ScriptedCall
 from tests.unit.app.servers.ag_ui.client import Rules
 from tests.unit.app.servers.http.harness import on_stage, scripted
 
-SCRIPT = [Reply("let me see", thinking="hm", calls=[Call("note", {"text": "x"}), Call("note", {"text": "y"})]), "over"]
+SCRIPT = [
+    Reply(
+        "let me see", thinking="hm", calls=[ScriptedCall("note", {"text": "x"}), ScriptedCall("note", {"text": "y"})]
+    ),
+    "over",
+]
 
 
 async def test_a_run_with_an_approval_as_ag_ui(material: Path):
@@ -78,7 +83,7 @@ def test_what_a_dead_worker_left_unfinished_is_taken_back(material: Path):
         MessageDone(4, Message.assistant("so it is")),
         RunEnded("error", error="no model"),
     ]
-    translator, rules, made = AgUi("ann.x"), Rules(), list[dict[str, Any]]()
+    translator, rules, made = AgUiEncoder("ann.x"), Rules(), list[dict[str, Any]]()
     for event in told:
         made += translator.of(event)
     for event in made:
@@ -93,7 +98,7 @@ def test_what_a_dead_worker_left_unfinished_is_taken_back(material: Path):
 
 
 def test_a_run_that_was_stopped_is_cancelled_and_not_a_success():
-    translator = AgUi("ann.x")
+    translator = AgUiEncoder("ann.x")
     translator.of(Attempt(1))
     assert translator.of(RunEnded("aborted"))[-1]["outcome"] == {"type": "cancelled"}
 
@@ -111,7 +116,7 @@ def test_what_is_told_while_a_sub_agent_waits_is_held_back_for_the_run_that_goes
         CallDone(spawns[0], ToolResultBlock("one", "spawn", "one is done")),
         RunEnded("completed", "over"),
     ]
-    translator, rules, made = AgUi("ann.x"), Rules(), list[list[dict[str, Any]]]()
+    translator, rules, made = AgUiEncoder("ann.x"), Rules(), list[list[dict[str, Any]]]()
     for event in told:
         made.append(list(translator.of(event)))
         for each in made[-1]:

@@ -13,7 +13,7 @@ from mainspring.durable import DurableSteps
 from mainspring.errors import AuthenticationError
 from mainspring.messages import ImageBlock, Message
 from mainspring.subagents import AgentDefinition, Subagents
-from mainspring.testing.scripted_model import Call, Reply, ScriptedModel
+from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext
 from tests.unit.app.servers.ag_ui.client import Thread, cancelled, resolved
 from tests.unit.app.servers.http.harness import Gate, Stage, note, on_stage, scripted
@@ -58,7 +58,7 @@ def results(model: ScriptedModel) -> dict[str, str]:
 
 async def test_several_turns_on_one_thread_with_a_tool():
     """The model sees the conversation as the client tells it, and the client gets what is new and nothing else."""
-    model = ScriptedModel(Reply("let me see", calls=[Call("look", {"what": "it"}, id="c")]), "a cat", "grey")
+    model = ScriptedModel(Reply("let me see", calls=[ScriptedCall("look", {"what": "it"}, id="c")]), "a cat", "grey")
     async with on_stage({"bot": talking(model)}) as stage:
         thread = Thread(stage.ann)
         end = await thread.ask("what is it?")
@@ -76,8 +76,8 @@ async def test_several_turns_on_one_thread_with_a_tool():
 
 
 async def test_ids_of_calls_that_come_again_are_other_calls_for_the_client():
-    again = [Call("look", {"what": "a"}, id="same"), Call("look", {"what": "b"}, id="same"), "done"]
-    model = ScriptedModel(*again, Call("look", {"what": "c"}, id="same"), "over")
+    again = [ScriptedCall("look", {"what": "a"}, id="same"), ScriptedCall("look", {"what": "b"}, id="same"), "done"]
+    model = ScriptedModel(*again, ScriptedCall("look", {"what": "c"}, id="same"), "over")
     async with on_stage({"bot": talking(model)}) as stage:
         thread = Thread(stage.ann)
         await thread.ask("look twice")
@@ -89,9 +89,9 @@ async def test_ids_of_calls_that_come_again_are_other_calls_for_the_client():
 
 async def test_calls_are_asked_about_by_interrupts_and_go_on_in_the_next_run():
     calls = [
-        Call("note", {"text": "x"}, id="x"),
-        Call("note", {"text": "y"}, id="y"),
-        Call("note", {"text": "z"}, id="z"),
+        ScriptedCall("note", {"text": "x"}, id="x"),
+        ScriptedCall("note", {"text": "y"}, id="y"),
+        ScriptedCall("note", {"text": "z"}, id="z"),
     ]
     model = ScriptedModel(Reply("I note", calls=calls), "all noted")
     async with on_stage({"bot": talking(model)}) as stage:
@@ -123,7 +123,7 @@ async def test_calls_are_asked_about_by_interrupts_and_go_on_in_the_next_run():
 
 
 async def test_tools_of_the_client_end_the_run_and_are_answered_by_the_next():
-    calls = [Call("pick_colour", {"of": "hat"}, id="p"), Call("look", {"what": "hat"}, id="l")]
+    calls = [ScriptedCall("pick_colour", {"of": "hat"}, id="p"), ScriptedCall("look", {"what": "hat"}, id="l")]
     model = ScriptedModel(Reply(calls=calls), "a red hat", "never")
     async with on_stage({"bot": talking(model)}) as stage:
         thread = Thread(stage.ann)
@@ -140,8 +140,8 @@ async def test_tools_of_the_client_end_the_run_and_are_answered_by_the_next():
 
 
 async def test_a_tool_of_the_client_beside_a_call_that_must_be_asked_about():
-    both = [Call("pick_colour", {"of": "hat"}, id="p"), Call("note", {"text": "n"}, id="n")]
-    again = [Call("pick_colour", {"of": "coat"}, id="p")]
+    both = [ScriptedCall("pick_colour", {"of": "hat"}, id="p"), ScriptedCall("note", {"text": "n"}, id="n")]
+    again = [ScriptedCall("pick_colour", {"of": "coat"}, id="p")]
     model = ScriptedModel(Reply(calls=both), Reply(calls=again), "done")
     async with on_stage({"bot": talking(model)}) as stage:
         thread = Thread(stage.ann)
@@ -157,7 +157,7 @@ async def test_a_tool_of_the_client_beside_a_call_that_must_be_asked_about():
 
 
 async def test_a_tool_of_the_client_does_not_take_the_place_of_one_of_the_agent():
-    model = ScriptedModel(Call("look", {"what": "it"}), "seen")
+    model = ScriptedModel(ScriptedCall("look", {"what": "it"}), "seen")
     async with on_stage({"bot": talking(model)}) as stage:
         thread = Thread(stage.ann)
         end = await thread.ask("look", tools=[{"name": "look", "description": "mine"}])
@@ -166,7 +166,7 @@ async def test_a_tool_of_the_client_does_not_take_the_place_of_one_of_the_agent(
 
 
 async def test_what_a_client_brings_reaches_the_model_and_tools():
-    model = ScriptedModel(Call("whoami"), "hello")
+    model = ScriptedModel(ScriptedCall("whoami"), "hello")
     facts = [{"description": "The page that is open", "value": "/prices"}]
     picture = base64.b64encode(b"pixels").decode()
     parts = [
@@ -281,7 +281,7 @@ async def test_a_run_has_begun_for_its_client_before_anybody_works_at_it():
 
 
 async def test_interrupted_runs_that_nobody_answers_count_and_the_refusal_says_so():
-    model = ScriptedModel(Call("note", {"text": "x"}), loop=True)
+    model = ScriptedModel(ScriptedCall("note", {"text": "x"}), loop=True)
     async with on_stage({"bot": talking(model)}, options=ServiceOptions(runs=2)) as stage:
         for name in ("one", "two"):
             await Thread(stage.ann, id=name).ask("note")
@@ -333,7 +333,7 @@ async def test_inputs_that_begin_nothing(body: Any, status: int, says: str):
 
 
 async def test_another_tenants_interrupts_and_agents_that_are_not_there():
-    model = ScriptedModel(Call("note", {"text": "x"}), "hello ben")
+    model = ScriptedModel(ScriptedCall("note", {"text": "x"}), "hello ben")
     async with on_stage({"bot": talking(model)}) as stage:
         ann, ben = Thread(stage.ann), Thread(stage.ben)
         await ann.ask("note")
@@ -348,8 +348,8 @@ async def test_another_tenants_interrupts_and_agents_that_are_not_there():
 
 def with_a_child(steps: DurableSteps) -> Agent:
     """An agent whose sub-agent has to ask."""
-    child = ScriptedModel(Call("note", {"text": "from below"}, id="c"), "noted below")
-    parent = ScriptedModel(Call("spawn", {"task": "note it", "agent": "writer"}, id="s"), "all done")
+    child = ScriptedModel(ScriptedCall("note", {"text": "from below"}, id="c"), "noted below")
+    parent = ScriptedModel(ScriptedCall("spawn", {"task": "note it", "agent": "writer"}, id="s"), "all done")
     permissions = Permissions(ask=["note"], unattended="pause")
     subagents = Subagents([AgentDefinition(name="writer", model=child)])
     return Agent(parent, tools=[note], permissions=permissions, subagents=subagents, steps=steps)

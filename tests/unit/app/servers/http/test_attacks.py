@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from mainspring.app.servers.http.auth import Tokens, keep_up
+from mainspring.app.servers.http.auth import Tokens, watch_token_file
 from mainspring.app.servers.http.limits import Limits
 from mainspring.app.servers.http.routes import OPERATIONS
-from mainspring.app.servers.http.server import DEEPEST, is_too_deep
-from mainspring.app.servers.http.sse import Patience
-from mainspring.testing import Call
+from mainspring.app.servers.http.server import MAX_JSON_DEPTH, is_json_too_deep
+from mainspring.app.servers.http.sse import StreamTimeouts
+from mainspring.testing import ScriptedCall
 from tests.unit.app.servers.ag_ui.client import Thread
 from tests.unit.app.servers.http.harness import ANN, BEN, Client, Gate, Stage, on_stage, scripted
 
@@ -88,7 +88,7 @@ HEAD = f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ANN
 
 @pytest.mark.parametrize("sent", ["", "GET /hea", "GET /health HTTP/1.1\r\nHost: loc", HEAD])
 async def test_a_request_whose_head_trickles_in_is_cut_off(sent: str):
-    async with on_stage({"bot": scripted("a")}, patience=Patience(request=0.2)) as stage:
+    async with on_stage({"bot": scripted("a")}, patience=StreamTimeouts(request=0.2)) as stage:
         async with connected(stage) as (reader, writer):
             writer.write(sent.encode())
             try:
@@ -99,7 +99,7 @@ async def test_a_request_whose_head_trickles_in_is_cut_off(sent: str):
 
 
 async def test_one_that_trickles_on_gets_no_more_time_for_it():
-    async with on_stage({"bot": scripted("a")}, patience=Patience(request=0.3)) as stage:
+    async with on_stage({"bot": scripted("a")}, patience=StreamTimeouts(request=0.3)) as stage:
         async with connected(stage) as (reader, writer):
             ended = asyncio.ensure_future(reader.read())
             while not ended.done():
@@ -109,7 +109,7 @@ async def test_one_that_trickles_on_gets_no_more_time_for_it():
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for():
-    async with on_stage({"bot": scripted("a")}, patience=Patience(request=0.2)) as stage:
+    async with on_stage({"bot": scripted("a")}, patience=StreamTimeouts(request=0.2)) as stage:
         async with connected(stage) as (reader, writer):
             writer.write(f"{HEAD}Content-Length: 100\r\n\r\n{{".encode())
             answer = await reader.read()
@@ -120,7 +120,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for():
 
 async def test_a_stream_and_a_connection_that_is_kept_are_no_slow_requests():
     gate, ask = Gate("over"), b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    async with on_stage({"bot": scripted(gate)}, patience=Patience(request=0.1, beat=0.02)) as stage:
+    async with on_stage({"bot": scripted(gate)}, patience=StreamTimeouts(request=0.1, beat=0.02)) as stage:
         run = await stage.ann.start()
         async with connected(stage) as kept, connected(stage) as (reader, writer):
             kept[1].write(ask)
@@ -149,7 +149,7 @@ async def test_a_stream_and_a_connection_that_is_kept_are_no_slow_requests():
     ],
 )  # fmt: skip
 async def test_heads_that_are_none_are_refused(head: bytes):
-    async with on_stage({"bot": scripted("a")}, patience=Patience(request=1.0)) as stage:
+    async with on_stage({"bot": scripted("a")}, patience=StreamTimeouts(request=1.0)) as stage:
         async with connected(stage) as (reader, writer):
             try:
                 writer.write(head)
@@ -163,11 +163,11 @@ async def test_heads_that_are_none_are_refused(head: bytes):
 @pytest.mark.parametrize(("open", "shut"), [("[", "]"), ('{"a":', "}")])
 def test_how_deep_a_body_is_does_not_depend_on_what_its_texts_say(open: str, shut: str):
     inner = '"' + '[{\\"' * 500 + '"'
-    for levels, deep in ((DEEPEST, False), (DEEPEST + 1, True)):
+    for levels, deep in ((MAX_JSON_DEPTH, False), (MAX_JSON_DEPTH + 1, True)):
         body = open * levels + inner + shut * levels
-        assert is_too_deep(body.encode()) == deep
+        assert is_json_too_deep(body.encode()) == deep
     wide = f"[{','.join(['[]'] * 1000)}]"
-    assert not is_too_deep(wide.encode())
+    assert not is_json_too_deep(wide.encode())
 
 
 @pytest.mark.parametrize("name", ["state", "forwardedProps"])
@@ -175,7 +175,7 @@ async def test_what_is_nested_without_end_begins_nothing(name: str):
     """Whatever is let in must come through all that handles it."""
     async with on_stage({"bot": scripted("a")}) as stage:
         thread = Thread(stage.ann)
-        for levels, status in ((DEEPEST - 2, 200), (DEEPEST + 1, 400), (100_000, 400)):
+        for levels, status in ((MAX_JSON_DEPTH - 2, 200), (MAX_JSON_DEPTH + 1, 400), (100_000, 400)):
             given = json.dumps(thread.input("hello", **{name: "@"})).replace('"@"', "[" * levels + "]" * levels)
             headers = {"authorization": f"Bearer {ANN}", "content-type": "application/json"}
             async with stage.session.post(f"{stage.url}v1/ag-ui", data=given, headers=headers) as answer:
@@ -185,11 +185,11 @@ async def test_what_is_nested_without_end_begins_nothing(name: str):
 
 
 async def test_deep_arguments_of_an_approval_are_refused_and_the_call_still_waits():
-    async with on_stage({"bot": scripted(Call("note", {"text": "x"}), "over")}) as stage:
+    async with on_stage({"bot": scripted(ScriptedCall("note", {"text": "x"}), "over")}) as stage:
         run = await stage.ann.start()
         call = (await stage.ann.until(run, "paused"))["waiting"][0]["call_id"]
         deep: Any = "x"
-        for _ in range(DEEPEST):
+        for _ in range(MAX_JSON_DEPTH):
             deep = {"a": deep}
         assert (await stage.ann.post(f"v1/runs/{run}/approve", {"call_id": call, "input": deep}))[0] == 400
         assert (await stage.ann.get(f"v1/runs/{run}"))[1]["state"] == "paused"
@@ -210,7 +210,7 @@ async def test_ids_of_events_that_are_none(id: str):
 
 
 async def test_a_tenants_token_says_nothing_of_others_by_agui_threads_of_the_same_name():
-    async with on_stage({"bot": scripted(Call("note", {"text": "x"}), "over")}) as stage:
+    async with on_stage({"bot": scripted(ScriptedCall("note", {"text": "x"}), "over")}) as stage:
         ann, ben = Thread(stage.ann), Thread(stage.ben)
         await ann.ask("hello")
         await ben.ask("hello")
@@ -239,7 +239,7 @@ async def test_a_token_that_is_taken_out_of_the_file_is_refused(tmp_path: Path):
     file, said = tmp_path / "tokens", asyncio.Queue[str]()
     file.write_text(f"ann {ANN}\nben {BEN}\n")
     tokens = Tokens({ANN: "ann", BEN: "ben"})
-    keeping = asyncio.ensure_future(keep_up(file, tokens, said.put_nowait, every=0.01))
+    keeping = asyncio.ensure_future(watch_token_file(file, tokens, said.put_nowait, every=0.01))
     try:
         await asyncio.wait([keeping], timeout=0.03)
         file.write_text("ann short\n")

@@ -7,10 +7,17 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.run_service.service import ServiceOptions
-from mainspring.app.servers.http.auth import VARIABLE, Doors, Tokens, new_token, read_tokens, take_token
-from mainspring.app.servers.http.limits import Limits, Rate
+from mainspring.app.servers.http.auth import (
+    TOKEN_VARIABLE,
+    OriginPolicy,
+    Tokens,
+    new_token,
+    pop_token_from_env,
+    read_tokens,
+)
+from mainspring.app.servers.http.limits import Limits, RateLimiter
 from mainspring.errors import ConfigError
-from mainspring.testing.scripted_model import Call, Reply
+from mainspring.testing.scripted_model import Reply, ScriptedCall
 from tests.unit.app.servers.http.harness import ANN, BEN, Client, Gate, on_stage, scripted
 
 OPEN = ("", "health", "ready", "openapi.json", "page/page.js")
@@ -34,7 +41,7 @@ async def test_nothing_that_is_somebodys_is_told_without_a_token():
 
 
 async def test_another_tenants_run_is_not_there():
-    asking = [Reply(calls=[Call("note", {"text": "x"})]), "over"]
+    asking = [Reply(calls=[ScriptedCall("note", {"text": "x"})]), "over"]
     async with on_stage({"bot": scripted(*asking)}) as stage:
         run = await stage.ann.start("the secret of ann")
         call = (await stage.ann.until(run, "paused"))["waiting"][0]["call_id"]
@@ -86,15 +93,15 @@ def test_a_tenant_whose_name_begins_like_anothers_is_another(tmp_path: Path):
 
 
 def test_the_token_of_the_environment_is_not_left_for_programs():
-    environ = {VARIABLE: ANN, "HOME": "/"}
-    assert take_token(environ) == ANN
+    environ = {TOKEN_VARIABLE: ANN, "HOME": "/"}
+    assert pop_token_from_env(environ) == ANN
     assert environ == {"HOME": "/"}
     assert len(new_token()) > 40
     assert new_token() != new_token()
 
 
 async def test_foreign_hosts_and_origins_are_refused():
-    doors = Doors(hosts=("agents.example.org",), origins=("https://app.example.org",))
+    doors = OriginPolicy(hosts=("agents.example.org",), origins=("https://app.example.org",))
     async with on_stage({"bot": scripted("a")}, doors=doors) as stage:
         for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "a@b", ""):
             for path in ("v1/runs", "health", ""):
@@ -165,7 +172,7 @@ async def test_a_tenant_has_its_own_limits():
 
 def test_the_rate_is_refilled_with_time():
     now = [0.0]
-    rate = Rate(60, lambda: now[0])
+    rate = RateLimiter(60, lambda: now[0])
     assert [rate.take("a") for _ in range(61)] == [0] * 60 + [1]
     assert rate.take("b") == 0
     now[0] = 0.5

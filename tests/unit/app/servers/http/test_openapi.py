@@ -6,9 +6,9 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from mainspring.app.servers.http.openapi import document
+from mainspring.app.servers.http.openapi import build_openapi
 from mainspring.app.servers.http.routes import OPERATIONS
-from mainspring.testing.scripted_model import Call, Reply
+from mainspring.testing.scripted_model import Reply, ScriptedCall
 from tests.unit.app.servers.http.harness import on_stage, scripted
 
 FILE = Path(__file__).resolve().parents[5] / "docs" / "openapi.json"
@@ -20,23 +20,23 @@ def as_json(value: Any) -> Any:
 
 def test_the_document_in_docs_is_that_of_the_routes():
     # To renew it: python -m tests.unit.app.servers.http.test_openapi
-    assert json.loads(FILE.read_text(encoding="utf-8")) == as_json(document())
+    assert json.loads(FILE.read_text(encoding="utf-8")) == as_json(build_openapi())
 
 
 def test_every_operation_is_in_it_once():
-    found = [o["operationId"] for path in document()["paths"].values() for o in path.values()]
+    found = [o["operationId"] for path in build_openapi()["paths"].values() for o in path.values()]
     assert sorted(found) == sorted(o.name for o in OPERATIONS)
 
 
 def check(value: Any, name: str) -> None:
-    schema = {"$ref": f"#/components/schemas/{name}", "components": document()["components"]}
+    schema = {"$ref": f"#/components/schemas/{name}", "components": build_openapi()["components"]}
     Draft202012Validator(schema).validate(value)
 
 
 async def test_what_comes_back_fits_the_document():
-    script = [Reply("see", thinking="hm", calls=[Call("note", {"text": "x"})]), "over"]
+    script = [Reply("see", thinking="hm", calls=[ScriptedCall("note", {"text": "x"})]), "over"]
     async with on_stage({"bot": scripted(*script)}) as stage:
-        assert (await stage.nobody.get("openapi.json"))[1] == as_json(document())
+        assert (await stage.nobody.get("openapi.json"))[1] == as_json(build_openapi())
         run = await stage.ann.start()
         paused = await stage.ann.until(run, "paused")
         check(paused, "RunView")
@@ -54,4 +54,4 @@ async def test_what_comes_back_fits_the_document():
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(document(), indent=2) + "\n", encoding="utf-8")
+    FILE.write_text(json.dumps(build_openapi(), indent=2) + "\n", encoding="utf-8")

@@ -5,7 +5,7 @@ from contextlib import aclosing
 import pytest
 
 from mainspring.models import ModelRequest
-from mainspring.testing import Call, Reply
+from mainspring.testing import Reply, ScriptedCall
 from tests.unit.app.servers.http.harness import Gate, on_stage, scripted
 
 
@@ -27,7 +27,7 @@ async def test_a_run_is_started_followed_and_its_result_read():
 
 async def test_a_follower_comes_back_by_the_id_of_the_last_event():
     gate = Gate("the end")
-    async with on_stage({"bot": scripted(Reply("first", calls=[Call("note", {"text": "x"})]), gate)}) as stage:
+    async with on_stage({"bot": scripted(Reply("first", calls=[ScriptedCall("note", {"text": "x"})]), gate)}) as stage:
         run = await stage.ann.start()
         seen: list[str] = []
         async with aclosing(stage.ann.follow(run)) as events:
@@ -51,7 +51,7 @@ async def test_a_follower_comes_back_by_the_id_of_the_last_event():
 
 @pytest.mark.parametrize("answer", ["approve", "deny"])
 async def test_a_call_that_asks_pauses_the_run_until_it_is_answered(answer: str):
-    script = [Reply(calls=[Call("note", {"text": "x"}, id="c1")]), "over"]
+    script = [Reply(calls=[ScriptedCall("note", {"text": "x"}, id="c1")]), "over"]
     async with on_stage({"bot": scripted(*script)}) as stage:
         run = await stage.ann.start()
         paused = await stage.ann.until(run, "paused")
@@ -67,7 +67,7 @@ async def test_a_call_that_asks_pauses_the_run_until_it_is_answered(answer: str)
 
 
 async def test_a_call_is_made_with_other_arguments():
-    script = [Reply(calls=[Call("note", {"text": "x"}, id="c1")]), "over"]
+    script = [Reply(calls=[ScriptedCall("note", {"text": "x"}, id="c1")]), "over"]
     async with on_stage({"bot": scripted(*script)}) as stage:
         run = await stage.ann.start()
         call = (await stage.ann.until(run, "paused"))["waiting"][0]["call_id"]
@@ -96,7 +96,7 @@ async def test_steering_and_following_up_reach_the_run():
 
 async def test_a_run_is_stopped_at_work_and_while_it_asks():
     gate = Gate()
-    asking = [Reply(calls=[Call("note", {"text": "x"})]), "never"]
+    asking = [Reply(calls=[ScriptedCall("note", {"text": "x"})]), "never"]
     async with on_stage({"works": scripted(gate), "asks": scripted(*asking)}) as stage:
         run = await stage.ann.start(agent="works")
         await gate.asked.wait()

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from mainspring import Agent, tool
-from mainspring.app.servers.http.sse import Patience, Wire, WireEvent, frame
+from mainspring.app.servers.http.sse import EventEncoder, StreamTimeouts, WireEvent, encode_sse
 from mainspring.durable import DurableSteps
 from mainspring.durable.feed import FeedItem, Text
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.servers.http.harness import ANN, Gate, Stage, on_stage, scripted
 
 
@@ -77,12 +77,12 @@ def loud(steps: DurableSteps) -> Agent:
         """Say much."""
         return "x" * 500_000
 
-    calls = [Reply(calls=[Call("shout") for _ in range(10)]) for _ in range(2)]
+    calls = [Reply(calls=[ScriptedCall("shout") for _ in range(10)]) for _ in range(2)]
     return Agent(ScriptedModel(*calls, "over"), tools=[shout], steps=steps, extra={})
 
 
 async def test_a_reader_that_does_not_read_is_cut_off_and_comes_back():
-    patience = Patience(reader=0.3)
+    patience = StreamTimeouts(reader=0.3)
     async with on_stage({"bot": loud}, patience=patience) as stage:
         run = await stage.ann.start()
         await stage.ann.ended(run)
@@ -101,7 +101,7 @@ async def test_a_reader_that_does_not_read_is_cut_off_and_comes_back():
             end.register(lazy, 0)
             assert await asyncio.to_thread(end.poll, 5_000)
             sent = await figure(stage, "mainspring_events_sent_total")
-        stage.state.patience = Patience()
+        stage.state.patience = StreamTimeouts()
         whole = [event async for event in stage.ann.follow(run)]
         assert sent < len(whole)
         rest = [event.id async for event in stage.ann.follow(run, last_event_id=whole[5].id)]
@@ -110,7 +110,7 @@ async def test_a_reader_that_does_not_read_is_cut_off_and_comes_back():
 
 async def test_a_silent_run_gives_signs_of_life():
     gate = Gate()
-    async with on_stage({"bot": scripted(gate)}, patience=Patience(beat=0.05)) as stage:
+    async with on_stage({"bot": scripted(gate)}, patience=StreamTimeouts(beat=0.05)) as stage:
         run = await stage.ann.start()
         headers = {"authorization": f"Bearer {ANN}"}
         async with stage.session.get(f"{stage.url}v1/runs/{run}/events", headers=headers) as answer:
@@ -125,7 +125,7 @@ async def test_a_silent_run_gives_signs_of_life():
 @pytest.mark.parametrize("asks", [False, True])
 async def test_the_service_ends_gently(asks: bool):
     gate = Gate("finished")
-    script = [Reply(calls=[Call("note", {"text": "x"})])] if asks else [gate]
+    script = [Reply(calls=[ScriptedCall("note", {"text": "x"})])] if asks else [gate]
     async with on_stage({"bot": scripted(*script)}, drain=10) as stage:
         run = await stage.ann.start()
         if asks:
@@ -151,7 +151,7 @@ async def test_the_service_ends_gently(asks: bool):
 def test_a_large_event_is_sent_in_pieces():
     for size in (0, 1, 65_536, 65_537, 1_000_000):
         event = WireEvent("7", "message", b"x" * size)
-        pieces = list(frame(event))
+        pieces = list(encode_sse(event))
         assert b"".join(pieces) == b"id: 7\nevent: message\ndata: " + event.data + b"\n\n"
         assert max(map(len, pieces)) < 66_000
         assert (len(pieces) == 1) == (size <= 65_536)
@@ -162,7 +162,7 @@ async def test_followers_at_the_same_place_share_what_they_are_sent():
         for n in range(1, 4):
             yield FeedItem(n, Text("x" * 100_000))
 
-    wire = Wire()
+    wire = EventEncoder()
     seen = [[event async for event in wire.native(run, told())] for run in ("a", "a", "b")]
     assert [(one is two, one is other) for one, two, other in zip(*seen, strict=True)] == [(True, False)] * 3
     left = weakref.ref(seen[0][0])

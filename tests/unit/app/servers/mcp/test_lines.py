@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mainspring.app.servers.mcp.server import serve_mcp
-from mainspring.app.servers.stdio import OpenChats, Wire
+from mainspring.app.servers.stdio import ChatRegistry, LineTransport
 from tests.unit.app.servers.acp.harness import options_for
 
 pytestmark = pytest.mark.covers("BYD-23")
@@ -34,7 +34,9 @@ lines = (
 async def test_bad_lines(tmp_path: Path, home: Path, sent: list[bytes]) -> None:
     into: asyncio.Queue[bytes] = asyncio.Queue()
     out: asyncio.Queue[bytes] = asyncio.Queue()
-    task = asyncio.create_task(serve_mcp(Wire(into.get, out.put), OpenChats(), options_for(tmp_path, home, None)))
+    task = asyncio.create_task(
+        serve_mcp(LineTransport(into.get, out.put), ChatRegistry(), options_for(tmp_path, home, None))
+    )
     for line in [*sent, json.dumps(START).encode()]:
         into.put_nowait(line + b"\n")
     while json.loads(await asyncio.wait_for(out.get(), 10)).get("id") != "ours":

@@ -13,8 +13,8 @@ from referencing import Registry
 
 from mainspring.app.servers.mcp import runs
 from mainspring.app.servers.mcp.server import serve_mcp
-from mainspring.app.servers.stdio import OpenChats, Wire
-from mainspring.testing.scripted_model import Call, ScriptedModel
+from mainspring.app.servers.stdio import ChatRegistry, LineTransport
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from tests.unit.app.chat.harness import Gate, WaitingModel
 from tests.unit.app.servers.acp.harness import options_for
 
@@ -104,8 +104,8 @@ async def connected(
 ) -> AsyncGenerator[tuple[Client, ScriptedModel]]:
     model = script[0] if isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
     client = Client(version, answer)
-    wire = Wire(client.into.get, client.out.put)
-    task = asyncio.create_task(serve_mcp(wire, OpenChats(), options_for(folder, home, model)))
+    wire = LineTransport(client.into.get, client.out.put)
+    task = asyncio.create_task(serve_mcp(wire, ChatRegistry(), options_for(folder, home, model)))
     await client.start()
     yield client, model
     client.into.put_nowait(b"")
@@ -117,8 +117,8 @@ def accept(**content: Any) -> dict[str, Any]:
     return {"action": "accept", "content": content}
 
 
-def write(number: int = 1) -> Call:
-    return Call("write_file", {"path": f"{number}.txt", "content": "x"})
+def write(number: int = 1) -> ScriptedCall:
+    return ScriptedCall("write_file", {"path": f"{number}.txt", "content": "x"})
 
 
 @pytest.mark.parametrize("version", [NEW, OLD])
@@ -152,9 +152,9 @@ async def test_decisions(tmp_path: Path, home: Path, version: str, answer: dict[
 async def test_questions_of_the_agent(tmp_path: Path, home: Path, version: str) -> None:
     options = [{"label": "red", "description": "like roses"}, {"label": "blue"}]
     script = [
-        Call("ask_user", {"question": "Which?", "options": options}),
-        Call("ask_user", {"question": "Why?"}),
-        Call("ask_user", {"question": "All?", "options": options, "multiple": True}),
+        ScriptedCall("ask_user", {"question": "Which?", "options": options}),
+        ScriptedCall("ask_user", {"question": "Why?"}),
+        ScriptedCall("ask_user", {"question": "All?", "options": options, "multiple": True}),
         "Thanks.",
     ]
     given = {"Which?": accept(choice="red"), "Why?": accept(words="it is warm"), "All?": {"action": "decline"}}
@@ -180,7 +180,7 @@ async def test_what_is_said_keeps_to_the_schema(material: Path, tmp_path: Path, 
             "ProgressNotification",
         )
     }
-    script = [write(), Call("ask_user", {"question": "Which?", "options": [{"label": "a"}]}), "Done."]
+    script = [write(), ScriptedCall("ask_user", {"question": "Which?", "options": [{"label": "a"}]}), "Done."]
     answers = {"Which?": accept(choice="a", words="or b")}
     async with connected(
         tmp_path, home, NEW, lambda asked: answers.get(asked["message"], accept(decision="once")), *script
@@ -237,10 +237,10 @@ async def test_answers_that_are_none(tmp_path: Path, home: Path) -> None:
 
 async def test_more_questions_than_clients_take(tmp_path: Path, home: Path) -> None:
     """What is asked behind the last round that clients take part in is denied, and the run goes on."""
-    script = [*[write(number) for number in range(runs.MOST_ROUNDS + 2)], "Done."]
+    script = [*[write(number) for number in range(runs.MAX_INPUT_ROUNDS + 2)], "Done."]
     async with connected(tmp_path, home, NEW, lambda _: accept(decision="once"), *script) as (client, _):
         result = await client.call(prompt="write them")
-    assert len(client.asked) == runs.MOST_ROUNDS
+    assert len(client.asked) == runs.MAX_INPUT_ROUNDS
     assert result["structuredContent"]["denied"] == 2
     assert "--allow RULE" in result["content"][0]["text"]
 
@@ -249,13 +249,13 @@ async def test_a_client_that_does_not_come_back(tmp_path: Path, home: Path, monk
     """Its run is stopped when its time is up, and kept; others go on meanwhile."""
     ended = asyncio.Event()
 
-    class Noted(runs.Run):
+    class Noted(runs.ToolRun):
         async def live(self, chats: Any, options: Any) -> None:
             await super().live(chats, options)
             ended.set()
 
-    monkeypatch.setattr(runs, "PATIENCE", 0.05)
-    monkeypatch.setattr(runs, "Run", Noted)
+    monkeypatch.setattr(runs, "SUSPEND_SECONDS", 0.05)
+    monkeypatch.setattr(runs, "ToolRun", Noted)
     async with connected(tmp_path, home, NEW, lambda _: None, write(), "Done.") as (client, _):
         asked = await client.reply(client.request("tools/call", name="run", arguments={"prompt": "write it"}))
         await asyncio.wait_for(ended.wait(), 10)
@@ -274,7 +274,7 @@ async def test_cancellation(tmp_path: Path, home: Path, version: str) -> None:
     model = WaitingModel("Again.", gates={0: gate})
     async with connected(tmp_path, home, version, lambda _: None, model) as (client, _):
         id = client.request("tools/call", name="run", arguments={"prompt": "for ever"})
-        await gate.reached.wait()
+        await gate.reached_limit.wait()
         client.say(method="notifications/cancelled", params={"requestId": id, "reason": "enough"})
         model.gates.clear()
         result = await client.call(prompt="once more")

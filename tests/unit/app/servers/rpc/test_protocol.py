@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from referencing import Registry
 
-from mainspring.app.export.formats import FORMS
-from mainspring.app.servers.rpc.protocol import Error, read_request, rpc_schema, rpc_schema_text
+from mainspring.app.export.formats import EXPORTERS
+from mainspring.app.servers.rpc.protocol import Error, build_rpc_schema, read_request, rpc_schema_text
 from mainspring.app.servers.rpc.server import serve_rpc
-from mainspring.app.servers.stdio import OpenChats, Wire
-from mainspring.testing.scripted_model import Call, ScriptedModel
+from mainspring.app.servers.stdio import ChatRegistry, LineTransport
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import call
 from tests.unit.app.chat.harness import Gate, WaitingModel
@@ -31,7 +31,7 @@ __all__ = ["command"]
 pytestmark = pytest.mark.covers("BYD-23")
 
 DOCS = Path(__file__).resolve().parents[5] / "docs"
-SCHEMA = rpc_schema()
+SCHEMA = build_rpc_schema()
 LINE, REQUEST = (
     jsonschema.Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}, registry=Registry())
     for name in ("Line", "Request")
@@ -44,7 +44,7 @@ class Client:
     def __init__(self) -> None:
         self.out: asyncio.Queue[bytes] = asyncio.Queue()
         self.into: asyncio.Queue[bytes] = asyncio.Queue()
-        self.wire = Wire(self.out.get, self.into.put)
+        self.wire = LineTransport(self.out.get, self.into.put)
         self.asked: dict[int, Any] = {}
 
     def say(self, line: bytes) -> None:
@@ -78,8 +78,8 @@ class Client:
 async def serving(tmp_path: Path, home: Path, *script: Any, **more: Any) -> AsyncGenerator[Client]:
     client = Client()
     model = script[0] if script and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
-    options = options_for(tmp_path, home, model, exporters=FORMS, **more)
-    task = asyncio.create_task(serve_rpc(client.wire, OpenChats(), options))
+    options = options_for(tmp_path, home, model, exporters=EXPORTERS, **more)
+    task = asyncio.create_task(serve_rpc(client.wire, ChatRegistry(), options))
     yield client
     client.out.put_nowait(b"")
     async with asyncio.timeout(10):
@@ -92,7 +92,9 @@ def test_the_published_schema_is_that_of_the_structs() -> None:
 
 
 async def test_a_conversation(tmp_path: Path, home: Path) -> None:
-    async with serving(tmp_path, home, Call("write_file", {"path": "a.txt", "content": "x"}), "Written.") as client:
+    async with serving(
+        tmp_path, home, ScriptedCall("write_file", {"path": "a.txt", "content": "x"}), "Written."
+    ) as client:
         assert (await client.next())["protocol"] == 1
         client.ask(1, type="prompt", text="write it")
         asked = await client.until("approval_asked")
@@ -211,11 +213,11 @@ async def test_what_is_said_while_a_run_goes_on(tmp_path: Path, home: Path) -> N
     """A second prompt waits its turn, a steer comes at the next step, and an abort stops what runs and keeps what waits."""
     (tmp_path / "a.txt").write_text("x")
     gates = {0: Gate(), 3: Gate()}
-    script: list[Any] = [Call("read_file", {"path": "a.txt"}), "First.", "Second.", "never said"]
+    script: list[Any] = [ScriptedCall("read_file", {"path": "a.txt"}), "First.", "Second.", "never said"]
     model = WaitingModel(*script, gates=gates)
     async with serving(tmp_path, home, model) as client:
         await client.reply(1, type="prompt", text="one")
-        await gates[0].reached.wait()
+        await gates[0].reached_limit.wait()
         await client.reply(2, type="prompt", text="two")
         await client.reply(3, type="steer", text="and mind the gap")
         gates[0].open.set()
@@ -223,7 +225,7 @@ async def test_what_is_said_while_a_run_goes_on(tmp_path: Path, home: Path) -> N
         assert "mind the gap" in repr(model.requests[1].messages)
         assert (await client.until("run_finished"))["text"] == "Second."
         await client.reply(4, type="prompt", text="three")
-        await gates[3].reached.wait()
+        await gates[3].reached_limit.wait()
         await client.reply(5, type="queue", text="four")
         await client.reply(6, type="abort", reason="enough")
         assert (await client.until("run_finished"))["status"] == "aborted"
@@ -269,7 +271,7 @@ async def test_names_that_are_no_text(tmp_path: Path, home: Path) -> None:
     """What has no form in UTF-8 is told all the same."""
     os.mkdir(os.fsencode(tmp_path) + b"/sub")
     (tmp_path / "sub" / os.fsdecode(b"bad-\xff.txt")).write_text("x")
-    call_it = Call("list_files", {"path": "sub"})
+    call_it = ScriptedCall("list_files", {"path": "sub"})
     async with serving(tmp_path, home, call_it, "It has \udcff in it.") as client:
         await client.reply(1, type="prompt", text="look")
         finished = await client.until("tool_finished")

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 from mainspring import Agent
-from mainspring.app.servers.viewer.otlp import UnreadableError, decode
+from mainspring.app.servers.viewer.otlp import OtlpDecodeError, decode
 from mainspring.env import MemoryEnv
 from mainspring.messages import Cost, Usage
 from mainspring.telemetry import Tracing
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.telemetry.recorder import Recorder
 
@@ -71,7 +71,9 @@ async def look(key: str) -> str:
 async def test_protobuf_of_a_real_run_is_read_as_its_json_is() -> None:
     recorder = Recorder(sensitive=True)
     usage = Usage(10, 2, cost=Cost(0.5))
-    model = ScriptedModel(Reply(calls=[Call("look", {"key": "a"}, "c1")], usage=usage), Reply("done", usage=usage))
+    model = ScriptedModel(
+        Reply(calls=[ScriptedCall("look", {"key": "a"}, "c1")], usage=usage), Reply("done", usage=usage)
+    )
     await Agent(model, execution=MemoryEnv(), tools=[look], plugs=[Tracing(recorder.telemetry)]).run("go")
     message = encode_spans(recorder.spans)
 
@@ -109,7 +111,7 @@ async def test_protobuf_of_a_real_run_is_read_as_its_json_is() -> None:
     ],
 )
 def test_what_is_no_otlp_is_refused(data: bytes, kind: str) -> None:
-    with pytest.raises(UnreadableError):
+    with pytest.raises(OtlpDecodeError):
         decode(data, kind)
 
 
@@ -125,7 +127,7 @@ def test_whatever_comes_as_json_is_read_or_refused(value: Any) -> None:
     for data in (json.dumps(value).encode(), request(value), request({**SPAN, "attributes": value, "events": value})):
         try:
             decode(data, "application/json")
-        except UnreadableError:
+        except OtlpDecodeError:
             pass
 
 
@@ -134,5 +136,5 @@ def test_whatever_comes_as_bytes_is_read_or_refused(data: bytes) -> None:
     for kind in ("application/x-protobuf", "application/json"):
         try:
             decode(data, kind)
-        except UnreadableError:
+        except OtlpDecodeError:
             pass

@@ -10,21 +10,21 @@ import pytest
 
 from mainspring import Agent
 from mainspring.app.dashboard.session_runs import SavedRuns
-from mainspring.app.servers.viewer import Detail
+from mainspring.app.servers.viewer import RunDetail
 from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError
-from mainspring.loop import Behavior
+from mainspring.loop import RunOptions
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelRequest, RetryConfig
 from mainspring.sessions import Session
-from mainspring.sessions.event_log import EventLog
+from mainspring.sessions.event_log import SessionEventLog
 from mainspring.subagents import AgentDefinition
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 
 KEY = "sk-ant-api03-" + "a1B2c3D4e5" * 4
 USAGE = Usage(100, 20, cache_read=50, cost=Cost(0.01, 0.02))
-QUICK = Behavior(retry=RetryConfig(max_retries=2, base_delay_ms=1, jitter=0.0))
+QUICK = RunOptions(retry=RetryConfig(max_retries=2, base_delay_ms=1, jitter=0.0))
 
 
 @tool
@@ -37,7 +37,7 @@ async def look(key: str) -> str:
 
 def child(request: ModelRequest) -> Any:
     return (
-        Reply(calls=[Call("look", {"key": "x"})], usage=USAGE)
+        Reply(calls=[ScriptedCall("look", {"key": "x"})], usage=USAGE)
         if len(request.messages) == 1
         else Reply("found", usage=USAGE)
     )
@@ -51,7 +51,7 @@ async def converse(home: Path, *script: Any, prompt: str = f"Find it {KEY}", nam
         execution=MemoryEnv(),
         tools=[look],
         session=session,
-        plugs=[EventLog(session)],
+        plugs=[SessionEventLog(session)],
         subagents=[AgentDefinition(name="scout", description="x", model=ScriptedModel(child, loop=True))],
         behavior=QUICK,
     )
@@ -61,7 +61,7 @@ async def converse(home: Path, *script: Any, prompt: str = f"Find it {KEY}", nam
     return session
 
 
-def only(saved: SavedRuns) -> Detail:
+def only(saved: SavedRuns) -> RunDetail:
     (summary,) = saved.runs()
     detail = saved.run(summary.id)
     assert detail is not None
@@ -71,9 +71,9 @@ def only(saved: SavedRuns) -> Detail:
 @pytest.mark.covers("CLI-17")
 def test_a_saved_run_is_a_tree_with_what_was_said(tmp_path: Path) -> None:
     calls = [
-        Call("look", {"key": "a"}, "c1"),
-        Call("look", {"key": "bad"}, "c2"),
-        Call("spawn", {"task": "t", "agent": "scout"}, "c3"),
+        ScriptedCall("look", {"key": "a"}, "c1"),
+        ScriptedCall("look", {"key": "bad"}, "c2"),
+        ScriptedCall("spawn", {"task": "t", "agent": "scout"}, "c3"),
     ]
     script = NetworkError("cut"), Reply("Looking.", calls=calls, usage=USAGE), Reply(f"Done {KEY}", usage=USAGE)
     session = asyncio.run(converse(tmp_path, *script))

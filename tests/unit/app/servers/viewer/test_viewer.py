@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mainspring.app.servers.viewer import Detail, Summary, Viewer, ViewSpan
-from mainspring.app.servers.viewer.otlp import Received
+from mainspring.app.servers.viewer import RunDetail, Summary, Viewer, ViewSpan
+from mainspring.app.servers.viewer.otlp import ReceivedSpan
 from mainspring.app.servers.viewer.store import SpanStore, Trace
 from tests.unit.app.servers.viewer.test_otlp import SPAN, request
 
@@ -28,10 +28,10 @@ class Stored:
             Summary(id="session-r2", run="r2", source="session", title="Older", start=1.0),
         ]
 
-    def run(self, id: str) -> Detail | None:
+    def run(self, id: str) -> RunDetail | None:
         found = next((r for r in self.runs() if r.id == id), None)
         spans = [ViewSpan(id="x", name="look", kind="tool", call="c1", input={"key": "a"}, output="value")]
-        return Detail(summary=found, spans=spans, messages=[{"kind": "user", "text": "Fix it"}]) if found else None
+        return RunDetail(summary=found, spans=spans, messages=[{"kind": "user", "text": "Fix it"}]) if found else None
 
 
 @pytest.fixture
@@ -211,8 +211,8 @@ async def test_whatever_is_sent_it_goes_on(viewer: Viewer, data: bytes) -> None:
     assert (await ask(viewer, "GET /the-token/api/health"))[0] == 200
 
 
-def received(trace: str, id: str, parent: str = "") -> Received:
-    return Received(trace, "shop", ViewSpan(id=id, parent=parent, name=id, start=1.0, end=2.0))
+def received(trace: str, id: str, parent: str = "") -> ReceivedSpan:
+    return ReceivedSpan(trace, "shop", ViewSpan(id=id, parent=parent, name=id, start=1.0, end=2.0))
 
 
 def test_what_is_kept_has_limits() -> None:

@@ -10,7 +10,7 @@ from mainspring.app.chat.decisions import choices_for
 from mainspring.app.chat.events import ApprovalAsked, QuestionAsked
 from mainspring.app.tui.dialogs.approval import ApprovalDialog
 from mainspring.app.tui.dialogs.question import PickerDialog, QuestionDialog
-from mainspring.app.tui.styled_text import text_of
+from mainspring.app.tui.styled_text import to_text
 
 
 def asked(resource: str, reason: str = "", **more: Any) -> ApprovalAsked:
@@ -20,7 +20,7 @@ def asked(resource: str, reason: str = "", **more: Any) -> ApprovalAsked:
 
 
 def shows(dialog: ApprovalDialog | PickerDialog, columns: int = 60, most: int = 20) -> str:
-    return text_of(dialog.rows(columns, most))
+    return to_text(dialog.rows(columns, most))
 
 
 @pytest.mark.covers("CLI-06")
@@ -52,18 +52,18 @@ def test_a_long_command_is_broken_and_what_is_left_out_is_told() -> None:
 def test_only_keys_of_the_question_mean_something() -> None:
     answers: list[ChatCommand | None] = []
     dialog = ApprovalDialog(asked("ls"), answers.append)
-    assert [dialog.press(key) for key in "tolr9"] == [False] * 5
+    assert [dialog.on_key(key) for key in "tolr9"] == [False] * 5
     assert answers == []
-    assert dialog.press("down")
-    assert dialog.press("y")
+    assert dialog.on_key("down")
+    assert dialog.on_key("y")
     assert answers == [Approve("q", "once")]
-    assert not QuestionDialog(QuestionAsked("q", "confirm", text="Sure?"), answers.append).press("q")
+    assert not QuestionDialog(QuestionAsked("q", "confirm", text="Sure?"), answers.append).on_key("q")
 
 
 def test_a_reason_is_no_arguments() -> None:
     answers: list[ChatCommand | None] = []
     dialog = ApprovalDialog(asked("ls"), answers.append)
-    dialog.press("n")
+    dialog.on_key("n")
     dialog.take(" not that ")
     assert (answers, dialog.wants) == ([Approve("q", "deny", "not that")], None)
 
@@ -85,16 +85,16 @@ def test_typing_narrows_a_list() -> None:
     assert "openai:gpt-5          (now) ready\n" in shows(dialog)
     assert "ollama:qwen           down\n" in shows(dialog)
     for key in ("5", ".", "1", "space", "c", "x", "backspace"):
-        assert dialog.press(key)
+        assert dialog.on_key(key)
     assert shows(dialog) == "Models\nonly with: 5.1 c\n>    openai:gpt-5.1-codex  ready\n"
-    dialog.press("x")
-    dialog.press("enter")
+    dialog.on_key("x")
+    dialog.on_key("enter")
     assert "nothing fits" in shows(dialog)
     assert answers == []
     dialog.back()
     assert shows(dialog).count("\n") == 5
-    dialog.press("q")
-    dialog.press("enter")
+    dialog.on_key("q")
+    dialog.on_key("enter")
     assert answers == [Slash("/model ollama:qwen")]
     dialog = PickerDialog(PICKER, answers.append)
     dialog.back()
@@ -144,13 +144,13 @@ def test_the_choices_of_an_approval_say_where_they_apply_at_any_width() -> None:
         assert len(lines) <= 9
         assert lines[-1] == f"  {row + 1} of 7"
         assert sum(line.startswith("> ") for line in lines) == 1
-        low.press("down")
+        low.on_key("down")
 
 
 @pytest.mark.parametrize(("key", "decision"), [("a", "always"), ("g", "everywhere"), ("x", "never")])
 def test_each_reach_of_a_rule_is_a_decision_of_its_own(key: str, decision: Any) -> None:
     answers: list[ChatCommand | None] = []
-    ApprovalDialog(asked("npm test", suggestions=("shell(npm test)",)), answers.append).press(key)
+    ApprovalDialog(asked("npm test", suggestions=("shell(npm test)",)), answers.append).on_key(key)
     assert answers == [Approve("q", decision, rule="shell(npm test)")]
 
 
@@ -161,4 +161,4 @@ def test_what_names_a_file_of_the_project_is_not_offered_for_every_project(rule:
     dialog = ApprovalDialog(asked("x", suggestions=(rule,)), lambda _: None)
     assert "in this project" in shows(dialog, 120)
     assert "every project" not in shows(dialog, 120)
-    assert not dialog.press("g")
+    assert not dialog.on_key("g")

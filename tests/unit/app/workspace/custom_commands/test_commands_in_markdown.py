@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mainspring.app.workspace.custom_commands import CustomCommand, CustomCommands, parse_command
 from mainspring.app.workspace.custom_commands.expansion import expand
-from mainspring.app.workspace.file_mentions import mentions
-from mainspring.app.workspace.paths import Home
+from mainspring.app.workspace.file_mentions import find_mentions
+from mainspring.app.workspace.paths import UserPaths
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.permissions import Permissions, RuleSet
@@ -71,7 +71,7 @@ def test_what_is_no_command(text: str, told: str) -> None:
 
 
 def test_they_are_found_and_scopes_can_be_named(tmp_path: Path) -> None:
-    home, project = Home(tmp_path / "home"), tmp_path / "project"
+    home, project = UserPaths(tmp_path / "home"), tmp_path / "project"
     write(home.root / "commands" / "review.md", "user")
     write(home.root / "commands" / "git" / "push.md", "push")
     write(home.root / "commands" / "README.md", "no command")
@@ -95,7 +95,7 @@ def test_they_are_found_and_scopes_can_be_named(tmp_path: Path) -> None:
     assert "/quit is built in; call this one /project:quit" in reasons
     assert "your own /review wins; call this one /project:review" in reasons
     assert "'bad name' is no name" in reasons
-    assert found.nearest("/reviw x") == "review"
+    assert found.suggest("/reviw x") == "review"
     call = found.call("/git:push  origin main ")
     assert call is not None
     assert (call.command.name, call.arguments) == ("git:push", "origin main")
@@ -185,7 +185,7 @@ def test_code_is_left_alone() -> None:
 def test_an_argument_behind_the_sign_is_one_path_and_nothing_else(body: str, given: str, path: str, text: str) -> None:
     made = expand(CustomCommand(name="x", body=body, arguments=("file",)), given, {})
 
-    own = [p for p in made.files if p not in mentions(given)]
+    own = [p for p in made.files if p not in find_mentions(given)]
     assert own == [path]
     assert made.text().startswith(text)
     assert not any(p.is_shell for p in made.pieces)
@@ -197,7 +197,7 @@ def test_an_argument_behind_the_sign_is_one_path_and_nothing_else(body: str, giv
 async def test_output_and_files_come_into_the_prompt(tmp_path: Path) -> None:
     write(tmp_path / "a.md", "forty-two")
     write(tmp_path / "home" / "commands" / "x.md", "Look: !`echo @none.md; exit 3` at @$1")
-    found = CustomCommands.find(str(tmp_path), Home(tmp_path / "home"), trusted=False)
+    found = CustomCommands.find(str(tmp_path), UserPaths(tmp_path / "home"), trusted=False)
     env = LocalEnv(tmp_path)
     call = found.call("/x a.md")
     assert call is not None
@@ -213,7 +213,7 @@ async def test_rules_hold_for_what_a_command_runs_and_reads(tmp_path: Path) -> N
     write(tmp_path / "home" / "commands" / "x.md", "!`touch owned`")
     write(tmp_path / "home" / "commands" / "y.md", "@.env")
     write(tmp_path / ".env", "KEY=1")
-    found = CustomCommands.find(str(tmp_path), Home(tmp_path / "home"), trusted=False)
+    found = CustomCommands.find(str(tmp_path), UserPaths(tmp_path / "home"), trusted=False)
     env = LocalEnv(tmp_path)
     rules = Permissions(rules=RuleSet.build(deny=("shell(touch *)",)), root=str(tmp_path))
     for line, told in (("/x", "is denied"), ("/y", "without asking")):

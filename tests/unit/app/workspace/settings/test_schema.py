@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from mainspring.app.providers.api_keys import key_of
+from mainspring.app.providers.api_keys import resolve_api_key
 from mainspring.app.workspace.settings import (
     AppConfig,
     LanguageServerSettings,
@@ -18,8 +18,8 @@ from mainspring.app.workspace.settings import (
     parse_settings,
 )
 from mainspring.app.workspace.settings.json_schema import schema
-from mainspring.app.workspace.settings.load import build
-from mainspring.app.workspace.settings.validation import FitError, fit, leaves
+from mainspring.app.workspace.settings.load import build_config
+from mainspring.app.workspace.settings.validation import SettingValueError, convert_value, iter_settings
 from mainspring.errors import ConfigError
 
 
@@ -30,7 +30,7 @@ def write(folder: Path, value: object) -> None:
 
 
 def built(value: object) -> AppConfig:
-    return build(parse_settings(json.dumps(value), "f.json").values)
+    return build_config(parse_settings(json.dumps(value), "f.json").values)
 
 
 @pytest.mark.covers("CFG-09")
@@ -59,7 +59,7 @@ def test_a_providers_model_key_and_address() -> None:
 
     section = made.providers.get("mine")
     assert (section.model, section.api_key, section.base_url) == ("m", "k", "http://x/v1")
-    assert key_of("mine", section) == "k"
+    assert resolve_api_key("mine", section) == "k"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_published_schema_is_that_of_the_code(repository: Path) -> None:
 def test_the_schema_knows_every_setting_and_refuses_what_is_refused() -> None:
     made = json.loads(schema())
     validator = Draft202012Validator(made)
-    for path, _ in leaves():
+    for path, _ in iter_settings():
         section = made
         for name in path:
             properties = section.get("properties") or made["$defs"][section["$ref"].rpartition("/")[2]]["properties"]
@@ -162,6 +162,6 @@ def test_the_schema_knows_every_setting_and_refuses_what_is_refused() -> None:
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=5), x, max_size=3), max_leaves=8))  # fmt: skip
 def test_any_value_fits_or_is_refused(value: object) -> None:
-    for _, kind in leaves():
-        with suppress(FitError):
-            fit(value, kind)
+    for _, kind in iter_settings():
+        with suppress(SettingValueError):
+            convert_value(value, kind)

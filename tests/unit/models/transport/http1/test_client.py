@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.errors import ModelTimeoutError, NetworkError, ProviderConfigError
 from mainspring.models.transport.http1 import connect as dialing
-from mainspring.models.transport.http1.client import DirectTransport
+from mainspring.models.transport.http1.client import Http1Transport
 from mainspring.models.transport.port import Timeouts
 from tests.unit.models.direct_transport import SOON, ask, transport
 from tests.unit.models.server import Received, chunked, head, plain, serve
@@ -20,7 +20,7 @@ __all__ = ["transport"]
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
 
-async def test_who_logs_in_by_the_url_sends_it_as_a_header(transport: DirectTransport) -> None:
+async def test_who_logs_in_by_the_url_sends_it_as_a_header(transport: Http1Transport) -> None:
     async with serve(plain()) as server:
         await ask(transport, server.url.replace("//", "//me:p%40ss@") + "/v1/models?a=b c&d=%20#part")
 
@@ -30,7 +30,7 @@ async def test_who_logs_in_by_the_url_sends_it_as_a_header(transport: DirectTran
     assert request.target == "/v1/models?a=b%20c&d=%20"
 
 
-async def test_a_name_that_is_not_ascii_is_encoded(transport: DirectTransport) -> None:
+async def test_a_name_that_is_not_ascii_is_encoded(transport: Http1Transport) -> None:
     async with serve(plain()) as server:
         await ask(transport, f"{server.url}/b\u00fccher")
         with pytest.raises(ProviderConfigError, match="not valid"):
@@ -39,7 +39,7 @@ async def test_a_name_that_is_not_ascii_is_encoded(transport: DirectTransport) -
     assert server.requests[0].target == "/b%C3%BCcher"
 
 
-async def test_a_header_that_no_request_can_have_is_told_of(transport: DirectTransport) -> None:
+async def test_a_header_that_no_request_can_have_is_told_of(transport: Http1Transport) -> None:
     with pytest.raises(ProviderConfigError, match="No request can be made"):
         async with transport.open("GET", "http://127.0.0.1:1/", {"two words": "x"}, b"", SOON):
             pass
@@ -51,7 +51,7 @@ async def test_a_header_that_no_request_can_have_is_told_of(transport: DirectTra
     ids=["gzip", "deflate"],
 )
 async def test_what_a_host_packs_although_nobody_asked_is_unpacked(
-    transport: DirectTransport, packing: str, packed: bytes
+    transport: Http1Transport, packing: str, packed: bytes
 ) -> None:
     async with serve(chunked(packed[:9], packed[9:], content_encoding=packing)) as server:
         assert await ask(transport, server.url) == (200, b"hello" * 99)
@@ -61,7 +61,7 @@ async def test_what_a_host_packs_although_nobody_asked_is_unpacked(
             await ask(transport, server.url)
 
 
-async def test_a_little_that_is_enormous_unpacked_comes_in_pieces(transport: DirectTransport) -> None:
+async def test_a_little_that_is_enormous_unpacked_comes_in_pieces(transport: Http1Transport) -> None:
     packed = gzip.compress(bytes(30_000_000))
     async with serve(chunked(packed, content_encoding="gzip")) as server:
         async with transport.open("GET", server.url, {}, b"", SOON) as response:
@@ -71,7 +71,7 @@ async def test_a_little_that_is_enormous_unpacked_comes_in_pieces(transport: Dir
     assert max(sizes) <= 1 << 18
 
 
-async def test_a_body_may_end_with_its_connection(transport: DirectTransport) -> None:
+async def test_a_body_may_end_with_its_connection(transport: Http1Transport) -> None:
     async with serve([head() + b"all ", 0.02, b"of it", "close"]) as server:
         assert await ask(transport, server.url) == (200, b"all of it")
         assert await ask(transport, server.url) == (200, b"all of it")
@@ -87,7 +87,7 @@ async def test_a_body_may_end_with_its_connection(transport: DirectTransport) ->
         [head(**{"content-length": "2"}) + b"ok and more"],
     ],
 )
-async def test_a_connection_that_is_over_is_not_used_again(transport: DirectTransport, answer: list[bytes]) -> None:
+async def test_a_connection_that_is_over_is_not_used_again(transport: Http1Transport, answer: list[bytes]) -> None:
     async with serve(answer) as server:
         assert await ask(transport, server.url) == (200, b"ok")
         assert await ask(transport, server.url) == (200, b"ok")
@@ -95,7 +95,7 @@ async def test_a_connection_that_is_over_is_not_used_again(transport: DirectTran
     assert server.connections == 2
 
 
-async def test_what_has_no_body_ends_at_once_and_keeps_the_connection(transport: DirectTransport) -> None:
+async def test_what_has_no_body_ends_at_once_and_keeps_the_connection(transport: Http1Transport) -> None:
     async with serve([head("204 No Content")], [head(**{"content-length": "9"})], plain(b"x")) as server:
         assert await ask(transport, server.url) == (204, b"")
         assert await ask(transport, server.url, method="HEAD") == (200, b"")
@@ -104,25 +104,25 @@ async def test_what_has_no_body_ends_at_once_and_keeps_the_connection(transport:
     assert server.connections == 1
 
 
-async def test_words_before_the_answer_are_passed_over(transport: DirectTransport) -> None:
+async def test_words_before_the_answer_are_passed_over(transport: Http1Transport) -> None:
     async with serve([head("103 Early Hints", link="x"), 0.02, head("100 Continue"), *plain(b"x")]) as server:
         assert await ask(transport, server.url) == (200, b"x")
 
 
-async def test_headers_come_piece_by_piece(transport: DirectTransport) -> None:
+async def test_headers_come_piece_by_piece(transport: Http1Transport) -> None:
     [whole] = plain(b"x")
     assert isinstance(whole, bytes)
     async with serve([piece for n in range(len(whole)) for piece in (whole[n : n + 1], 0.001)]) as server:
         assert await ask(transport, server.url) == (200, b"x")
 
 
-async def test_a_head_without_end_is_an_error(transport: DirectTransport) -> None:
+async def test_a_head_without_end_is_an_error(transport: Http1Transport) -> None:
     async with serve([head()[:-2] + b"x: " + b"y" * 600_000]) as server:
         with pytest.raises(NetworkError):
             await ask(transport, server.url)
 
 
-async def test_who_reads_slowly_makes_the_host_wait(transport: DirectTransport) -> None:
+async def test_who_reads_slowly_makes_the_host_wait(transport: Http1Transport) -> None:
     body = b"x" * 40_000_000
     sent = asyncio.Event()
 
@@ -147,7 +147,7 @@ async def test_who_reads_slowly_makes_the_host_wait(transport: DirectTransport) 
     assert sent.is_set()
 
 
-async def test_a_large_request_is_sent_whole(transport: DirectTransport) -> None:
+async def test_a_large_request_is_sent_whole(transport: Http1Transport) -> None:
     body = b"y" * 20_000_000
 
     def length(request: Received) -> list[Any]:
@@ -160,7 +160,7 @@ async def test_a_large_request_is_sent_whole(transport: DirectTransport) -> None
     assert server.connections == 1
 
 
-async def test_a_host_that_never_shakes_hands_is_given_up(transport: DirectTransport) -> None:
+async def test_a_host_that_never_shakes_hands_is_given_up(transport: Http1Transport) -> None:
     async with serve([]) as server:
         url = server.url.replace("http:", "https:")
         with pytest.raises(ModelTimeoutError, match="connect") as caught:
@@ -175,7 +175,7 @@ async def test_a_host_that_never_shakes_hands_is_given_up(transport: DirectTrans
 
 
 async def test_a_connection_is_closed_when_it_was_idle_for_long(
-    transport: DirectTransport, monkeypatch: pytest.MonkeyPatch
+    transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mainspring.models.transport.http1.client.KEEP_ALIVE", 0.0)
     async with serve(plain(b"x")) as server:
@@ -186,7 +186,7 @@ async def test_a_connection_is_closed_when_it_was_idle_for_long(
     assert server.connections == 2
 
 
-async def test_the_clock_of_a_piece_does_not_run_while_nobody_reads(transport: DirectTransport) -> None:
+async def test_the_clock_of_a_piece_does_not_run_while_nobody_reads(transport: Http1Transport) -> None:
     async with serve(chunked(b"a", b"b")) as server:
         async with transport.open("POST", server.url, {}, b"x", Timeouts(idle=0.1)) as answer:
             got = b""
@@ -220,7 +220,7 @@ async def test_the_next_address_is_tried_where_one_is_refused(addresses: list[An
             closed = nobody.getsockname()[1]
         addresses += [address(("::1", closed, 0, 0), socket.AF_INET6), address(("127.0.0.1", server.port))]
 
-        with await dialing.dial("some.example", server.port) as reached:
+        with await dialing.connect("some.example", server.port) as reached:
             assert reached.getpeername() == ("127.0.0.1", server.port)
 
 
@@ -240,14 +240,14 @@ async def test_an_address_that_does_not_answer_is_not_waited_for(
     async with serve(plain()) as server:
         addresses += [address(("192.0.2.1", 1)), address(("127.0.0.1", server.port))]
 
-        with await dialing.dial("some.example", server.port) as reached:
+        with await dialing.connect("some.example", server.port) as reached:
             assert reached.getpeername() == ("127.0.0.1", server.port)
 
     assert silent[0].cancelled()
 
 
 async def test_a_name_of_which_no_address_answers_is_told_as_the_system_says(
-    transport: DirectTransport, addresses: list[Any]
+    transport: Http1Transport, addresses: list[Any]
 ) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -259,7 +259,7 @@ async def test_a_name_of_which_no_address_answers_is_told_as_the_system_says(
 
 
 def test_no_connection_outlives_its_loop() -> None:
-    transport = DirectTransport()
+    transport = Http1Transport()
 
     async def once() -> None:
         async with serve(plain()) as server:
