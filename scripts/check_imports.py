@@ -18,6 +18,7 @@ SOURCE = ROOT / "src" / "mainspring"
 # what is installed; modules of others that are loaded by a list of their names.
 # The servers, whose packages are others' and heavy; agents that the user names.
 DISPATCHERS = {
+    "app/printing/text_output.py",
     "app/servers/acp/start.py",
     "app/servers/http/start.py",
     "app/servers/mcp/start.py",

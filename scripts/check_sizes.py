@@ -1,8 +1,8 @@
-"""Hold the sizes: files, classes, functions, the core; and count the ways around a check.
+"""Check the sizes of files, classes, and functions, the shape of the source, and the number of suppressed checks.
 
-The limits stand in LIMITS and GROUPS. What is over a limit today has an entry in `size_limits.toml` with its exact size, and the
-entry may only fall: the run fails when something grew, when an entry is larger than what is measured (lower it), and
-when an entry is no longer needed (remove it). `--list` prints every measured exception and count, to copy from.
+What is over a limit of LIMITS has an entry in `size_limits.toml` with its exact size. An entry, and every count there, may only
+fall: the run fails when something grew, when an entry is larger than what is measured (lower it), and when an entry is no longer
+needed (remove it). `--list` prints every measured exception and count, to copy from.
 """
 
 import argparse
@@ -17,18 +17,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.structure import count_shape
+
 ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = Path(__file__).with_name("size_limits.toml")
 
 LIMITS = {"file": 600, "test file": 1000, "class lines": 400, "class methods": 20, "function statements": 50}
-
-# Folders and files that have a budget together, in lines of code: without blank lines, comments, docstrings and the
-# re-exports of `__init__.py`, so that nobody is tempted to save on explanations.
-CORE = "core (loop.py, turn.py, messages/)"
-GROUPS: dict[str, tuple[int, list[str]]] = {
-    "loop/": (1500, ["src/mainspring/loop/**/*.py"]),
-    CORE: (600, ["src/mainspring/loop/loop.py", "src/mainspring/loop/turn.py", "src/mainspring/messages/**/*.py"]),
-}
 
 SUPPRESSIONS = {"noqa": re.compile(r"#\s*noqa\b"), "type: ignore": re.compile(r"#\s*(type|pyright):\s*ignore\b")}
 
@@ -59,12 +53,12 @@ def count_statements(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     )
 
 
-def measure_file(path: Path, text: str) -> Iterator[Finding]:
+def measure_file(path: Path, text: str, tree: ast.Module) -> Iterator[Finding]:
     """Sizes of a file and of what it defines."""
     name = relative(path)
     kind = "test file" if name.startswith("tests/") else "file"
     yield Finding(kind, name, len(text.splitlines()), LIMITS[kind])
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             methods = [m for m in node.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
             public = {method.name for method in methods if not method.name.startswith("_")}
@@ -74,26 +68,6 @@ def measure_file(path: Path, text: str) -> Iterator[Finding]:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             size = count_statements(node)
             yield Finding("function statements", f"{name}::{node.name}", size, LIMITS["function statements"])
-
-
-def code_lines(source: str) -> int:
-    """Lines that hold code: blank lines, comments and free-standing strings (docstrings) do not count."""
-    lines: set[int] = set()
-    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in skipped:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return len(lines)
-
-
-def measure_groups() -> Iterator[Finding]:
-    for name, (limit, patterns) in GROUPS.items():
-        files = {path for pattern in patterns for path in ROOT.glob(pattern)}
-        size = sum(code_lines(path.read_text(encoding="utf-8")) for path in files if path.name != "__init__.py")
-        yield Finding("group", name, size, limit - 1)
 
 
 def only_reexports(tree: ast.Module) -> bool:
@@ -164,6 +138,8 @@ def count_habits(tree: ast.Module) -> Counter[str]:
 
 def count_suppressions(text: str) -> Counter[str]:
     """How many comments switch a check off."""
+    if not any(pattern.search(text) for pattern in SUPPRESSIONS.values()):
+        return Counter()  # reading tokens is slow
     comments = [t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.COMMENT]
     return Counter(name for name, pattern in SUPPRESSIONS.items() for comment in comments if pattern.search(comment))
 
@@ -191,13 +167,13 @@ class SizeReport:
 
     @classmethod
     def take(cls) -> "SizeReport":
-        findings, inits = list(measure_groups()), list[str]()
-        counts: Counter[str] = Counter()
+        findings, inits = list[Finding](), list[str]()
+        counts: Counter[str] = Counter(count_shape())
         for path in python_files("src", "tests", "scripts", "benchmarks", "examples"):
             text = path.read_text(encoding="utf-8")
             tree = ast.parse(text)
             area = relative(path).partition("/")[0]
-            findings += measure_file(path, text)
+            findings += measure_file(path, text, tree)
             counts.update(f"{name} in {area}" for name in count_suppressions(text).elements())
             if area == "tests":
                 counts.update(f"{name} in tests" for name in count_habits(tree).elements())
@@ -238,11 +214,8 @@ def main() -> int:
         print(line)
     if not complaints:
         sizes = sorted(f.size for f in survey.findings if f.kind == "file")
-        groups = ", ".join(f"{f.name} {f.size} of {f.limit + 1}" for f in survey.findings if f.kind == "group")
         largest = max((f for f in survey.findings if f.kind == "file"), key=lambda f: f.size)
-        print(
-            f"{len(sizes)} files, median {sizes[len(sizes) // 2]} lines, largest {largest.name} {largest.size}; {groups}"
-        )
+        print(f"{len(sizes)} files, median {sizes[len(sizes) // 2]} lines, largest {largest.name} {largest.size}")
     return 1 if complaints else 0
 
 

@@ -6,23 +6,13 @@ import pytest
 
 from scripts import check_imports as code_rules
 from scripts.check_sizes import (
-    CORE,
     Finding,
     SizeReport,
     compare,
     count_habits,
     count_suppressions,
-    measure_groups,
     only_reexports,
 )
-
-
-@pytest.mark.covers("PKG-12")
-def test_the_core_is_tiny() -> None:
-    sizes = {finding.name: finding.size for finding in measure_groups()}
-
-    assert 0 < sizes[CORE] < 600
-    assert 0 < sizes["loop/"] < 1500
 
 
 def test_entries_may_only_fall() -> None:
