@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.code_arguments import required_literal_words
 from mainspring.shell_analysis.commands import SYSTEM_FOLDERS, AnalyzedCommand
 from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words
 from mainspring.shell_analysis.programs import AWK, has_option
@@ -25,6 +26,15 @@ from mainspring.shell_analysis.readonly_programs import (
 from mainspring.shell_analysis.syntax import Word, program_name
 
 _HERE = Word(wildcards.CWD, ".")
+_FOUND = Word(f"./{wildcards.ANY_CHAR}", "{}")
+"""What ``find`` puts in place of ``{}``: it begins with the folder as it is spelled, so it is never an option."""
+
+_PLAIN_NAME = lazy_re(r"[A-Za-z0-9_.*-]+")
+"""Patterns of names that mean the same in every locale."""
+
+_NOT_IN_CONJUNCTIONS = frozenset(("-o", "-or", ",", "!", "-not", "(", ")", "-H"))
+"""What makes the tests of ``find`` more than a row that a file has to pass, or makes it follow links."""
+
 _WHOLE: Mapping[str, re.Pattern[str]] = {
     "cp": lazy_re(r"-[A-Za-z]*[aRr][A-Za-z]*|--recursive|--archive"),
     "rsync": lazy_re(r"-[A-Za-z]*[ar][A-Za-z]*|--recursive|--archive"),
@@ -68,7 +78,7 @@ class FileReads(Struct, frozen=True):
 def find_readonly_reads(unit: AnalyzedCommand) -> FileReads | None:
     """What a command opens if the table says that it only reads; else ``None``.
 
-    A command that runs others is judged by those; this is for one that runs none.
+    A command that runs others is judged by those; this is for one that runs none, and for ``find`` where it hands files to one.
     """
     words = unit.words
     if not words:
@@ -78,10 +88,14 @@ def find_readonly_reads(unit: AnalyzedCommand) -> FileReads | None:
     name = _name(words[0]) or ""
     if len(words) == 2 and words[1].literal and re.fullmatch(VERSION_OPTIONS.get(name, r"(?!)"), words[1].text):
         return FileReads()
-    if unit.unknown or unit.inner or unit.needs != "self":
+    if unit.unknown:
         return None
-    if name in ("git", "find"):
-        return _git(unit) if name == "git" else _find(words)
+    if name == "find":
+        return _find(unit)
+    if unit.inner or unit.needs != "self":
+        return None
+    if name == "git":
+        return _git(unit)
     reader = READONLY_PROGRAMS.get(name)
     return None if reader is None or unit.fixed > 1 else _read(reader, name, words[1:])
 
@@ -201,29 +215,106 @@ def _opens_nothing(name: str, code: str) -> bool:
     return name != "jq" or _JQ_OPENS.search(code) is None
 
 
-def _find(words: Sequence[Word]) -> FileReads | None:
-    paths: list[Word] = []
-    begun = False
-    rest = iter(words[1:])
-    for word in rest:
+class _ParsedFind:
+    """The words of ``find``, sorted.
+
+    Attributes:
+        starts: The folders that it looks through.
+        compared: Files that others are compared with.
+        names: Patterns of names that each file matches before a command runs.
+        runs: Whether it runs a command for what it finds.
+    """
+
+    def __init__(self, unit: AnalyzedCommand) -> None:
+        self.starts: list[Word] = []
+        self.compared: list[Word] = []
+        self.names: list[str] = []
+        self.runs = False
+        self._commands = iter(unit.inner)
+        self._begun = False
+        self._is_conjunction = True
+        self._only_files = False
+
+    def take(self, words: Sequence[Word]) -> bool:
+        """Sort them; whether all that is done is known to only read."""
+        rest = iter(words)
+        if not all(self._word(word, rest) for word in rest) or next(self._commands, None) is not None:
+            return False
+        return not self.runs or (self._is_conjunction and all(map(_is_plain_start, self.starts)))
+
+    def _word(self, word: Word, rest: Iterator[Word]) -> bool:
         text = word.text
         unknown = wildcards.ANY_TEXT in text or (word.splits and wildcards.ANY_CHAR not in text)
-        if unknown or (begun and not word.literal) or text.startswith(wildcards.ANY_CHAR):
-            return None
+        if unknown or (self._begun and not word.literal) or text.startswith(wildcards.ANY_CHAR):
+            return False
         if text in FIND_FLAGS:
-            begun = begun or text not in ("-H", "-P")
-        elif text in FIND_TEXT_OPTIONS or text in FIND_PATH_OPTIONS:
-            begun = True
-            value = next(rest, None)
-            if value is None or not value.literal or value.splits:
-                return None
-            if text in FIND_PATH_OPTIONS:
-                paths.append(value)
-        elif begun or text.startswith("-"):
-            return None
-        else:
-            paths.append(word)
-    return FileReads(tuple(paths) or (_HERE,))
+            self._begun = self._begun or text not in ("-H", "-P")
+            self._is_conjunction = self._is_conjunction and text not in _NOT_IN_CONJUNCTIONS
+            return True
+        if text in FIND_TEXT_OPTIONS or text in FIND_PATH_OPTIONS or text == "-exec":
+            self._begun = True
+            return self._run(rest) if text == "-exec" else self._option(text, next(rest, None))
+        self.starts.append(word)
+        return not self._begun and not text.startswith("-")
+
+    def _option(self, text: str, value: Word | None) -> bool:
+        if value is None or not value.literal or value.splits:
+            return False
+        if text in FIND_PATH_OPTIONS:
+            self.compared.append(value)
+        elif text == "-name" and not self.runs and _PLAIN_NAME.fullmatch(value.text):
+            self.names.append(value.text)
+        self._only_files = self._only_files or (text == "-type" and value.text == "f")
+        return True
+
+    def _run(self, rest: Iterator[Word]) -> bool:
+        """Take the command behind ``-exec``; whether it only reads the file that it is given, which is not a link."""
+        self.runs = True
+        command: list[Word] = []
+        end = ""
+        for word in rest:
+            if word.text in (";", "+"):
+                end = word.text
+                break
+            command.append(word)
+        unit = next(self._commands, None)
+        if not end or unit is None or [w.source for w in unit.words] != [w.source for w in command]:
+            return False
+        if end == "+" and (command[-1].text != "{}" or sum(w.text == "{}" for w in command) > 1):
+            return False
+        return self._only_files and self._is_conjunction and _reads_found_files(unit, command, many=end == "+")
+
+
+def _is_plain_start(word: Word) -> bool:
+    """Whether the paths that ``find`` makes from a folder are never options: they begin as the folder is spelled."""
+    return word.literal and not word.splits and not word.text.startswith(("-", "+"))
+
+
+def _reads_found_files(unit: AnalyzedCommand, words: Sequence[Word], *, many: bool) -> bool:
+    """Whether a command that ``find`` runs only reads, and nothing but the files in place of ``{}``."""
+    name = _name(words[0]) or ""
+    reader = READONLY_PROGRAMS.get(name)
+    if reader is None or reader.first or reader.operands not in ("paths", "pattern", "one path"):
+        return False
+    if name in ("test", "[") or unit.unknown or unit.inner or unit.needs != "self":
+        return False  # the shell's own commands are not what find runs
+    if any(w.splits or not w.literal or ("{}" in w.text and w.text != "{}") for w in words):
+        return False
+    given: list[Word] = []
+    for word in words[1:]:
+        given += ([_FOUND, _FOUND] if many else [_FOUND]) if word.text == "{}" else [word]
+    if required_literal_words(name, (words[0], *given)) > 1:
+        return False
+    found = _read(reader, name, given)
+    return found is not None and set(found.paths) == {_FOUND}
+
+
+def _find(unit: AnalyzedCommand) -> FileReads | None:
+    parsed = _ParsedFind(unit)
+    if not parsed.take(unit.words[1:]):
+        return None
+    paths = (*(parsed.starts or (_HERE,)), *parsed.compared)
+    return FileReads(paths, deep=parsed.runs, only=tuple(parsed.names[:1]) if parsed.runs else ())
 
 
 def copying(unit: AnalyzedCommand) -> FileReads | None:

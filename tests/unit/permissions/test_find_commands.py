@@ -1,0 +1,212 @@
+"""Commands that ``find`` runs for the files that it finds."""
+
+import pytest
+
+from mainspring.env.memory import MemoryEnv
+from mainspring.permissions import Permissions
+from mainspring.tools.builtin import shell
+
+FILES = {"README.md": "a\n", "src/app.py": "b\n", "src/-n": "c\n", "src/x /etc/passwd": "d\n", "private/key.py": "e\n"}
+SECRET = {**FILES, ".env": "KEY=1\n"}
+
+PROVED = r"""
+find . -type f -exec cat {} +
+find . -type f -exec cat '{}' \;
+find src README.md -type f -exec wc -l {} +
+find . -type f -name '*.py' -print -exec grep -n foo {} \;
+find . -type f -exec grep -q foo {} \; -exec wc -l {} +
+find . -type f -a -name '*.py' -exec sed -n 1,5p {} \;
+find . -type f -exec awk '{print $1}' {} +
+find . -type f -exec uniq {} \;
+find -type f -newer README.md -exec cat {} +
+"""
+NOT_PROVED = r"""
+find . -exec cat {} +
+find . -type d -exec cat {} +
+find . -type l -exec cat {} +
+find . -type f,l -exec cat {} +
+find . -xtype f -exec cat {} +
+find . -exec cat {} + -type f
+find . -exec cat {} \; -type f
+find -L . -type f -exec cat {} +
+find -H link -type f -exec cat {} +
+find . -follow -type f -exec cat {} +
+find . ! -type f -exec cat {} +
+find . -not -type f -exec cat {} +
+find . -type f -o -exec cat {} +
+find . -type f -o -name x -exec cat {} +
+find . -type f , -exec cat {} +
+find . -type f -print -o -exec cat {} \;
+find . \( -type f -o -type l \) -exec cat {} +
+find . \( -type f \) -exec cat {} +
+find . -type f -exec cat {} + -o -type l -exec cat {} +
+find . -name -type f -exec cat {} +
+find . -name -exec -exec cat {} \;
+find . -type f -name -exec -exec cat {} \;
+find . -type f -execdir cat {} +
+find . -type f -ok cat {} \;
+find . -type f -okdir cat {} \;
+find . -type f -newerXY x -exec cat {} +
+find -files0-from list -type f -exec cat {} +
+find . -type f -exec cat {} + -delete
+find . -type f -fprint out -exec cat {} +
+find . -type f -exec sh -c 'cat {}' \;
+find . -type f -exec sh -c 'cat "$1"' _ {} \;
+find . -type f -exec {} \;
+find . -type f -exec {} foo +
+find . -type f -exec env cat {} \;
+find . -type f -exec xargs -a {} cat \;
+find . -type f -exec find {} -delete \;
+find . -type f -exec git diff {} \;
+find . -type f -exec grep -f {} README.md \;
+find . -type f -exec grep -f README.md {} \;
+find . -type f -exec grep {} README.md \;
+find . -type f -exec grep {} +
+find . -type f -exec grep -e {} README.md \;
+find . -type f -exec grep --include={} -r x \;
+find . -type f -exec sed {} README.md \;
+find . -type f -exec sed -f {} README.md \;
+find . -type f -exec sed -i s/a/b/ {} +
+find . -type f -exec sed -n 'w out' {} +
+find . -type f -exec sed -n 'r /etc/passwd' {} +
+find . -type f -exec sed 's/a/id/e' {} +
+find . -type f -exec awk 'BEGIN { system("id") }' {} +
+find . -type f -exec awk '{ print > "out" }' {} +
+find . -type f -exec awk -f {} +
+find . -type f -exec awk -f {} README.md \;
+find . -type f -exec sort -o {} {} \;
+find . -type f -exec sort -o out {} +
+find . -type f -exec sort --files0-from={} \;
+find . -type f -exec sort --files0-from {} \;
+find . -type f -exec wc --files0-from={} \;
+find . -type f -exec uniq {} +
+find . -type f -exec uniq {} {} \;
+find . -type f -exec uniq {} out \;
+find . -type f -exec xxd -r {} +
+find . -type f -exec cat {} ../x \;
+find . -type f -exec cat {} /etc/passwd \;
+find . -type f -exec cat /etc/passwd {} +
+find . -type f -exec cat {} README.md \;
+find . -type f -exec cat {} src/* \;
+find . -type f -exec cat ../{} \;
+find . -type f -exec cat {}/../../x \;
+find . -type f -exec cat '{} ' \;
+find . -type f -exec cat {}{} \;
+find . -type f -exec cat -{} \;
+find . -type f -exec cat $X {} \;
+find . -type f -exec cat "$(pwd)" {} \;
+find . -type f -exec diff {} /etc/passwd \;
+find . -type f -exec tar -cf out {} +
+find . -type f -exec tar -tf {} \;
+find . -type f -exec tar {} \;
+find . -type f -exec cp {} /tmp \;
+find . -type f -exec rm {} +
+find . -type f -exec echo + -exec rm {} \;
+find . -type f -exec cat {} x +
+find . -type f -exec cat + {} \;
+find . -type f -exec cat '{}' {} +
+find . -type f -exec cat {} + -exec rm {} +
+find . -type f -exec rm {} \; -exec cat {} \;
+find . -type f -exec cat {} + -execdir rm {} \;
+find . -type f -exec cat {}
+find . -type f -exec
+find . -type f -exec \;
+find . -type f -exec +
+find . -type f -exec ls \;
+find . -type f -exec test -s {} \;
+find . -type f -exec [ -s {} ] \;
+find . -type f -exec ./cat {} +
+find . -type f -exec src/cat {} +
+find . -type f -exec c* {} +
+find . -type f -exec cat* {} +
+find * -type f -exec cat {} +
+find src/* -type f -exec cat {} +
+find s* -type f -exec cat {} +
+find -- -n -type f -exec cat {} +
+find +1 -type f -exec tail {} +
+find .. -type f -exec cat {} +
+find / -type f -exec cat {} +
+find ~ -type f -exec cat {} +
+find /etc/passwd -type f -exec cat {} +
+find link -type f -exec cat {} +
+find link/ -type f -exec cat {} +
+find link/. -type f -exec cat {} +
+find $X -type f -exec cat {} +
+find . -type f -newer /etc/passwd -exec cat {} +
+find . -type f -exec cat {} + > out
+find . -type f -exec rg --pre {} x \;
+find . -type f -exec rg -f {} x \;
+find . -type f -exec file -f {} \;
+find . -type f -exec file -m {} README.md \;
+find . -type f -exec md5sum -c {} \;
+find . -type f -exec date -f {} \;
+find . -type f -exec date -r {} \;
+find . -type f -exec jq -f {} README.md \;
+find . -type f -exec jq {} README.md \;
+find . -type f -exec jq --slurpfile x {} . README.md \;
+find . -type f -exec tree --fromfile {} \;
+find . -type f -exec du --files0-from={} \;
+find . -type f -exec python {} \;
+"""
+SHOWS_A_SECRET = r"""
+find . -type f -exec cat {} +
+find -type f -exec cat {} +
+find -type f -newer README.md -exec cat {} +
+find . -type f -exec cat {} + -name '*.py'
+find . -type f -exec grep -q a {} \; -name '*.py' -exec cat {} \;
+find . -type f -name '*' -exec cat {} +
+find . -type f -name '.e*' -exec cat {} +
+find . -type f -name '.en[v]' -exec cat {} +
+find . -type f -name '.en\v' -exec cat {} +
+find . -type f -name '????' -exec cat {} +
+find . -type f -iname '*.PY' -exec cat {} +
+find .env -type f -exec cat {} +
+find . .env -type f -name '*.py' -exec cat {} +
+find src .. -type f -name '*.py' -exec cat {} +
+find . -type f -name '*.py' -exec cat {} .env \;
+find . -type f -name '*.py' -exec grep -r KEY {} . \;
+"""
+
+
+async def outcome(line: str, files: dict[str, str], **options: tuple[str, ...]) -> str:
+    """The outcome for one line in a small project with a link that leads out of it."""
+    env = MemoryEnv(files, links={"link": "/etc", "src/passwd": "/etc/passwd"})
+    permissions = Permissions(**options)
+    return (await permissions.decide("shell", {"command": line}, env=env, definition=shell)).outcome
+
+
+@pytest.mark.parametrize("line", PROVED.strip().splitlines())
+async def test_a_command_that_only_reads_the_files_found_asks_nothing(line: str) -> None:
+    assert await outcome(line, FILES) == "allow"
+
+
+@pytest.mark.parametrize("line", NOT_PROVED.strip().splitlines())
+async def test_what_is_not_proved_asks(line: str) -> None:
+    assert await outcome(line, FILES) != "allow"
+
+
+@pytest.mark.parametrize("line", SHOWS_A_SECRET.strip().splitlines())
+async def test_a_sensitive_file_that_may_be_found_asks(line: str) -> None:
+    assert await outcome(line, SECRET) != "allow"
+
+
+async def test_a_sensitive_file_of_another_name_asks_nothing() -> None:
+    assert await outcome("find . -name '*.py' -type f -exec cat {} +", SECRET) == "allow"
+
+
+async def test_a_denied_file_that_is_found_asks() -> None:
+    line = "find . -name '*.py' -type f -exec cat {} +"
+
+    assert await outcome(line, FILES, deny=("read_file(private/**)",)) != "allow"
+    assert await outcome(line, FILES, deny=("scope:fs-read(private/*.md)",)) == "allow"
+
+
+async def test_a_denied_command_is_denied() -> None:
+    assert await outcome("find . -type f -exec cat {} +", FILES, deny=("shell(cat *)",)) != "allow"
+
+
+async def test_an_ignored_file_that_is_found_asks() -> None:
+    files = {**FILES, ".agentignore": "private/\n"}
+
+    assert await outcome("find . -name '*.py' -type f -exec cat {} +", files) != "allow"
+    assert await outcome("find src -name '*.py' -type f -exec cat {} +", files) == "allow"
