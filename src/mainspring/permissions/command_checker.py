@@ -17,7 +17,7 @@ from mainspring.permissions.rule_matcher import RuleMatch, RuleMatcher
 from mainspring.permissions.rules import Rule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import AnalyzedCommand, AnalyzedLine
-from mainspring.shell_analysis.file_reads import FileReads, copying, find_readonly_reads
+from mainspring.shell_analysis.file_reads import FileReads, copying, find_readonly_reads, find_xargs_reads
 from mainspring.shell_analysis.programs import words_like_options
 from mainspring.shell_analysis.references import hosts_in_command, paths_in_command, plain_words_in_command
 from mainspring.shell_analysis.syntax import Redirect, Word, program_name
@@ -287,6 +287,9 @@ class CommandChecker:
         """What a command and those that it runs open; ``None`` if one of them is not known to only read."""
         if id(unit) in self.free:
             return []
+        listed = find_xargs_reads(unit)
+        if listed is not None:
+            return listed
         if not unit.inner or unit.needs != "inner" or unit.unknown:
             own = find_readonly_reads(unit)
             return None if own is None else [own]

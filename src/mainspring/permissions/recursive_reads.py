@@ -29,6 +29,9 @@ MAX_WALKED = 20_000
 
 _PLAIN_PATTERN = lazy_re(r"[\w.*?-]+")
 
+_PLAIN_PATH = lazy_re(r"[A-Za-z0-9_./@%+=,:~#-]+")
+"""Paths that xargs reads as one in every locale."""
+
 _COMPARES_FILES = lazy_re(
     r"-[A-Za-z]*[pucmULWSGsBMC].*|--(?:patch|.*stat|summary|name-|raw|unified|word-diff|color-words|find-|pickaxe|follow|check|binary|text).*"
 )
@@ -191,6 +194,8 @@ class RecursiveReadChecker:
         if walk.truncated and self._must_check:
             return f"there are more than {MAX_WALKED} names below {path}; the tool grep leaves out what it may not show"
         entries = [(entry.path, entry.kind) for entry in walk.entries if _matches_name_filter(entry.path, reading.only)]
+        if reading.plain and not all(_PLAIN_PATH.fullmatch(name) for name, _ in entries):
+            return "a file has a name that xargs reads as several; find -print0 and xargs -0 do not"
         return await self._refused(path, entries, follows=reading.follows)
 
     async def _skips_ignored(self, path: str, reading: FileReads) -> bool:

@@ -61,6 +61,7 @@ class AnalyzedCommand(Struct, frozen=True, kw_only=True):
         touches: Files that it is known to change or read.
         piped: Whether it reads what something else in the line gives it, so that its words alone do not say what it does.
         fed: Whether it runs code that it is given to read.
+        feeder: For ``xargs``, the command whose output it reads, if that is one simple command and its errors are not among it.
     """
 
     words: tuple[Word, ...]
@@ -76,6 +77,7 @@ class AnalyzedCommand(Struct, frozen=True, kw_only=True):
     touches: tuple[FileEffect, ...] = ()
     piped: bool = False
     fed: bool = False
+    feeder: AnalyzedCommand | None = None
 
     def walk(self) -> Iterator[AnalyzedCommand]:
         """It and all that it runs, in the order in which they run."""
@@ -154,11 +156,23 @@ class _Analysis:
             self.node(node.body, given, sure | {node.name})
         else:
             self.looping = node.kind == "loop" or (looping and node.kind != "subshell")
+            feeder: AnalyzedCommand | None = None
             for number, item in enumerate(node.items):
+                start = len(self.parts)
                 self.node(item, given or (node.kind == "pipe" and number > 0), sure)
+                feeder = self._connect(feeder, item, start) if node.kind == "pipe" else None
                 if node.kind == "list" and isinstance(item, Simple) and not item.words:
                     sure = sure.union(name for name, _ in item.assignments)
         self.looping = looping
+
+    def _connect(self, feeder: AnalyzedCommand | None, item: Node, start: int) -> AnalyzedCommand | None:
+        """Note for ``xargs`` what feeds it; the result feeds the next command of the pipeline."""
+        units = [part for part in self.parts[start:] if isinstance(part, AnalyzedCommand)]
+        if not isinstance(item, Simple) or len(units) != 1 or self.parts[-1] is not units[0]:
+            return None
+        if feeder is not None and units[0].words[0].text == "xargs":
+            self.parts[-1] = replace(units[0], feeder=feeder)
+        return None if ">&" in item.source else units[0]
 
     def inside(self, spelling: Spelling, piped: bool, sure: frozenset[str]) -> None:
         """The commands of the substitutions in a word."""

@@ -32,6 +32,11 @@ _FOUND = Word(f"./{wildcards.ANY_CHAR}", "{}")
 _PLAIN_NAME = lazy_re(r"[A-Za-z0-9_.*-]+")
 """Patterns of names that mean the same in every locale."""
 
+_PLAIN_START = lazy_re(r"[A-Za-z0-9_./-]+")
+_FIND_OUTPUT = frozenset(("-print", "-print0", "-printf", "-ls"))
+_XARGS_OPTIONS = lazy_re(r"-[0rt]+|-[nP]\d*|\d+|--null|--no-run-if-empty")
+_XARGS_NULL = lazy_re(r"-[rt]*0[0rt]*|--null")
+
 _NOT_IN_CONJUNCTIONS = frozenset(("-o", "-or", ",", "!", "-not", "(", ")", "-H"))
 """What makes the tests of ``find`` more than a row that a file has to pass, or makes it follow links."""
 
@@ -63,6 +68,7 @@ class FileReads(Struct, frozen=True):
         follows: Whether it follows links on the way.
         only: Patterns of names that it shows, whatever ignore files say; empty if that is not how it looks.
         wild: Words that begin with a wildcard; what they stand for may look like options.
+        plain: Whether names with blanks, quotes and the like would be read as other names.
         git: The command of git, which may run what a repository's own settings say; ``None`` for other programs.
     """
 
@@ -72,6 +78,7 @@ class FileReads(Struct, frozen=True):
     follows: bool = False
     only: tuple[str, ...] = ()
     wild: tuple[Word, ...] = ()
+    plain: bool = False
     git: GitCommand | None = None
 
 
@@ -235,6 +242,11 @@ class _ParsedFind:
         self._is_conjunction = True
         self._only_files = False
 
+    @property
+    def lists_files(self) -> bool:
+        """Whether what it lists are files that are not links, under names that are never options."""
+        return self._only_files and self._is_conjunction and not self.runs and all(map(_is_plain_start, self.starts))
+
     def take(self, words: Sequence[Word]) -> bool:
         """Sort them; whether all that is done is known to only read."""
         rest = iter(words)
@@ -307,6 +319,35 @@ def _reads_found_files(unit: AnalyzedCommand, words: Sequence[Word], *, many: bo
         return False
     found = _read(reader, name, given)
     return found is not None and set(found.paths) == {_FOUND}
+
+
+def find_xargs_reads(unit: AnalyzedCommand) -> list[FileReads] | None:
+    """What ``xargs`` opens if ``find`` feeds it with files and it runs a command that only reads; else ``None``."""
+    feeder = unit.feeder
+    if feeder is None or len(unit.inner) != 1 or _name(unit.words[0]) != "xargs" or _name(feeder.words[0]) != "find":
+        return None
+    command = unit.inner[0].words[:-1]
+    options = unit.words[1 : len(unit.words) - len(command)]
+    if not command or not all(o.literal and _XARGS_OPTIONS.fullmatch(o.text) for o in options):
+        return None
+    end = feeder.words[-1].text
+    listing = feeder.words[1:-1] if end in ("-print", "-print0") else feeder.words[1:]
+    is_terminated = any(_XARGS_NULL.fullmatch(option.text) for option in options)
+    if is_terminated != (end == "-print0") or any(word.text in _FIND_OUTPUT for word in listing):
+        return None
+    parsed = _ParsedFind(feeder)
+    if feeder.unknown or not parsed.take(listing) or not parsed.lists_files:
+        return None
+    if not _reads_found_files(unit.inner[0], (*command, Word("{}", "{}")), many=True):
+        return None
+    name = _name(command[0]) or ""
+    alone = _read(READONLY_PROGRAMS[name], name, command[1:])  # it runs once without a file if none is found
+    if alone is None:
+        return None
+    if not is_terminated and not all(_PLAIN_START.fullmatch(word.text) for word in parsed.starts):
+        return None
+    starts = tuple(parsed.starts) or (_HERE,)
+    return [FileReads(starts, deep=True, only=tuple(parsed.names[:1]), plain=not is_terminated), alone]
 
 
 def _find(unit: AnalyzedCommand) -> FileReads | None:

@@ -167,6 +167,112 @@ find . -type f -name '*.py' -exec cat {} .env \;
 find . -type f -name '*.py' -exec grep -r KEY {} . \;
 """
 
+XARGS_PROVED = r"""
+find . -type f -print0 | xargs -0 wc -l
+find . -type f -name '*.md' -print0 | xargs -0 -n 1 -P 4 grep -n foo
+find src -type f -name '*.py' -print0 2>/dev/null | xargs -0r cat | sort | head
+find private -type f | xargs wc -l
+find private -type f -name '*.py' -print | xargs -r cat
+find . -type f -name '*.py' | xargs grep -n TODO
+find private README.md -type f | xargs ls -l
+"""
+XARGS_NOT_PROVED = r"""
+find . -type f | xargs wc -l
+find . -name '*.py' | xargs wc -l
+find . -print0 | xargs -0 cat
+find . -type l -print0 | xargs -0 cat
+find . -print0 -type f | xargs -0 cat
+find . -type f -o -print0 | xargs -0 cat
+find . ! -type f -print0 | xargs -0 cat
+find -L . -type f -print0 | xargs -0 cat
+find . -type f -print0 | xargs cat
+find private -type f -print | xargs -0 cat
+find private -type f | xargs -0 cat
+find private -type f -name -print0 | xargs -0 cat
+find private -type f -newer -print0 | xargs -0 cat
+find private -type f -printf '/etc/passwd' | xargs cat
+find private -type f -printf '/etc/passwd\0' -print0 | xargs -0 cat
+find private -type f -ls | xargs cat
+find private -type f -print0 -print | xargs cat
+find private -type f -exec echo /etc/passwd \; | xargs cat
+find private -type f -exec echo {} + | xargs cat
+find private -type f -exec cat {} + | xargs cat
+find private -type f -exec cat {} + -print0 | xargs -0 cat
+find . -type f -print0 2>&1 | xargs -0 cat
+find private -type f 2>&1 | xargs cat
+find private -type f | cat | xargs cat
+find private -type f | sort | xargs cat
+find private -type f | tee out | xargs cat
+find private -type f; xargs cat
+find private -type f && ls | xargs cat
+ls | xargs cat
+echo /etc/passwd | xargs cat
+{ find private -type f; echo /etc/passwd; } | xargs cat
+(find private -type f; echo /etc/passwd) | xargs cat
+find private -type f $(echo x) | xargs cat
+find private -type f | xargs cat $(echo x)
+X=1 find private -type f | X=1 xargs cat
+find private -type f | xargs -I{} cat {}
+find private -type f | xargs -I{} cat {}/../../x
+find private -type f | xargs -i cat {}
+find private -type f | xargs -a list cat
+find private -type f | xargs --arg-file=list cat
+find private -type f -print0 | xargs -0 -a list cat
+find private -type f -print0 | xargs -0 -o cat
+find private -type f -print0 | xargs -0 -p cat
+find private -type f | xargs -d , cat
+find private -type f | xargs -E x cat
+find private -type f | xargs -L 1 cat
+find private -type f | xargs -s 100 cat
+find private -type f | xargs cat ../x
+find private -type f | xargs cat /etc/passwd
+find private -type f | xargs cat README.md
+find private -type f | xargs cat src/*
+find private -type f | xargs grep
+find private -type f | xargs grep -f
+find private -type f | xargs grep -e
+find private -type f | xargs grep -f list
+find private -type f | xargs sort -o
+find private -type f | xargs sort -o out
+find private -type f | xargs uniq
+find private -type f | xargs -n 1 uniq
+find private -type f | xargs sed -i s/a/b/
+find private -type f | xargs sed -n
+find private -type f | xargs awk
+find private -type f | xargs awk -f
+find private -type f | xargs awk 'BEGIN { system("id") }'
+find private -type f | xargs sh
+find private -type f | xargs sh -c
+find private -type f | xargs sh -c 'cat "$@"' _
+find private -type f | xargs env cat
+find private -type f | xargs xargs cat
+find private -type f | xargs rm
+find private -type f | xargs ./cat
+find private -type f | xargs test -s
+find private -type f | xargs tar -tf
+find private -type f | xargs git diff
+find private -type f | xargs python
+find private -type f | ./xargs cat
+find private -type f | sudo xargs cat
+find private -type f | xargs cat > out
+./find private -type f | xargs cat
+find 'src/x ' -type f | xargs cat
+find ~ -type f | xargs cat
+find .. -type f -print0 | xargs -0 cat
+find /etc -type f -print0 | xargs -0 cat
+find $X -type f -print0 | xargs -0 cat
+find * -type f -print0 | xargs -0 cat
+find link/ -type f -print0 | xargs -0 cat
+"""
+XARGS_SHOWS_A_SECRET = r"""
+find . -type f -print0 | xargs -0 cat
+find . -type f -name '*.py' -print0 | xargs -0 grep -r KEY
+find private -type f | xargs grep -r KEY
+find private -type f | xargs rg --hidden KEY
+find . -type f -name '.e*' | xargs cat
+find .env -type f | xargs cat
+"""
+
 
 async def outcome(line: str, files: dict[str, str], **options: tuple[str, ...]) -> str:
     """The outcome for one line in a small project with a link that leads out of it."""
@@ -175,17 +281,17 @@ async def outcome(line: str, files: dict[str, str], **options: tuple[str, ...]) 
     return (await permissions.decide("shell", {"command": line}, env=env, definition=shell)).outcome
 
 
-@pytest.mark.parametrize("line", PROVED.strip().splitlines())
+@pytest.mark.parametrize("line", (PROVED + XARGS_PROVED).strip().replace("\n\n", "\n").splitlines())
 async def test_a_command_that_only_reads_the_files_found_asks_nothing(line: str) -> None:
     assert await outcome(line, FILES) == "allow"
 
 
-@pytest.mark.parametrize("line", NOT_PROVED.strip().splitlines())
+@pytest.mark.parametrize("line", (NOT_PROVED + XARGS_NOT_PROVED).strip().replace("\n\n", "\n").splitlines())
 async def test_what_is_not_proved_asks(line: str) -> None:
     assert await outcome(line, FILES) != "allow"
 
 
-@pytest.mark.parametrize("line", SHOWS_A_SECRET.strip().splitlines())
+@pytest.mark.parametrize("line", (SHOWS_A_SECRET + XARGS_SHOWS_A_SECRET).strip().replace("\n\n", "\n").splitlines())
 async def test_a_sensitive_file_that_may_be_found_asks(line: str) -> None:
     assert await outcome(line, SECRET) != "allow"
 
