@@ -273,7 +273,7 @@ create_openai_client = _factory("openai")
 create_openrouter_client = _factory("openrouter")
 
 
-def create_anthropic_model(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
+def create_anthropic_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
     """A model that is spoken to by Anthropic Messages, at once.
 
     Args:
@@ -285,7 +285,7 @@ def create_anthropic_model(config: ProviderConfig | Mapping[str, Any]) -> ModelP
     return default_registry().build(to_provider_config({**_fields(config), "provider": "anthropic"}))
 
 
-def create_openai_compatible_model(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
+def create_openai_compat_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
     """A model of any host that is spoken to by OpenAI Chat Completions, at once.
 
     Args:

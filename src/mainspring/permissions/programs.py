@@ -58,8 +58,10 @@ async def find_project_program(
     if not isinstance(env, SearchesPrograms) or not env.search_path:
         return ""
     entries = search_folders(env.search_path)
-    for name in dict.fromkeys(unit.words[0].text for unit in units if unit.words):
-        if "/" in name or name in BUILTINS or "=" in name:
+    names = [unit.words[0].text for unit in units if unit.words]
+    for position, name in enumerate(names):
+        is_builtin = name in BUILTINS and position == 0  # a wrapper such as xargs runs the program of that name
+        if "/" in name or is_builtin or "=" in name:
             continue
         for each in (name, *_STARTS.get(name, ())):
             for folder in folders:

@@ -8,17 +8,17 @@ import pytest
 
 HELD = """
 import sys
-from mainspring.app.cli import signals as interrupts
+from mainspring.app.cli import signals
 from mainspring.cancellation import CancelToken
 
-interrupts._LONGEST = 0.1
-interrupts._LAST_WORDS = 0.1
+signals._GRACE_SECONDS = 0.1
+signals._CLEANUP_SECONDS = 0.1
 
 def leave(number):
     sys.stdout.write("last words")
     sys.stdout.flush()
 
-with interrupts.Interrupts(CancelToken(), leave):
+with signals.GracefulShutdown(CancelToken(), leave):
     sys.stderr.write("here")
     sys.stderr.flush()
     while True:

@@ -33,8 +33,8 @@ from mainspring.models import (
     Success,
     agent_error_kind,
     complete,
-    create_anthropic_model,
-    create_openai_compatible_model,
+    create_anthropic_adapter,
+    create_openai_compat_adapter,
     error_response,
     extract_text,
     extract_token_usage,
@@ -369,8 +369,8 @@ async def test_a_provider_can_be_made_by_its_own_function() -> None:
 
 @pytest.mark.covers("PKG-17", "MOD-02")
 def test_adapters_are_made_at_once() -> None:
-    claude = create_anthropic_model({"api_key": "k", "model": "claude-sonnet-4-5"})
-    other = create_openai_compatible_model(ProviderConfig(api_key="k", base_url="http://h/v1", model="m", vision=False))
+    claude = create_anthropic_adapter({"api_key": "k", "model": "claude-sonnet-4-5"})
+    other = create_openai_compat_adapter(ProviderConfig(api_key="k", base_url="http://h/v1", model="m", vision=False))
 
     assert isinstance(claude, HttpModel)
     assert (claude.provider, claude.model) == ("anthropic", "claude-sonnet-4-5")

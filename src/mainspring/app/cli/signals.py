@@ -78,7 +78,6 @@ class ScreenShutdown:
             os._exit(128 + self.number if self.number else 1)
 
 
-_INTERRUPTS_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 _GRACE_SECONDS = 15.0
 """Seconds that an orderly end may take."""
 
@@ -110,7 +109,7 @@ class GracefulShutdown:
         self._woken, self._notify_waiter = os.pipe()
         os.set_blocking(self._notify_waiter, False)
         threading.Thread(target=self._watch, daemon=True, name="interrupts").start()
-        for name in _INTERRUPTS_NAMES:
+        for name in _NAMES:
             number: int | None = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._on_signal)
