@@ -82,7 +82,7 @@ def test_a_run_loads_what_it_needs(command: Command) -> None:
               "models.wire.gemini.encode", "models.wire.openai_responses", "models.embedded.engine",
               "callbacks.plug", "extensions.command_hooks.plug", "sessions.import_export", "sessions.transcript", "env.http_fetch",
               "tools.builtin.samples", "tools.support.editing.patch", "tools.support.editing.replacement", "sessions.rewind.restore",
-              "permissions.units", "policies.structured.plug", "models.errors", "models.transport.httpx_transport",
+              "shell_analysis.commands", "policies.structured.plug", "models.transport.httpx_transport",
               "models.transport.aiohttp_transport", "policies.audit_log", "app.tui", "app.export", "durable")  # fmt: skip
     assert [m for m in own(loaded) for part in unused if m.startswith(f"mainspring.{part}")] == []
     assert len(own(loaded)) <= OWN_OF_A_RUN

@@ -1,5 +1,7 @@
 """Commands that ``find`` runs for the files that it finds."""
 
+from typing import Any
+
 import pytest
 
 from mainspring.env.memory import MemoryEnv
@@ -274,7 +276,7 @@ find .env -type f | xargs cat
 """
 
 
-async def outcome(line: str, files: dict[str, str], **options: tuple[str, ...]) -> str:
+async def outcome(line: str, files: dict[str, str], **options: Any) -> str:
     """The outcome for one line in a small project with a link that leads out of it."""
     env = MemoryEnv(files, links={"link": "/etc", "src/passwd": "/etc/passwd"})
     permissions = Permissions(**options)

@@ -17,8 +17,7 @@ from mainspring.app.cli.console import Console
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.git import Worktree, Worktrees
-from mainspring.app.workspace.load import resolve_working_folder
-from mainspring.app.workspace.paths import find_user_paths
+from mainspring.app.workspace.paths import find_user_paths, resolve_working_folder
 from mainspring.errors import ConfigError
 from mainspring.text import escape_invisible, pluralize
 

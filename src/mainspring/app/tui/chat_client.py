@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.app.cli.runner import chat_launch_options
 from mainspring.app.tui.chat_port import ChatClient
-from mainspring.app.workspace.load import resolve_working_folder
+from mainspring.app.workspace.paths import resolve_working_folder
 from mainspring.errors import ConfigError
 
 if TYPE_CHECKING:

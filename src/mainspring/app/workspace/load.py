@@ -8,29 +8,10 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.paths import find_project_settings, find_user_paths
+from mainspring.app.workspace.paths import find_project_settings, find_user_paths, resolve_working_folder
 from mainspring.app.workspace.settings import Settings, load_settings
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
-
-
-def resolve_working_folder(given: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The folder to work in, and a warning if it is not there any more.
-
-    Raises:
-        NotADirectoryError: If ``given`` is no folder.
-    """
-    if given is not None:
-        path = os.path.abspath(os.path.expanduser(given))
-        if not os.path.isdir(path):
-            raise NotADirectoryError(path)
-        return os.path.realpath(path), ""
-    try:
-        return os.path.realpath(os.getcwd()), ""
-    except FileNotFoundError:
-        gone = environ.get("PWD", "")
-        folder = gone if os.path.isabs(gone) else os.sep
-        return folder, "the current folder does not exist any more, so there are no files here; --cwd DIR names another"
 
 
 def broad_folder_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -14,9 +14,15 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
-from mainspring.app.workspace.load import load, resolve_working_folder
+from mainspring.app.workspace.load import load
 from mainspring.app.workspace.model_providers import registry_of
-from mainspring.app.workspace.paths import PROJECT_FOLDER, SETTINGS_FILE, find_project_settings, find_user_paths
+from mainspring.app.workspace.paths import (
+    PROJECT_FOLDER,
+    SETTINGS_FILE,
+    find_project_settings,
+    find_user_paths,
+    resolve_working_folder,
+)
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.secrets import HIDDEN, redactor_of
 from mainspring.app.workspace.settings import AppConfig, Settings, parse_settings, save_settings

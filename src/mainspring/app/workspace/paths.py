@@ -83,3 +83,22 @@ def find_repository(folder: Path) -> Path | None:
 
 def _is_same_file(one: Path, other: Path) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
+
+
+def resolve_working_folder(given: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+    """The folder to work in, and a warning if it is not there any more.
+
+    Raises:
+        NotADirectoryError: If ``given`` is no folder.
+    """
+    if given is not None:
+        path = os.path.abspath(os.path.expanduser(given))
+        if not os.path.isdir(path):
+            raise NotADirectoryError(path)
+        return os.path.realpath(path), ""
+    try:
+        return os.path.realpath(os.getcwd()), ""
+    except FileNotFoundError:
+        gone = environ.get("PWD", "")
+        folder = gone if os.path.isabs(gone) else os.sep
+        return folder, "the current folder does not exist any more, so there are no files here; --cwd DIR names another"

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.acting import ActiveContent, find_active_content_below
-from mainspring.app.workspace.load import resolve_working_folder
-from mainspring.app.workspace.paths import find_user_paths
+from mainspring.app.workspace.paths import find_user_paths, resolve_working_folder
 from mainspring.app.workspace.trust import TrustedFolder, TrustStore
 from mainspring.errors import ConfigError
 

@@ -34,7 +34,7 @@ class Landlock:
             )
         if not sys.executable or getattr(sys, "frozen", False):  # frozen into one file, this program is no interpreter
             return "Landlock needs the Python interpreter as a program, and it is not known where that is"
-        tried = run_probe(_python("kernel.restrict([('read', '/')], network=False)"))
+        tried = run_probe(_python("kernel.apply_landlock([('read', '/')], network=False)"))
         return None if tried is None else f"Landlock does not work here: {tried}"
 
     def state(self, box: SandboxPolicy) -> SandboxReport:

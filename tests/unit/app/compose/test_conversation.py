@@ -22,7 +22,7 @@ from mainspring.app.compose.system_prompt import build_system_prompt
 from mainspring.app.compose.tool_selection import are_skills_allowed, is_server_allowed, tools_for_small_model
 from mainspring.app.run.events import Notice, RunEvent
 from mainspring.app.run.options import LaunchOptions, PermissionFlags, WorkspaceOptions
-from mainspring.app.workspace.load import resolve_working_folder
+from mainspring.app.workspace.paths import resolve_working_folder
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.settings import AgentSettings, AppConfig, PermissionSettings, RetrySettings, Settings
 from mainspring.app.workspace.settings.environment import env_bool, env_float, env_int, env_str

@@ -63,7 +63,7 @@ def test_a_misspelt_setting_is_still_a_warning() -> None:
 
 def test_every_setting_that_a_provider_reads_is_known(repository: Path) -> None:
     sources = [p.read_text(encoding="utf-8") for p in (repository / "src/mainspring/models/providers").glob("*.py")]
-    read = {name for text in sources for name in re.findall(r'own_setting\(config, "(\w+)"', text)}
+    read = {name for text in sources for name in re.findall(r'provider_setting\(config, "(\w+)"', text)}
 
     assert {
         head + "".join(word.title() for word in tail) for head, *tail in (name.split("_") for name in read)
