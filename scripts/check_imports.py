@@ -41,7 +41,11 @@ DISPATCHERS = {
 def may_import_late(path: Path) -> bool:
     """Whether a file dispatches: the command's modules, `python -m mainspring`, every `__init__.py`, and DISPATCHERS."""
     name = path.relative_to(SOURCE).as_posix()
-    return name.startswith(("app/cli/", "app/commands/")) or name in DISPATCHERS or path.name in {"__init__.py", "__main__.py"}
+    return (
+        name.startswith(("app/cli/", "app/commands/"))
+        or name in DISPATCHERS
+        or path.name in {"__init__.py", "__main__.py"}
+    )
 
 
 def imported_names(node: ast.AST) -> Iterator[str]:
