@@ -152,10 +152,6 @@ NO_OP_BUILTINS = _set(": true false break continue return shift exit")
 """Builtins that do nothing by themselves; they need no rule."""
 
 
-SHELL_STATE_BUILTINS = _set("alias unalias hash enable complete compgen bind fc history shopt")
-"""Builtins that change what names mean to the shell."""
-
-
 HARMLESS_VARIABLES = lazy_re(
     r"(?:LANG|LANGUAGE|LC_[A-Z]+|TZ)=(?!:?/|(?s:.*)\.\.)(?s:.*)|"  # a path would name a file to read
     r"(?:NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|"

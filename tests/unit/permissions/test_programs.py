@@ -19,6 +19,7 @@ def project(tmp_path: Path) -> Path:
     (folder / "a").write_text("x")
     (tmp_path / "link").symlink_to(folder / "bin")
     make_program(tmp_path / "other" / "ls")
+    make_program(folder / "bin" / "echo")
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "ls").symlink_to(folder / "bin" / "ls")
     return folder
@@ -43,6 +44,8 @@ def make_program(path: Path) -> None:
         ("~/project/bin", "ls", "ask"),
         ("~/other", "ls", "allow"),
         ("bin", "command ls", "ask"),
+        ("bin", "printf a | xargs -n 1 echo", "ask"),
+        ("bin", "env echo a", "ask"),
         ("bin", "if ls; then echo a; fi", "ask"),
         ("bin", "egrep x a", "ask"),
         ("bin", "cd sub && cat ../a", "ask"),
