@@ -16,11 +16,11 @@ from mainspring.permissions.recursive_reads import RecursiveReadChecker
 from mainspring.permissions.rule_matcher import RuleMatch, RuleMatcher
 from mainspring.permissions.rules import Rule
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.commands import AnalyzedCommand, AnalyzedLine
+from mainspring.shell_analysis.commands import AnalyzedLine
 from mainspring.shell_analysis.file_reads import FileReads, copying, find_readonly_reads, find_xargs_reads
 from mainspring.shell_analysis.programs import words_like_options
 from mainspring.shell_analysis.references import hosts_in_command, paths_in_command, plain_words_in_command
-from mainspring.shell_analysis.syntax import Redirect, Word, program_name
+from mainspring.shell_analysis.syntax import AnalyzedCommand, Redirect, Word, program_name
 from mainspring.text import escape_invisible
 
 MAX_RESOLVED_PATHS = 300

@@ -24,7 +24,7 @@ from mainspring.text import escape_invisible
 from mainspring.tools import Access, Tool
 
 if TYPE_CHECKING:
-    from mainspring.env.protocol import FileStat
+    from mainspring.env.types import FileStat
     from mainspring.permissions.command_checker import CommandChecker, check_host
     from mainspring.shell_analysis.commands import analyze
 else:  # all that is known of commands takes as long to load as the rest

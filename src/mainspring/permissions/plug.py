@@ -30,7 +30,7 @@ from mainspring.tools.support.editing.preview import Preview, preview_changes
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
-    from mainspring.env.protocol import PathFilter
+    from mainspring.env.types import PathFilter
     from mainspring.loop import CoreAgent
 
 Answer = bool | Literal["session"] | Reply

@@ -6,11 +6,11 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from mainspring.env.protocol import FileStat
+from mainspring.env.types import FileStat
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
 from mainspring.programs import search_folders
-from mainspring.shell_analysis.commands import AnalyzedCommand
+from mainspring.shell_analysis.syntax import AnalyzedCommand
 from mainspring.text import escape_invisible
 
 BUILTINS = frozenset(

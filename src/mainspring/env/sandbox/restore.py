@@ -14,8 +14,8 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from mainspring.env.paths import is_inside
-from mainspring.env.protocol import ProcessResult, StreamName
 from mainspring.env.sandbox.guarded import GuardedTree, is_harmless, make_readable
+from mainspring.env.types import ProcessResult, StreamName
 from mainspring.text import escape_invisible
 
 Mark = tuple[object, ...]
