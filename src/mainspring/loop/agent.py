@@ -261,7 +261,7 @@ class CoreAgent:
             self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
         except AgentError as error:
-            self._result = error.outcome
+            self._result = error.outcome if isinstance(error.outcome, RunResult) else None
             raise
         finally:
             self.context.pending = context.pending

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
-
-from msgspec import Struct
 
 from mainspring.shell_analysis import programs as options
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.syntax import Word
-
-FileScope = Literal["fs-read", "fs-write", "fs-delete"]
-"""What happens to a file."""
-
-
-class FileEffect(Struct, frozen=True):
-    """A file or folder that a command reads, changes or deletes."""
-
-    scope: FileScope
-    word: Word
-
+from mainspring.shell_analysis.syntax import FileEffect, FileScope, Word
 
 _DELETE = frozenset("rm rmdir unlink shred trash srm".split())
 _WRITE = frozenset("tee touch mkdir truncate mkfifo mknod chmod chown chgrp setfacl chattr sponge patch".split())

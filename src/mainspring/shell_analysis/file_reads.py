@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.code_arguments import required_literal_words
-from mainspring.shell_analysis.commands import SYSTEM_FOLDERS, AnalyzedCommand
+from mainspring.shell_analysis.commands import SYSTEM_FOLDERS
 from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words
 from mainspring.shell_analysis.programs import AWK, has_option
 from mainspring.shell_analysis.readonly_programs import (
@@ -23,7 +23,7 @@ from mainspring.shell_analysis.readonly_programs import (
     VERSION_OPTIONS,
     ReadonlyProgram,
 )
-from mainspring.shell_analysis.syntax import Word, program_name
+from mainspring.shell_analysis.syntax import AnalyzedCommand, Word, program_name
 
 _HERE = Word(wildcards.CWD, ".")
 _FOUND = Word(f"./{wildcards.ANY_CHAR}", "{}")

@@ -27,7 +27,7 @@ from mainspring.shell_analysis.readonly_programs import (
 from mainspring.shell_analysis.syntax import Word, program_name
 
 if TYPE_CHECKING:
-    from mainspring.shell_analysis.commands import AnalyzedCommand
+    from mainspring.shell_analysis.syntax import AnalyzedCommand
 
 
 class Wrapper(Struct, frozen=True):

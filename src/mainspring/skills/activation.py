@@ -21,6 +21,7 @@ from mainspring.skills.delivery import render_content
 from mainspring.skills.execution import InlineCommandRunner, has_commands, run_inline_commands
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.skills.toolsets import (
+    SkillHost,
     ToolsetContext,
     ToolsetError,
     ToolsetFactory,
@@ -32,7 +33,6 @@ from mainspring.tools import Tool
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
-    from mainspring.skills.plug import SkillsPlug
 
 logger = logging.getLogger("mainspring.skills")
 logger.addHandler(logging.NullHandler())
@@ -66,7 +66,7 @@ class SkillActivator:
 
     def __init__(
         self,
-        skills: SkillsPlug,
+        skills: SkillHost,
         active: ActiveSkills,
         usage: Usage | None,
         toolsets: Mapping[str, Sequence[ToolsetFactory]],

@@ -44,7 +44,7 @@ from mainspring.tools import ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
-    from mainspring.skills.authoring import Confirm
+    from mainspring.skills.skill import Confirm
 
 
 MAX_FULL_CHARS = 6_000

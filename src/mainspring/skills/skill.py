@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from msgspec import Struct
@@ -169,3 +170,25 @@ class SkillError(ConfigError):
     def __init__(self, message: str, *, line: int = 0) -> None:
         super().__init__(message)
         self.line = line
+
+
+class SkillDraft(Struct, frozen=True):
+    """A skill that is about to be written.
+
+    Attributes:
+        name: Its name.
+        description: What it is for.
+        text: The whole file.
+        path: The file.
+        replaces: Whether there is one already.
+    """
+
+    name: str
+    description: str
+    text: str
+    path: str
+    replaces: bool
+
+
+Confirm = Callable[[SkillDraft], "bool | Awaitable[bool]"]
+"""Asks a person whether to keep a skill. Sync or async; a sync one runs in a thread, so that it may wait."""

@@ -6,14 +6,15 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar, get_args
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 from prompt_toolkit.application import run_in_terminal
 
 from mainspring.app.chat.commands import (
     Abort,
     Attachment,
+    ChatCommand,
     EditQueued,
     Prompt,
     Queue,
@@ -29,12 +30,76 @@ from mainspring.app.tui.paste_placeholders import ExpandedInput, find_image_path
 from mainspring.app.tui.styled_text import make_row
 
 if TYPE_CHECKING:
-    from mainspring.app.tui.app import TerminalApp
+    from mainspring.app.chat.types import Queued, Status
+    from mainspring.app.tui.input_history import HistoryFile
+    from mainspring.app.tui.notifications import Notifier
+    from mainspring.app.tui.screen import Screen
+    from mainspring.app.tui.styled_text import Row
+    from mainspring.app.tui.transcript_view import TranscriptView
 
 T = TypeVar("T")
 
 _DOUBLE_PRESS_SECONDS = 2.0
 _EXIT_COMMANDS = ("/quit", "/exit", "/q")
+
+
+class ActionTarget(Protocol):
+    """The parts of the terminal UI that the user's actions change.
+
+    Attributes:
+        screen: The screen.
+        transcript: The rows of the chat.
+        history: Earlier inputs.
+        notifier: Desktop notifications.
+        environ: The environment variables.
+        restore: Restores the terminal for another program.
+        hint: The text in the status line.
+        queue: Queued messages.
+        held: Whether the queue waits for the user.
+        status: The status of the chat; ``None`` before the chat is open.
+    """
+
+    screen: Screen
+    transcript: TranscriptView
+    history: HistoryFile
+    notifier: Notifier
+    environ: Mapping[str, str]
+    restore: Callable[[], object]
+    hint: str
+    queue: tuple[Queued, ...]
+    held: bool
+    status: Status | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the chat is open."""
+        ...
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is active."""
+        ...
+
+    @property
+    def command_names(self) -> Collection[str]:
+        """Names of the slash commands."""
+        ...
+
+    def send(self, command: ChatCommand) -> None:
+        """Send a command to the chat."""
+        ...
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start background work."""
+        ...
+
+    def print(self, rows: list[Row]) -> None:
+        """Print rows."""
+        ...
+
+    def leave(self) -> None:
+        """Close the screen."""
+        ...
 
 
 class Actions:
@@ -44,7 +109,7 @@ class Actions:
         session: Where.
     """
 
-    def __init__(self, session: TerminalApp) -> None:
+    def __init__(self, session: ActionTarget) -> None:
         self._session = session
         self._last_interrupt = -_DOUBLE_PRESS_SECONDS
         self._draft = ""

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 
 from mainspring.app.tui.styled_text import Row
 from mainspring.app.tui.theme import Theme
-
-if TYPE_CHECKING:
-    from mainspring.app.tui.markdown import MarkdownRenderer
-
 
 _FENCE = re.compile(r"^( *)(`{3,}|~{3,})(.*)$")
 _ITEM = re.compile(r"^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
@@ -40,6 +36,14 @@ class Block(Struct, frozen=True):
     code: str | None = None
     begins: bool = True
     ends: bool = True
+
+
+class BlockRenderer(Protocol):
+    """Renders blocks as rows of the screen."""
+
+    def rows(self, block: Block, last: int | None = None) -> list[Row]:
+        """The rows of a block, or its ``last`` rows."""
+        ...
 
 
 class MarkdownBlocks:
@@ -204,7 +208,7 @@ class Answer:
     def __init__(self, look: Theme) -> None:
         self._look = look
         self._blocks = MarkdownBlocks()
-        self._painters: dict[int, MarkdownRenderer] = {}
+        self._painters: dict[int, BlockRenderer] = {}
         self._drawn: tuple[Block, int, int, list[Row]] | None = None
         self.begun = False
         """Whether a part of the present answer was seen."""
@@ -240,7 +244,7 @@ class Answer:
         blocks = MarkdownBlocks()
         return self._rows([*blocks.feed(text), *blocks.close()], columns)
 
-    def get_renderer(self, columns: int) -> MarkdownRenderer:
+    def get_renderer(self, columns: int) -> BlockRenderer:
         """What makes rows of blocks; loads what that needs."""
         if columns not in self._painters:
             module = import_module("mainspring.app.tui.markdown")
