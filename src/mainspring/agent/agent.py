@@ -38,7 +38,7 @@ from mainspring.agent.policies import RunPolicies
 from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, ConfigError
 from mainspring.events import RunStatus
-from mainspring.extensions.extension import Extension
+from mainspring.extensions.api import Extension
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import lazy_function
 from mainspring.loop import CoreAgent, Plugin, Prompt, RunHandle, RunResult, Steps
