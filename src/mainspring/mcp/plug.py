@@ -34,7 +34,7 @@ from mainspring.loop.hooks import (
     ToolTransform,
     ToolUnknown,
 )
-from mainspring.loop.hooks import McpError as HooksMcpError
+from mainspring.loop.hooks import McpError as McpErrorHook
 from mainspring.mcp.client_features import AllowSamplingCallback, ClientFeatures, ElicitCallback, SamplingCallback
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
 from mainspring.mcp.content import NO_OUTPUT, to_model_blocks
@@ -45,7 +45,6 @@ from mainspring.mcp.server import McpServer
 from mainspring.mcp.server_log import ServerLog, server_log_path
 from mainspring.mcp.tools import server_of_tool, server_of_tool_name, server_prefixes
 from mainspring.mcp.types import McpConnector, McpError, ResourceInfo
-from mainspring.mcp.types import McpError as McpFailure
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.interaction import INTERACTION_KEY
@@ -337,7 +336,7 @@ class McpPlug(Plugin):
         for server in self._ready():
             try:
                 found += [McpPrompt(server, info) for info in await server.list_prompts()]
-            except McpFailure as failure:
+            except McpError as failure:
                 server.log.note(str(failure))
         return found
 
@@ -347,7 +346,7 @@ class McpPlug(Plugin):
         for server in self._ready():
             try:
                 found[server.name] = await server.list_resources()
-            except McpFailure as failure:
+            except McpError as failure:
                 server.log.note(str(failure))
         return found
 
@@ -451,13 +450,13 @@ class McpPlug(Plugin):
         names = tuple([t.name for t in server.tools])
         await self._emit(McpConnect, lambda: McpConnect(server.name, names, seconds))
 
-    async def failed(self, server: McpServer, error: McpFailure) -> None:
+    async def failed(self, server: McpServer, error: McpError) -> None:
         """A server failed. Its tools stay, so that the prompt does: a call is told why."""
         logger.warning("%s", error)
         if server.name not in self._announced_questions:  # once, however often it is tried again
             self._announced_questions.add(server.name)
             self.tell(str(error))
-        await self._emit(HooksMcpError, lambda: HooksMcpError(server.name, error))
+        await self._emit(McpErrorHook, lambda: McpErrorHook(server.name, error))
 
     def on_tools_changed(self, server: McpServer) -> None:
         """A server has other tools."""

@@ -25,8 +25,7 @@ from mainspring.app.providers.select_model import Choice
 from mainspring.app.run.events import Notice as Told
 from mainspring.app.run.events import RunEvent, format_budget_warning
 from mainspring.app.run.options import LaunchOptions
-from mainspring.app.workspace.custom_commands import CustomCommands
-from mainspring.app.workspace.custom_commands.registry import commands_root
+from mainspring.app.workspace.command_registry import CustomCommands, commands_root
 from mainspring.app.workspace.git import current_branch
 from mainspring.app.workspace.saved_rules import RuleFiles
 from mainspring.app.workspace.trust import TrustStore

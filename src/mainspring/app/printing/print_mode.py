@@ -47,10 +47,9 @@ from mainspring.prompt_tags import wrap_in_tag
 from mainspring.tools import ToolErrorCode
 
 if TYPE_CHECKING:
-    from mainspring.app.workspace.custom_commands import CommandInvocation
-    from mainspring.app.workspace.custom_commands.registry import resolve_command_call
+    from mainspring.app.workspace.command_registry import CommandInvocation, resolve_command_call
 else:
-    resolve_command_call = lazy_function("mainspring.app.workspace.custom_commands.registry", "resolve_command_call")
+    resolve_command_call = lazy_function("mainspring.app.workspace.command_registry", "resolve_command_call")
 
 
 _START_GRACE_SECONDS = 2.0

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.workspace.custom_commands import CustomCommand, CustomCommands, parse_command
+from mainspring.app.workspace.command_registry import CustomCommands
+from mainspring.app.workspace.custom_commands import CustomCommand, parse_command
 from mainspring.app.workspace.custom_commands.expansion import expand
 from mainspring.app.workspace.file_mentions import find_mentions
 from mainspring.app.workspace.paths import UserPaths
