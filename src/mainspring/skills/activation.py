@@ -210,9 +210,9 @@ class SkillActivator:
     def _offer(self, activation: ActiveSkill, tools: Sequence[Tool]) -> None:
         """Let the model call the tools of a skill's toolsets. A name that is taken stays with whoever has it."""
         taken = {*self.agent.tool_aliases.values(), LOAD_SKILL_ALIAS}
-        for tool in tools:
-            if self.add_tool(tool, taken, f"the skill {activation.skill.name}"):
-                activation.tools.append(tool.name)
+        for added in tools:
+            if self.add_tool(added, taken, f"the skill {activation.skill.name}"):
+                activation.tools.append(added.name)
 
     def add_tool(self, tool: Tool, taken: set[str], whose: str) -> bool:
         """Let the model call a tool, unless its name is taken; says whether it may."""
