@@ -172,8 +172,8 @@ async def test_a_run_that_failed_is_tried_again_where_it_was(reopen: Reopen) -> 
     async with DurableWorker(await reopen(), {"a": other}) as agents:
         with pytest.raises(DurableError, match="started by other code"):
             await finish(agents.run(run.id))
-        assert "begun by other code" in (await run.info()).error
-        assert "begun by other code" in (await agents.list(state="failed"))[0].error
+        assert "started by other code" in (await run.info()).error
+        assert "started by other code" in (await agents.list(state="failed"))[0].error
     world.let_go("b")
     async with DurableWorker(await reopen(), {"a": world.agent(*tools)}) as agents:
         await agents.run(run.id).retry()
