@@ -171,7 +171,7 @@ async def test_a_session_is_removed_for_good(tmp_path: Path, home: Path) -> None
         for each in (open_one.session_id, closed.session_id, closed.session_id, "../../etc/passwd"):
             assert await ask(connection, "session/delete", sessionId=each) == {}, "a second time is as good"
         assert (await connection.list_sessions(cwd=str(tmp_path))).sessions == []
-        with pytest.raises(RequestError, match="Unknown session"):
+        with pytest.raises(RequestError, match="there is no session"):
             await connection.load_session(cwd=str(tmp_path), session_id=open_one.session_id)
         with pytest.raises(RequestError, match="Invalid params"):
             await ask(connection, "session/delete", sessionId=5)
