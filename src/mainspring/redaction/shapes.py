@@ -144,6 +144,13 @@ _SEPARATED = r"[-_./](?=[A-Za-z_.+/=-]{0,80}[0-9])[A-Za-z0-9_.+/=-]{10}"
 _OTHERS = (
     # A mark, and a pattern that need not begin with it: in a group, if there is one.
     ("Q~", r"(?<![A-Za-z0-9_.~-])[A-Za-z0-9_.~-]{3}[0-9]Q~[A-Za-z0-9_.~-]{31,34}"),
+    *[
+        (
+            f"{before}s.",
+            rf"{before}(s\.{_DIGIT}(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])[A-Za-z0-9]{{24}}(?![A-Za-z0-9_.(-]))",
+        )
+        for before in ' ="'
+    ],
     ("atlasv1", r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{50,}"),
     ("JQQJ99", r"(?<![A-Za-z0-9])[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}"),
     ("APA91b", r"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]{11,22}:)?APA91b[A-Za-z0-9_-]{100,}"),
@@ -174,6 +181,11 @@ _LARGEST_KEY = 16_384
 _LINES = r"((?:\\+[nrt]|[\r\n])+)"
 
 
+_ALGORITHMS = r"(?i)(?:[ui](?:nt)?\d{1,3}|float\d\d|(?:n?var)?char2?|utf-?\d+|sha-?\d{1,3}|md5|ed25519|x25519|argon2(?:id)?|pbkdf2|[hrep]s\d{3}|aes-?\d{3}(?:-?[a-z]{3})?|base\d\d|oauth-?[12](?:\.0)?|int_?\d+|v\d+)"
+REFERENCE = r"[$<{%^]|\[[a-z]+\]|\[\^|\[redacted|\*{3}|\.{3}|…|#\{|@\{|\(|(?:process|os|import)\.|env[.:(\[]|!(?:Ref|Sub|vault|GetAtt)|ref\+|op://|vault:|secrets?[.:/]|keyring:|file:|https?://[^?@]*$|arn:|data:"
+_PATH = r"(?:[A-Za-z]:\\|~?\.{0,2}/)[\w.@+ -]{0,20}(?:[/\\][\w.@+ -]{0,24})*|[\w.-]+/[\w./-]+\.[a-z]{2,5}|[\w-]{1,40}\.(?:pem|key|json|ya?ml|txt|toml|env|py|js|ts|crt|p12|pub|cfg|conf|ini|md|html|css|go|rs|sh)"
+
+
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
     """Compiled when first needed: most runs start without any secret, and compiling takes milliseconds."""
@@ -188,6 +200,16 @@ def _issuer(begin: str, rest: str) -> re.Pattern[str]:
         return compiled(f"{literal}(?:{rest})")
     before = ("(?<![A-Za-z0-9]{0})", r"(?<=\\[bfnrt]{0})", r"(?<=\\u[0-9a-fA-F]{{4}}{0})", "(?<=%[0-9a-fA-F]{{2}}{0})", r"(?<=\[[0-9]m{0})", r"(?<=[0-9;][0-9]m{0})")  # fmt: skip
     return compiled(f"{literal}(?:{'|'.join(each.format(literal) for each in before)})(?:{rest})")
+
+
+def is_reference(value: str) -> bool:
+    """Whether a value says where a secret is, or is a placeholder, a path or the name of an algorithm."""
+    return bool(
+        compiled(REFERENCE).match(value)
+        or compiled(_PATH).fullmatch(value)
+        or compiled(_ALGORITHMS).fullmatch(value)
+        or (compiled(r"\.{3}|…|[xX]{4}|\*{3}").search(value) and len(compiled("[0-9]").findall(value)) < 4)
+    )
 
 
 def find_tokens(text: str) -> Iterator[Span]:
