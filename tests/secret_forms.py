@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import base64
 import random
-import string
 
-from tests.secret_samples import ALNUM, DIGITS, HEX, LOWER, UPPER, Sample
+from tests.secret_samples import ALNUM, DIGITS, LOWER, UPPER, Sample
 
 _random = random.Random(20_261_129)
 
@@ -434,3 +433,194 @@ def _samples(table: str) -> list[Sample]:
 
 
 FORMS = _samples(_COMMANDS) + _samples(_CONTENT)
+
+ORDINARY_FORMS = [
+    line.replace(r"\n", "\n")
+    for line in r"""
+7z a backup.7z docs/ && 7z x -y backup.7z
+tar -xpf a.tar && cp -p a b && mkdir -p build/out2
+unzip -p archive2.zip META-INF/MANIFEST.MF
+mysql -u root -p app < schema_v2.sql
+mysql -h db2 -P 3306 -u app app2
+docker login -u me --password-stdin registry2.example.com
+docker run -p 8080:80 -u 1000:1000 -e MODE=dev2 nginx:1.27
+docker compose -p project2 up -d
+curl -u "$USER:$PASS" https://example.com/v2
+curl -sS -o out2.json -w '%{http_code}' https://example.com
+ssh -p 2222 me@host2 && scp -P 2222 a me@host2:
+psql -h db -p 5432 -U app -w app2
+htpasswd -c .htpasswd admin2
+openssl enc -aes-256-cbc -pass env:PASS2 -in a
+gpg --batch --passphrase-file pass2.txt -d a.gpg
+gh secret set NAME --body "$VALUE"
+gh secret list --repo owner/repo2
+gh pr create --body "Fixes #123" --title v2
+git commit -m "token refresh 2" && git push -u origin feature2
+kubectl create secret generic a --from-file=./key2.pem
+kubectl get secret db-secret-2 -o yaml
+vault kv get secret/data/app2
+aws ssm get-parameter --name /app/db2
+aws secretsmanager get-secret-value --secret-id app2/db
+az keyvault secret show --vault-name v2 --name n2
+cargo login && cargo publish --dry-run
+npm login --scope=@me2 && npm run build2
+pip install --index-url https://pypi.example.com/simple2 pkg2
+poetry config virtualenvs.in-project2 true
+net user me2 /active:yes
+sqlplus /nolog @script2.sql
+ansible-vault encrypt_string --vault-id dev2@prompt
+rclone config show remote2
+enable secret store v2
+echo "hello2" | grep -c hello2
+echo version2 | sed 's/2/3/'
+cat file2 <<< "the secret sauce"
+useradd -m -s /bin/bash user2
+sshpass -f pass2.txt ssh host
+redis-cli -h cache2 -p 6379 ping
+mosquitto_sub -h h2 -t topic2/#
+keytool -list -keystore a2.jks
+The password is required.
+The password is too short; it needs 12 characters.
+password is 8 characters or more
+The password is SHA256-hashed before it is stored.
+the password is base64-encoded
+The token is invalid or expired at 12:30.
+The token is valid for 30 days.
+the access token is a JWT with 3 parts
+The API key is missing. Set OPENAI_API_KEY.
+the api key is read from config2.toml
+The secret is stored in Vault2 under app/db.
+the secret is out
+Your password was changed on 2026-11-28.
+password was set to expire in 90 days
+The password for user2 is in the safe.
+Use password authentication with SSH2.
+use password managers
+Use passphrases of 4 to 6 words
+Enter your password twice
+Invalid password 'short' given
+bad password "required"
+The key is the user's ID2.
+The primary key: `user_id_2`
+partition key: `tenant_2024_a`
+The cache key: v1-users-2
+sort key: created_at_2
+Foreign key: orders_v2.id
+API keys: 3 active, 2 revoked
+API token page 2 of 3
+access token lifetime: 3600s
+read key: a, write key: b
+the pass: 12 of 12 tests in 3.4s
+PASS: tests/misc/sort-2.sh
+pass: test_login_2 (0.12s)
+PASS tests/unit/user2.test.ts
+pass 2: optimizing functions
+password: str
+password: str | None = None
+password: Annotated[str, Field(min_length=8)]
+token: Optional[Token2] = None
+def set_password(self, password: str, token2: str) -> None:
+user.set_password(new_password2)
+setPassword(form.password2.value)
+verify_password(plain2, hashed2)
+self.password(input2)
+getPassword().equals(other.getPassword2())
+input type=password name=pw2
+let password: String = read_line()?;
+let password: &str = args.password2;
+const password: string = env.PASSWORD2;
+private final String password;
+var password string
+password := os.Getenv("DB_PASSWORD2")
+#define MAX_PASSWORD 128
+#define PASSWORD_LENGTH_V2 64
+#define KEY "name"
+pw = getpass.getpass()
+pw = pwd.getpwnam(user2)
+import pwd; pwd.getpwuid(1000)
+pwd && ls -la dir2
+PWD=/home/me/project2 OLDPWD=/home/me/project1
+cd $(pwd)/build2
+psk = ssl_psk_callback2(ctx)
+CREATE TABLE u (id int, password varchar(255), token2 char(32));
+SELECT password FROM users2 WHERE id = 1;
+ALTER USER me WITH PASSWORD NULL;
+ALTER USER me IDENTIFIED WITH auth_socket;
+INSERT INTO users (name, password) VALUES (?, ?);
+UPDATE u SET password = crypt($1, gen_salt('bf', 8));
+GRANT SELECT ON app2.* TO 'me'@'host2';
+a library identified by 'name'
+login(user2, password2)
+auth=(user2, password2)
+HTTPBasicAuth(username, password2)
+new NetworkCredential(user, pass2)
+<input type="password" name="password2">
+<label for="password">Password (8+ characters)</label>
+<string name="password_hint2">At least 8 characters</string>
+<key>CFBundleIdentifier</key><string>com.example.app2</string>
+<add key="PasswordLength" value="12" />
+<property name="passwordEncoder" value="bcrypt2" />
+<password></password>
+<xs:element name="password" type="xs:string2"/>
+variable "db_password" {\n  type = string\n  sensitive = true\n}
+variable "region2" {\n  default = "eu-west-1"\n}
+password: ""
+password: null
+password: !vault |\n  $ANSIBLE_VAULT;1.1;AES256
+password: ${DB_PASSWORD2}
+password: '{{ lookup("env", "PW2") }}'
+token: ${{ secrets.TOKEN2 }}
+passwordRef:\n  name: secret2
+ENV NODE_ENV production2
+ENV PATH=/opt/app2/bin:$PATH
+ARG NPM_TOKEN
+X-Request-Id: 3f2a9b1c-5d6e-4f70-8a91-b2c3d4e5f607
+x-honeycomb-dataset: app2
+X-RateLimit-Remaining: 4999
+Content-Type: application/json; charset=utf-8
+Server: nginx/1.27.2
+src/app.py:12:5: error: name 'token2' is not defined
+main.c:1024:17:note: expanded from macro 'KEY2'
+10.0.0.1:5432: connection refused
+db.example.com:5432:app2
+12:30:45:678 INFO started2
+https://example.com:8443/a@2x.png
+git@github.com:me/repo2.git
+postgres://localhost:5432/app2
+files. s.length2 and s.split("2"); args.s.x2
+import React2 from 'react'; s.getElementsByTagNameNS
+const s=this.props.s.currentTargetElement2Identifier();
+token_2, key_3, password_4 = row
+keys: [a1, b2], tokens: [c3]
+Basic usage2 of the command
+basic YWJj is not base64 of a login
+otpauth is the scheme of URLs for 2FA
+otpauth://totp/NAME?secret=<SECRET>&issuer=ISSUER
+The cookie is set for 30 days; cookie: none
+Set-Cookie: theme=dark; Path=/; Max-Age=3600
+Cookie consent v2 was given
+cookies = SimpleCookie2(header)
+AccountKey=<key>;EndpointSuffix=core.windows.net
+Server=db2;Database=app2;Trusted_Connection=True
+jdbc:postgresql://localhost:5432/app2?ssl=true
+machine learning, login page 2
+default login shell: /bin/zsh
+export TOKEN_LIMIT=4096 MAX_TOKENS=8192
+$env:PATH = "C:\tools2;" + $env:PATH
+$env:NODE_ENV = "production2"
+test_password_is_hashed_2 PASSED
+it("redacts the password 2 times", () => {})
+describe('token2', () => { it('is refreshed') })
+e.key==="Enter"&&t.token2(n.key1)
+function a(e){return e.pass?e.token.key2:null}var b={key:1,token:c2};
+const {password:e2,token:t2}=n;r.auth=e2;
+uv.lock: hash = "sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"
+--hash=sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0
+"resolved": "https://registry.npmjs.org/a/-/a-1.0.2.tgz", "integrity": "sha1-3fE9c0Jk5Zp2m8Qw7Yb1Xv4Tn6s="
+numpy/data/mypy.ini,sha256=q0d9xXv3Aw7JngPw-7Eq8rp4QqYITitF5iIFssWSmZM,214
+index 3f2a9b1c5..7d8e9f0a1 100644
+Merge: 3f2a9b1 7d8e9f0
+From 3f2a9b1c5d6e4f708a91b2c3d4e5f6073f2a9b1c Mon Sep 17 00:00:00 2001
+""".strip().splitlines()
+]
+"""Texts of the same programs, formats, and languages that hold no secret."""

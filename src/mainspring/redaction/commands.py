@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from mainspring.redaction.shapes import Span, compiled, is_reference
@@ -27,7 +28,7 @@ _COMMANDS = (
     ("htpasswd", r" -\w*b\w*(?: [^\s-]\S*)? \S+ §"),
     ("openssl", r"…-pass(?:in|out)? (?:\\{0,7}[\"'])?pass:§"),
     ("cmdkey xfreerdp wfreerdp schtasks", "…/(?:pass:|p:|rp )§"),
-    ("net", r" (?:user \S{1,64}|use[^\r\n|]{1,120} /user:\S{1,64}) §"),
+    ("net", r" (?:user \S{1,64}|use[^\r\n|]{1,120} /user:\S{1,64}) (?!/)§"),
     ("sqlplus impdp expdp", r" [\w$]{1,64}/([^\s@/\"'\\]{4,256})"),
     ("qpdf", r" --encrypt \S{1,64} §"),
     ("pdftk", "…(?:user|owner)_pw §"),
@@ -58,7 +59,7 @@ _COMMANDS = (
     ("auth basicauth digestauth credential credentials networkcredential pscredential withcredentials login", r"(?: ?= ?)?\(\s{0,8}\\{0,7}[\"'][^\"'\r\n]{1,128}[\"'],\s{0,8}\\{0,7}[\"']([^\"'\r\n\\]{6,256})\\{0,7}[\"']"),
     ("securestring", " (?:-String )?§"),
     ("digest", r" [^\r\n]{0,400}?\bresponse=\\{0,3}\"?([0-9a-f]{32,128})"),
-    ("identified", r"(?i: with \w{1,40})?(?i: by) \\{0,7}['\"]([^'\"\r\n\\]{4,256})\\{0,7}['\"]"),
+    ("identified", r"(?i: with \w{1,40})?(?i: by) \\{0,7}['\"](?=[A-Za-z]{0,256}[^A-Za-z'\"])([^'\"\r\n\\]{4,256})\\{0,7}['\"]"),
     ("pgp_sym_encrypt pgp_sym_decrypt", r"\([^()\r\n]{1,80}, ?'([^'\r\n]{4,256})'"),
 )  # fmt: skip
 
@@ -93,21 +94,24 @@ def find_logins(text: str, low: str) -> Iterator[Span]:
     """
     words = low.replace("\\n", "  ").encode("utf-8", "replace").translate(_SEPARATORS).split()
     for word in _WORDS.intersection(words):
-        name = word.decode()
-        at = low.find(name)
-        while at >= 0:
-            end = at + len(name)
-            if not (text[end : end + 1].isalnum() or text[end : end + 1] == "_"):
-                for pattern in _PATTERNS[word]:
-                    match = compiled(pattern).match(text, end)
-                    if match is not None and _is_literal(match[1]):
-                        yield match.span(1)
-            at = low.find(name, end)
+        for pattern in _PATTERNS[word]:
+            yield from _arguments(text, low, word.decode(), compiled(pattern))
     for marks, pattern in _LOGINS:
         if any(mark in low for mark in marks):
             for match in compiled(pattern).finditer(text):
                 if _is_literal(match[1]):
                     yield match.span(1)
+
+
+def _arguments(text: str, low: str, program: str, pattern: re.Pattern[str]) -> Iterator[Span]:
+    """Find the secrets behind a word that names a program."""
+    at = low.find(program)
+    while at >= 0:
+        end = at + len(program)
+        match = pattern.match(text, end)
+        if match is not None and _is_literal(match[1]):
+            yield match.span(1)
+        at = low.find(program, end)
 
 
 def _is_literal(value: str) -> bool:

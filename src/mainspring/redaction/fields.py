@@ -25,6 +25,7 @@ _NOUNS = {
 """How the names of secrets end: the beginning of the noun, and the pattern of its rest."""
 _HINTS = ("pass", "pwd", "secret", "token", "key", "credential", "auth", "cookie", "_pw", "_pat", "_sas")
 _SECRETS = ("secret", "secrets", "credential", "credentials", "authorization", "cookie")
+_ENDS = frozenset([("key", "base"), ("honeycomb", "team"), ("art", "api")])
 _PASSWORDS = ("password", "passwd", "passphrase", "pwd")
 _HARMLESS_KEYS = frozenset(
     "public primary foreign sort partition cache group row map index hash lookup unique object registry hot short composite "
@@ -74,15 +75,18 @@ def strength_of(name: str) -> Strength:
     if not words:
         return ""
     last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if last.endswith(_PASSWORDS):
+    if last.endswith(_PASSWORDS) or last in {"storepass", "keypass", "passwort", "passe"}:
         return "password"
-    if last in {"storepass", "keypass", "passwort", "passe", "pw", "psk"}:
-        return "password"
+    if last in {"pw", "psk"}:  # random text may end with one of them
+        return "password" if name.lower() == last or name[-len(last) - 1] in "_-." else ""
     if last == "pass":
         return "password" if before else "weak"
-    if last.endswith(_SECRETS) or words[-3:] in (["client", "key", "data"], ["secret", "key", "base"]):
-        return "strong"
-    if name == "_auth" or words[-2:] in (["honeycomb", "team"], ["art", "api"]):
+    if (
+        last.endswith(_SECRETS)
+        or name == "_auth"
+        or tuple(words[-2:]) in _ENDS
+        or words[-3:] == ["client", "key", "data"]
+    ):
         return "strong"
     if last.endswith("token"):
         return "" if before in _HARMLESS_TOKENS else "strong" if before or upper or last != "token" else "weak"
@@ -177,11 +181,11 @@ _LOOSE = (
     r"|(?=[0-9]{0,24}[a-f])(?=[a-f]{0,24}[0-9])[0-9a-f]{32,256})(?![A-Za-z0-9./])"
 )
 """Behind a blank or a bar, only what looks random is a value."""
-_NETRC = r"(?: [0-7](?= ))?[ \t\r\n]{1,8}(?P<v5>[^\s\"'\\]{1,256})"
+_NETRC = r"[ \t\r\n]{1,8}(?P<v5>[^\s\"'\\]{1,256})"
 _SAID = rf"(?: (?:for|of|to)(?: the)? [\w-]{{1,30}})?(?: (?:(?:is|was)(?: now)?(?: (?:changed|set) to)?|to):?)? (?={_QUOTE}){_VALUE}"
 _PROSE = rf"(?: (?:for|of|to)(?: the)? [\w-]{{1,30}})? (?:(?:is|was)(?: now)?(?: (?:changed|set) to)?|to):? {_VALUE}"
 """As in "the password of the server is ..."."""
-_USED = r" (?P<v5>(?=[^\s0-9]{0,60}[0-9]+[^\s0-9]{1,60}[0-9])[^\s\"'\\]{6,256})"
+_USED = r"(?: [0-7])? (?P<v5>(?=[^\s0-9]{0,60}[0-9]+[^\s0-9]{1,60}[0-9])[^\s\"'\\]{6,256})"
 _CALLED = rf"\(\s{{0,4}}(?={_QUOTE}|N'){_VALUE}"
 _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _LONGEST_NAME = 60
@@ -292,11 +296,11 @@ def _contexts(name: str, before: str, behind: str, strength: Strength) -> Iterat
     named = last in _OPENED and ("name" in hint or "key" in hint or "variable" in hint)
     if last in {"<", ":"} or named and compiled(r"(?:name|key)(?:=\\{0,7}[\"']|>)\Z").search(hint):
         yield _XML, "data"
-    if named and compiled("(?:name|key|variable)[^a-z]{1,14}$").search(hint):
+    if named and compiled("(?:name|key|variable)[^a-z\n]{1,14}$").search(hint):
         yield _PAIR, "data"
-    if strength == "password" and any(word in before for word in ("login", "user", "wifi", "sftp")):
+    if strength == "password" and "login" in before:
         yield _NETRC, "data"
-    if name == "password" and hint.endswith(("use ", "using ", "with ")):
+    if strength == "password" and any(word in hint for word in ("user", "use ", "using ", "with ", "wifi")):
         yield _USED, "bare"
     if name.startswith("-"):
         yield _FLAG, "shell"

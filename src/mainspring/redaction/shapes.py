@@ -181,7 +181,7 @@ _LARGEST_KEY = 16_384
 _LINES = r"((?:\\+[nrt]|[\r\n])+)"
 
 
-_ALGORITHMS = r"(?i)(?:[ui](?:nt)?\d{1,3}|float\d\d|(?:n?var)?char2?|utf-?\d+|sha-?\d{1,3}|md5|ed25519|x25519|argon2(?:id)?|pbkdf2|[hrep]s\d{3}|aes-?\d{3}(?:-?[a-z]{3})?|base\d\d|oauth-?[12](?:\.0)?|int_?\d+|v\d+)"
+_ALGORITHMS = r"(?i)(?:[ui](?:nt)?\d{1,3}|float\d\d|(?:n?var)?char2?|utf-?\d+|sha-?\d{1,3}|md5|ed25519|x25519|argon2(?:id)?|pbkdf2|[hrep]s\d{3}|aes-?\d{3}(?:-?[a-z]{3})?|base\d\d|oauth-?[12](?:\.0)?|int_?\d+|v\d+)(?:-[a-z]{2,}ed)?"
 REFERENCE = r"[$<{%^]|\[[a-z]+\]|\[\^|\[redacted|\*{3}|\.{3}|…|#\{|@\{|\(|(?:process|os|import)\.|env[.:(\[]|!(?:Ref|Sub|vault|GetAtt)|ref\+|op://|vault:|secrets?[.:/]|keyring:|file:|https?://[^?@]*$|arn:|data:"
 _PATH = r"(?:[A-Za-z]:\\|~?\.{0,2}/)[\w.@+ -]{0,20}(?:[/\\][\w.@+ -]{0,24})*|[\w.-]+/[\w./-]+\.[a-z]{2,5}|[\w-]{1,40}\.(?:pem|key|json|ya?ml|txt|toml|env|py|js|ts|crt|p12|pub|cfg|conf|ini|md|html|css|go|rs|sh)"
 
