@@ -273,7 +273,7 @@ p machine h\n  login me\n  password @@\n
 p default login me password @@
 p db.example.com:5432:app:me:@@
 p *:*:*:postgres:@@
-p h:6432:*:me:@@
+p h:5432:*:me:@@
 t {"auths": {"r.example.com": {"auth": "@@"}}}
 t {"auths":{"https://index.docker.io/v1/":{"identitytoken":"@@"}}}
 t client-key-data: @@

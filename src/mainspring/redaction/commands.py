@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mainspring.redaction.shapes import Span, compiled, is_reference
 
@@ -81,7 +81,7 @@ _LOGINS = (
     (("curl", '"-u', "'-u"), r"-(?:(?<![\w-]-)[a-zA-Z]{0,3}[uU]|-(?:proxy-)?user(?:pwd)?)(?:[ =]|[\"'],?\s{0,8})?(?:\\{0,7}[\"'])?([^\s:\"'$<{(|\[]{1,128}:[^\s\"'$<{\\]{3,256})"),
     (("<<<",), rf"(?:secret|token|vercel|luks)[^\r\n|<]{{0,160}}<<< ?{_VALUE}"),
     (("basic",), r"(?i)basic(?<![a-z]basic)[ \t]+(?=[A-Za-z+/]{0,80}[0-9=])([A-Za-z0-9+/]{8,}={0,2})"),
-    ((":5432:", ":6432:", ":*:"), r"(?<![\w.:-])[\w.*-]{1,64}:(?:[0-9]{4}|\*):[\w*-]{1,64}:[\w*-]{1,64}:([^\s:\"'\\]{4,256})"),
+    ((":5432:", ":*:"), r"(?<![\w.:-])[\w.*-]{1,64}:(?:[0-9]{4}|\*):[\w*-]{1,64}:[\w*-]{1,64}:([^\s:\"'\\]{4,256})"),
 )  # fmt: skip
 
 
@@ -94,8 +94,7 @@ def find_logins(text: str, low: str) -> Iterator[Span]:
     """
     words = low.replace("\\n", "  ").encode("utf-8", "replace").translate(_SEPARATORS).split()
     for word in _WORDS.intersection(words):
-        for pattern in _PATTERNS[word]:
-            yield from _arguments(text, low, word.decode(), compiled(pattern))
+        yield from _arguments(text, low, word.decode(), [compiled(pattern) for pattern in _PATTERNS[word]])
     for marks, pattern in _LOGINS:
         if any(mark in low for mark in marks):
             for match in compiled(pattern).finditer(text):
@@ -103,14 +102,15 @@ def find_logins(text: str, low: str) -> Iterator[Span]:
                     yield match.span(1)
 
 
-def _arguments(text: str, low: str, program: str, pattern: re.Pattern[str]) -> Iterator[Span]:
+def _arguments(text: str, low: str, program: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[Span]:
     """Find the secrets behind a word that names a program."""
     at = low.find(program)
     while at >= 0:
         end = at + len(program)
-        match = pattern.match(text, end)
-        if match is not None and _is_literal(match[1]):
-            yield match.span(1)
+        for pattern in patterns:
+            match = pattern.match(text, end)
+            if match is not None and _is_literal(match[1]):
+                yield match.span(1)
         at = low.find(program, end)
 
 

@@ -149,7 +149,7 @@ _OTHERS = (
             f"{before}s.",
             rf"{before}(s\.{_DIGIT}(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])[A-Za-z0-9]{{24}}(?![A-Za-z0-9_.(-]))",
         )
-        for before in ' ="'
+        for before in " ="
     ],
     ("atlasv1", r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{50,}"),
     ("JQQJ99", r"(?<![A-Za-z0-9])[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}"),
