@@ -90,7 +90,7 @@ def find_logins(text: str, low: str) -> Iterator[Span]:
 
     Args:
         text: Any text.
-        low: The same in small letters.
+        low: The same in small letters; see `to_lower`.
     """
     words = low.replace("\\n", "  ").encode("utf-8", "replace").translate(_SEPARATORS).split()
     for word in _WORDS.intersection(words):

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Literal
 
 from mainspring.redaction.commands import find_logins
-from mainspring.redaction.shapes import REFERENCE, Span, compiled, is_reference
+from mainspring.redaction.shapes import REFERENCE, Span, compiled, is_reference, to_lower
 
 Strength = Literal["", "weak", "key", "strong", "password"]
 """How surely a name is that of a secret: the value of a ``weak`` one must look random, that of a ``strong`` one may be any word."""
@@ -196,11 +196,13 @@ _AUTHORIZATION = (
 )
 
 
-def find_named_values(text: str) -> Iterator[Span]:
-    """Values behind the name of a secret."""
-    low = text.lower()
-    if len(low) != len(text):  # some capital letters have two small ones
-        low = text
+def find_named_values(text: str, low: str) -> Iterator[Span]:
+    """Values behind the name of a secret.
+
+    Args:
+        text: Any text.
+        low: The same in small letters; see `to_lower`.
+    """
     for noun, rest in _NOUNS.items():
         yield from _fields(text, low, noun, rest)
     if "uthorization" in low:
@@ -211,14 +213,14 @@ def find_named_values(text: str) -> Iterator[Span]:
             if _is_bearer(match[1]):
                 yield match.span(1)
     yield from _queries(text)
-    yield from find_logins(text, low)
 
 
 _FOLLOW = frozenset("\"'`]:= \t\n\\><,?+!|%_-0123456789(*")
 """What may be behind the name of a field."""
 
 
-_SIGNS = frozenset(": *`=")
+_SIGNS = frozenset([":", "*", "`", "=", " is", " wa", " | ", " = ", " : "])
+"""What is behind a name of several words."""
 
 
 def _fields(text: str, low: str, noun: str, rest: str) -> Iterator[Span]:
@@ -232,7 +234,7 @@ def _fields(text: str, low: str, noun: str, rest: str) -> Iterator[Span]:
         if behind in _FOLLOW:
             name = _name_before(text, end)
             strength = strength_of(name.lstrip("-."))
-            if len(name) < 6 and behind in _SIGNS and _is_kind_of_key(low, at):
+            if len(name) < 6 and (behind in _SIGNS or low[end : end + 3] in _SIGNS) and _is_kind_of_key(low, at):
                 strength = "strong"  # as in "API key: ..."
             if strength == "password" or (strength and behind != "("):
                 span, end = _behind(text, end, name, strength)
@@ -425,7 +427,8 @@ def _secret_values(items: tuple[tuple[str, str], ...]) -> frozenset[str]:
             for match in compiled(r"://[^\s/@:]{0,256}:([^\s/@]{1,1024})@").finditer(value):
                 if is_secret_value(match[1], "password", "data"):
                     found.add(match[1])
-        found.update(value[a:b] for a, b in find_named_values(value))
+        low = to_lower(value)
+        found.update(value[a:b] for a, b in (*find_named_values(value, low), *find_logins(value, low)))
         if "PRIVATE KEY" in value:
             found.update(line for line in value.split() if len(line) > 30)
     return frozenset(found)

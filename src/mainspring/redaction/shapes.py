@@ -212,6 +212,12 @@ def is_reference(value: str) -> bool:
     )
 
 
+def to_lower(text: str) -> str:
+    """Return a text in small letters, in which everything has the same place as before."""
+    low = text.lower()
+    return low if len(low) == len(text) else text  # some capital letters have two small ones
+
+
 def find_tokens(text: str) -> Iterator[Span]:
     """Tokens of issuers."""
     separated = compiled(_SEPARATED).search(text) is not None
