@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Literal
 
-from mainspring.redaction.commands import find_logins
-from mainspring.redaction.shapes import REFERENCE, Span, compiled, is_reference, to_lower
+from mainspring.redaction.shapes import REFERENCE, Span, compiled, find_logins, is_reference, to_lower
 
 Strength = Literal["", "weak", "key", "strong", "password"]
 """How surely a name is that of a secret: the value of a ``weak`` one must look random, that of a ``strong`` one may be any word."""

@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from mainspring.redaction.commands import find_logins
 from mainspring.redaction.fields import (
     QUERY_NAMES,
     find_named_values,
@@ -23,6 +22,7 @@ from mainspring.redaction.shapes import (
     Span,
     compiled,
     find_credentials_in_urls,
+    find_logins,
     find_private_keys,
     find_tokens,
     to_lower,
