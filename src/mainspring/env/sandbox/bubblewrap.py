@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from mainspring.env.paths import is_inside
 from mainspring.env.sandbox import lockdown as kernel
 from mainspring.env.sandbox.backend import PROBE_TIMEOUT, SandboxReport, run_probe
-from mainspring.env.sandbox.guarded import HOOKS
+from mainspring.env.sandbox.git_folder import HOOKS
 from mainspring.env.sandbox.policy import SandboxPolicy
 from mainspring.errors import ConfigError
 from mainspring.programs import find_program

@@ -231,7 +231,9 @@ class SandboxEnv(LocalEnv):
         box = self._cached_policy()
         restores = not self._provider.state(box).guards
         asked = tuple(p for p in box.exempt if not (box.repository and is_inside(p, box.repository)))
-        guard = RestoringGuard(box.writable, asked, restores=restores, private=self._spools.folder)
+        guard = RestoringGuard(
+            box.writable, asked, restores=restores, private=self._spools.folder, repository=box.repository
+        )
         self._guard = guard
         return guard
 

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import ProcessResult, StreamName
-from mainspring.env.sandbox.guarded import GuardedTree, is_harmless, make_readable
+from mainspring.env.sandbox.git_folder import HOOKS, make_readable
+from mainspring.env.sandbox.guarded import GuardedTree, is_harmless
 from mainspring.text import escape_invisible
 
 Mark = tuple[object, ...]
@@ -33,13 +34,20 @@ class RestoringGuard:
         exempt: Guarded files and folders in them that the user made writable.
         restores: Whether changes are put back. A layer that prevents changes can still not prevent new files.
         private: Returns a folder for copies, which commands cannot change.
+        repository: The one of the roots that is a git folder.
     """
 
     def __init__(
-        self, roots: tuple[str, ...], exempt: tuple[str, ...], *, restores: bool, private: Callable[[], str]
+        self,
+        roots: tuple[str, ...],
+        exempt: tuple[str, ...],
+        *,
+        restores: bool,
+        private: Callable[[], str],
+        repository: str = "",
     ) -> None:
         self._roots = roots
-        self._trees = tuple(GuardedTree(root) for root in roots)
+        self._trees = tuple(GuardedTree(root, is_repository=root == repository) for root in roots)
         self._exempt = exempt
         self._restores = restores
         self._private = private
@@ -72,7 +80,7 @@ class RestoringGuard:
 
     def _find(self) -> tuple[str, ...]:
         found = [tree.find() for tree in self._trees]
-        top = [p for each in found for p in (*each.names, *each.of_git)]
+        top = [p for each in found for p in each.all]
         top += [target for path in top if os.path.islink(path) for target in self._targets(path)]
         return tuple(dict.fromkeys(top))
 
@@ -84,12 +92,15 @@ class RestoringGuard:
             if before is None:
                 return ()
             found = [tree.find(self._since) for tree in self._trees]
-            of_git = self._marks([p for each in found for p in each.of_git], self._since)
-            now = {**of_git, **self._marks([p for each in found for p in each.names], self._since)}
+            now = self._marks([p for each in found for p in each.all], self._since)
+            top = {p for each in found for p in each.of_git}
             undone: list[str] = []
             for path, mark in now.items():
                 old = before.get(path)
-                if old is None and mark[0] != "folder" and not (path in of_git and is_harmless(path)):
+                is_setting = path in top or (
+                    os.path.basename(folder := os.path.dirname(path)) == HOOKS and folder in top
+                )
+                if old is None and mark[0] != "folder" and not (is_setting and is_harmless(path)):
                     undone += self._move_away(path)
                 elif old is not None and old != mark and self._is_restored(old, mark):
                     undone += self._move_away(path)
@@ -97,7 +108,10 @@ class RestoringGuard:
             for path in sorted(before.keys() - now.keys()):
                 if self._is_restored(before[path], ("gone",)) and self._put_back(path):
                     undone.append(path)
-            self._remove_new_folders([p for p, mark in now.items() if mark[0] == "folder" and p not in before], undone)
+            foreign = [p for each in found for p in each.foreign]
+            self._remove_new_folders(
+                [p for p, mark in now.items() if mark[0] == "folder" and p not in before], undone, foreign
+            )
             return tuple(undone)
 
     @property
@@ -155,17 +169,22 @@ class RestoringGuard:
     def _move_away(self, path: str) -> list[str]:
         if not self._moved_to:
             self._moved_to = tempfile.mkdtemp(prefix="mainspring-moved-")
-        target = os.path.join(self._moved_to, path.strip("/"))
         with suppress(OSError):  # the command may have taken the right to write from the folder
             folder = os.path.dirname(path)
             if os.path.realpath(folder) == folder:
                 os.chmod(folder, os.stat(folder).st_mode & 0o7777 | 0o700)
+        target = _free_name(os.path.join(self._moved_to, path.strip("/")))
         try:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             shutil.move(path, target)
         except (OSError, shutil.Error):
             with suppress(OSError):
-                os.unlink(path)
+                if modes.S_ISREG(
+                    os.lstat(path).st_mode
+                ):  # a full disk: under another name it is kept, and does not act
+                    os.rename(path, _free_name(f"{path}.mainspring-moved"))
+                else:
+                    os.unlink(path)
         return [path]
 
     def _put_back(self, path: str) -> bool:
@@ -184,12 +203,21 @@ class RestoringGuard:
             return True
         return False
 
-    def _remove_new_folders(self, folders: list[str], undone: list[str]) -> None:
-        """Remove folders that are empty now, since everything in them was moved away."""
+    def _remove_new_folders(self, folders: list[str], undone: list[str], foreign: list[str]) -> None:
+        """Remove new folders that are empty: everything in them was moved away, or git does not make them."""
         for path in sorted(folders, reverse=True):
-            if any(is_inside(each, path) for each in undone):
+            if any(is_inside(each, path) for each in undone) or any(is_inside(path, each) for each in foreign):
                 with suppress(OSError):
                     os.rmdir(path)
+
+
+def _free_name(path: str) -> str:
+    """Return a name that is not taken, so that what was kept before stays."""
+    name, number = path, 0
+    while os.path.lexists(name):
+        number += 1
+        name = f"{path}.{number}"
+    return name
 
 
 def with_note(
