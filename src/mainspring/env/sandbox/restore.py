@@ -17,13 +17,15 @@ from mainspring.env.paths import is_inside
 from mainspring.env.protocol import ProcessResult, StreamName
 from mainspring.env.sandbox.git_folder import HOOKS, make_readable
 from mainspring.env.sandbox.guarded import GuardedTree, is_harmless
+from mainspring.env.sandbox.journal import Journal, JournalRecord, Mark
 from mainspring.text import escape_invisible
 
-Mark = tuple[object, ...]
 _CLOCK_STEP_NS = 20_000_000
 """Times of files come from a clock that is this much behind at most."""
 _MAX_SAVED = 16 << 20
 """Larger files are not copied. None of these is code or a setting."""
+_LATER_NS = 60_000_000_000
+"""What was changed this long after Mainspring was killed was changed by the user."""
 
 
 class RestoringGuard:
@@ -35,6 +37,7 @@ class RestoringGuard:
         restores: Whether changes are put back. A layer that prevents changes can still not prevent new files.
         private: Returns a folder for copies, which commands cannot change.
         repository: The one of the roots that is a git folder.
+        journal: The folder in which running commands are recorded; empty for none. See `Journal`.
     """
 
     def __init__(
@@ -45,7 +48,9 @@ class RestoringGuard:
         restores: bool,
         private: Callable[[], str],
         repository: str = "",
+        journal: str = "",
     ) -> None:
+        self._journal = Journal(journal)
         self._roots = roots
         self._trees = tuple(GuardedTree(root, is_repository=root == repository) for root in roots)
         self._exempt = exempt
@@ -75,8 +80,53 @@ class RestoringGuard:
                 self._since = time.time_ns() - _CLOCK_STEP_NS
                 self._before = self._marks(list(top))
                 self._save()
+                for record in self._journal.read_others(self._roots):
+                    self._adopt(record)
+                self._write_record()
             self._run_agent += 1
             return top
+
+    def touch(self) -> None:
+        """Note that Mainspring is running."""
+        self._journal.touch()
+
+    def recover(self) -> tuple[str, ...]:
+        """Undo changes by commands of programs that were killed, and return the files that were moved or put back. Blocking."""
+        undone: list[str] = []
+        with self._lock:
+            for record in self._journal.read_others(self._roots):
+                if record.is_alive:
+                    continue
+                restores, self._restores = self._restores, record.restores
+                self._before, self._since = record.before, record.since
+                self._copies = {p: (mark, copy) for p, (mark, copy, own) in record.copies.items() if _mark(copy) == own}
+                undone += self._undo(record.beat + _LATER_NS)
+                self._restores, self._before, self._copies = restores, None, {}
+                with suppress(OSError):
+                    os.unlink(record.path)
+        return tuple(dict.fromkeys(undone))
+
+    def _write_record(self) -> None:
+        copies = {p: (mark, copy, _mark(copy)) for p, (mark, copy) in self._copies.items()}
+        self._journal.write(
+            JournalRecord(
+                roots=self._roots, since=self._since, restores=self._restores, before=self._before or {}, copies=copies
+            )
+        )
+
+    def _adopt(self, record: JournalRecord) -> None:
+        """Take over what another environment knows of files before its command, which may have changed them."""
+        before = self._before or {}
+        inside = [p for p in before if any(is_inside(p, root) for root in record.roots)]
+        for path in inside:
+            old = record.before.get(path)
+            if old is None:
+                if before[path][0] != "folder":
+                    del before[path]
+            elif old != before[path] and path in record.copies:
+                _, copy, own = record.copies[path]
+                if _mark(copy) == own:
+                    self._copy(copy, path, before[path])
 
     def _find(self) -> tuple[str, ...]:
         found = [tree.find() for tree in self._trees]
@@ -88,31 +138,37 @@ class RestoringGuard:
         """Undo changes after a command, and return the files that were moved or put back. Blocking."""
         with self._lock:
             self._run_agent = max(0, self._run_agent - 1)
-            before = self._before
-            if before is None:
-                return ()
-            found = [tree.find(self._since) for tree in self._trees]
-            now = self._marks([p for each in found for p in each.all], self._since)
-            top = {p for each in found for p in each.of_git}
-            undone: list[str] = []
-            for path, mark in now.items():
-                old = before.get(path)
-                is_setting = path in top or (
-                    os.path.basename(folder := os.path.dirname(path)) == HOOKS and folder in top
-                )
-                if old is None and mark[0] != "folder" and not (is_setting and is_harmless(path)):
-                    undone += self._move_away(path)
-                elif old is not None and old != mark and self._is_restored(old, mark):
-                    undone += self._move_away(path)
-                    self._put_back(path)
-            for path in sorted(before.keys() - now.keys()):
-                if self._is_restored(before[path], ("gone",)) and self._put_back(path):
-                    undone.append(path)
-            foreign = [p for each in found for p in each.foreign]
-            self._remove_new_folders(
-                [p for p, mark in now.items() if mark[0] == "folder" and p not in before], undone, foreign
-            )
-            return tuple(undone)
+            undone = self._undo()
+            if not self._run_agent:
+                self._journal.remove()
+            return undone
+
+    def _undo(self, until: int | None = None) -> tuple[str, ...]:
+        """Undo changes; those after the time ``until``, in nanoseconds, stay."""
+        before = self._before
+        if before is None:
+            return ()
+        found = [tree.find(self._since) for tree in self._trees]
+        now = self._marks([p for each in found for p in each.all], self._since)
+        settings = {p for each in found for p in each.of_git}
+        undone: list[str] = []
+        for path, mark in now.items():
+            old = before.get(path)
+            if _is_later(path, until):
+                continue
+            if old is None and mark[0] != "folder" and not (_is_setting(path, settings) and is_harmless(path)):
+                undone += self._move_away(path)
+            elif old is not None and old != mark and self._is_restored(old, mark):
+                undone += self._move_away(path)
+                self._put_back(path)
+        for path in sorted(before.keys() - now.keys()):
+            gone = self._is_restored(before[path], ("gone",)) and not _is_later(os.path.dirname(path), until)
+            if gone and self._put_back(path):
+                undone.append(path)
+        foreign = [p for each in found for p in each.foreign]
+        new = [p for p, mark in now.items() if mark[0] == "folder" and p not in before]
+        self._remove_new_folders(new, undone, foreign)
+        return tuple(undone)
 
     @property
     def moved_to(self) -> str:
@@ -157,14 +213,17 @@ class RestoringGuard:
                 or (mark[0] == "file" and _size(mark) > _MAX_SAVED)
             ):
                 continue
-            folder = os.path.join(self._private(), "guarded")
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            copy = os.path.join(folder, str(len(self._copies)))
-            with suppress(OSError):
-                if os.path.lexists(copy):
-                    os.unlink(copy)
-                shutil.copy2(path, copy, follow_symlinks=False)
-                self._copies[path] = (mark, copy)
+            self._copy(path, path, mark)
+
+    def _copy(self, source: str, path: str, mark: Mark) -> None:
+        """Store a copy to put back at a path, for the file with the mark that is there now."""
+        folder = os.path.join(self._private(), "guarded")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        copy = os.path.join(folder, str(len(self._copies)))
+        with suppress(OSError):
+            copy = _free_name(copy)
+            shutil.copy2(source, copy, follow_symlinks=False)
+            self._copies[path] = (mark, copy)
 
     def _move_away(self, path: str) -> list[str]:
         if not self._moved_to:
@@ -211,6 +270,19 @@ class RestoringGuard:
                     os.rmdir(path)
 
 
+def _is_setting(path: str, settings: set[str]) -> bool:
+    """Return True for settings of repositories, and for files directly in their folders of hooks."""
+    folder = os.path.dirname(path)
+    return path in settings or (os.path.basename(folder) == HOOKS and folder in settings)
+
+
+def _is_later(path: str, until: int | None) -> bool:
+    try:
+        return until is not None and os.lstat(path).st_ctime_ns > until
+    except OSError:
+        return False
+
+
 def _free_name(path: str) -> str:
     """Return a name that is not taken, so that what was kept before stays."""
     name, number = path, 0
@@ -218,6 +290,22 @@ def _free_name(path: str) -> str:
         number += 1
         name = f"{path}.{number}"
     return name
+
+
+def format_note(undone: Sequence[str], cwd: str, moved_to: str) -> str:
+    """Return a note about files that were moved away or put back.
+
+    Args:
+        undone: The files.
+        cwd: The project's folder.
+        moved_to: The folder of the files that were moved away.
+    """
+    names = ", ".join(os.path.relpath(path, cwd) for path in undone[:5]) + (", ..." if len(undone) > 5 else "")
+    where = f" New content is in {moved_to}." if moved_to else ""
+    return (
+        f"\n[The sandbox undid changes of {escape_invisible(names)}: these files decide what runs later outside of the sandbox.{where} "
+        "The setting sandbox.writable can name a file or folder that commands may change.]\n"
+    )
 
 
 def with_note(
@@ -238,12 +326,7 @@ def with_note(
     """
     if not undone:
         return result
-    names = ", ".join(os.path.relpath(path, cwd) for path in undone[:5]) + (", ..." if len(undone) > 5 else "")
-    where = f" New content is in {moved_to}." if moved_to else ""
-    text = (
-        f"\n[The sandbox undid changes of {escape_invisible(names)}: these files decide what runs later outside of the sandbox.{where} "
-        "The setting sandbox.writable can name a file or folder that commands may change.]\n"
-    )
+    text = format_note(undone, cwd, moved_to)
     note = text.encode("utf-8", "replace")
     if on_output is not None:
         on_output("stderr", note)
