@@ -30,6 +30,7 @@ from mainspring.env.sandbox import lockdown as kernel
 from mainspring.env.sandbox.backend import SandboxBackend, SandboxReport
 from mainspring.env.sandbox.bubblewrap import Bubblewrap
 from mainspring.env.sandbox.files import SandboxedFiles
+from mainspring.env.sandbox.journal import Journal
 from mainspring.env.sandbox.landlock import Landlock, landlock_rules
 from mainspring.env.sandbox.policy import BLOCKED_VARIABLES, SandboxPolicy, make_policy
 from mainspring.env.sandbox.restore import RestoringGuard, format_note, with_note
@@ -173,8 +174,8 @@ class SandboxEnv(LocalEnv):
         box = self._make_box("", "/")  # fails here if it cannot be made
         folder = os.path.realpath(os.path.join(self._files.home, ".agent/sandbox") if journal is None else journal)
         exposed = any(is_inside(folder, root) for root in box.writable) and not box.guards(folder)
-        self._journal = "" if exposed else folder
-        self.recovered = self._recover()
+        self._journal = Journal("" if exposed else folder)
+        self.recovered = self._recover(box.writable)
 
     def name_of(self, path: str) -> str:
         """The name of a real path for rules and people: the private folder, another one each time, is ``/tmp``."""
@@ -211,7 +212,7 @@ class SandboxEnv(LocalEnv):
         settled = not self._survivors()
         self._guarded = await asyncio.to_thread(lambda: guard.begin(settled=settled))
         undone: tuple[str, ...] = ()
-        beat = asyncio.ensure_future(self._record_life(guard))
+        beat = asyncio.ensure_future(self._record_life())
         try:
             result = await super().run(
                 command,
@@ -236,18 +237,18 @@ class SandboxEnv(LocalEnv):
         self._guarded = await asyncio.to_thread(guard.find)
         return await super().connect(command, cwd=cwd, env=env)
 
-    def _recover(self) -> str:
+    def _recover(self, roots: tuple[str, ...]) -> str:
         """Undo what commands of a killed program changed, and return a note about it. Blocking."""
-        if not self._journal or not os.path.isdir(self._journal):
+        if not any(self._journal.read_others(roots)):
             return ""
         guard = self._new_guard()
         undone = guard.recover()
         return format_note(undone, self._cwd, guard.moved_to).strip() if undone else ""
 
-    async def _record_life(self, guard: RestoringGuard) -> None:
+    async def _record_life(self) -> None:
         while True:
             await asyncio.sleep(_BEAT_SECONDS)
-            guard.touch()
+            self._journal.touch()
 
     def _survivors(self) -> bool:
         return any(isinstance(each, RunningProcess) for each in self._run_agent)

@@ -163,7 +163,7 @@ def make_readable(path: str, changed_since: int | None) -> None:
         os.chmod(path, found.st_mode & 0o7777 | 0o500)
 
 
-def read_text(path: str) -> bytes:
+def read_start(path: str) -> bytes:
     """Return the start of a regular file; nothing if it cannot be read."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # a pipe would wait
@@ -241,7 +241,7 @@ def _looks_like_repository(names: set[str]) -> bool:
 
 def _is_expected_text(path: str) -> bool:
     """Return True if a file with the name of a setting is a branch, or its log, or if a rebase runs no program."""
-    text = read_text(path)
+    text = read_start(path)
     if os.path.basename(path) == _TODO:
         return _RUNS_PROGRAM.search(text) is None and len(text) <= _MAX_TEXT
     return _REF.match(text) is not None

@@ -19,7 +19,7 @@ from mainspring.env.sandbox.git_folder import (
     find_in_repository,
     fits_layout,
     make_readable,
-    read_text,
+    read_start,
 )
 
 NAMES = (
@@ -260,4 +260,4 @@ def _is_harmless_config(text: str) -> bool:
 
 
 def _text(path: str) -> str:
-    return read_text(path).decode("utf-8", "replace")
+    return read_start(path).decode("utf-8", "replace")

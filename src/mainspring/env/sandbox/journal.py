@@ -47,6 +47,7 @@ class Journal:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        self._made_parent = False
         self._path = os.path.join(folder, f"{os.getpid()}-{secrets.token_hex(8)}.json") if folder else ""
 
     def write(self, record: JournalRecord) -> None:
@@ -59,6 +60,7 @@ class Journal:
              "copies": record.copies}
         )  # fmt: skip
         with suppress(OSError):
+            self._made_parent = self._made_parent or not os.path.exists(os.path.dirname(self._folder))
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             with open(f"{self._path}.new", "w", encoding="ascii", opener=_private_opener) as file:
                 file.write(text)
@@ -70,10 +72,12 @@ class Journal:
             os.utime(self._path)
 
     def remove(self) -> None:
-        """Remove the record, and the folder if it is empty. Blocking."""
+        """Remove the record, and the folders that were made for it if they are empty. Blocking."""
         with suppress(OSError):
             os.unlink(self._path)
             os.rmdir(self._folder)
+            if self._made_parent:
+                os.rmdir(os.path.dirname(self._folder))
 
     def read_others(self, roots: tuple[str, ...]) -> Iterator[JournalRecord]:
         """Yield the records of other environments on one of the folders. Blocking."""

@@ -37,7 +37,7 @@ class RestoringGuard:
         restores: Whether changes are put back. A layer that prevents changes can still not prevent new files.
         private: Returns a folder for copies, which commands cannot change.
         repository: The one of the roots that is a git folder.
-        journal: The folder in which running commands are recorded; empty for none. See `Journal`.
+        journal: Records running commands.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class RestoringGuard:
         restores: bool,
         private: Callable[[], str],
         repository: str = "",
-        journal: str = "",
+        journal: Journal | None = None,
     ) -> None:
-        self._journal = Journal(journal)
+        self._journal = journal or Journal("")
         self._roots = roots
         self._trees = tuple(GuardedTree(root, is_repository=root == repository) for root in roots)
         self._exempt = exempt
@@ -85,10 +85,6 @@ class RestoringGuard:
                 self._write_record()
             self._run_agent += 1
             return top
-
-    def touch(self) -> None:
-        """Note that Mainspring is running."""
-        self._journal.touch()
 
     def recover(self) -> tuple[str, ...]:
         """Undo changes by commands of programs that were killed, and return the files that were moved or put back. Blocking."""
