@@ -147,6 +147,7 @@ SCRIPTS = [
     "mkdir -p .git/refs/x/{objects,refs}; cp .git/HEAD .git/refs/x/; echo EVIL > .git/refs/x/y",
     "mkdir -p .git/logs/x/y; echo EVIL > .git/logs/x/commondir; cp .git/HEAD .git/logs/x/",
     "mkdir -p .git/objects/aa/x; echo EVIL > .git/objects/aa/config; echo EVIL > .git/objects/aa/x/hooks",
+    "mkdir -p .git/worktrees/w; echo EVIL > .git/worktrees/w/gitdir; echo EVIL > .git/refs/heads/.git; echo EVIL > .git/config.lock",
     "mkdir .git/rebase-merge; echo 'exec EVIL' > .git/rebase-merge/git-rebase-todo",
     "mkdir -p .git/branches .git/remotes; echo EVIL > .git/branches/x; echo EVIL > .git/remotes/x; echo EVIL > .git/info/grafts",
     "git init -q nest; cp -r nest/.git nest/.git/inner; echo EVIL > nest/.git/inner/config",

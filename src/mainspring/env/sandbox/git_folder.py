@@ -213,20 +213,22 @@ def _read(path: str, layout: str, known: Mapping[str, GitFolder], changed_since:
 def _is_expected_file(layout: str, name: str) -> bool:
     kind = LAYOUTS[layout]
     if kind.is_free:
-        return layout == "names" or name.lower() not in _SETTING_NAMES
-    return bool(kind.files) and _compiled(rf"({kind.files})(\.lock)?").fullmatch(name) is not None or name in _LOCKS
-
-
-_LOCKS = frozenset(f"{name}.lock" for name in _SETTING_NAMES)
-"""Git leaves them behind if it is killed, and reads none of them."""
+        return _is_free_name(layout, name)
+    return bool(kind.files) and _compiled(rf"({kind.files})(\.lock)?").fullmatch(name) is not None
 
 
 def _layout_of_folder(layout: str, name: str) -> str:
     """Return the layout of a folder in a folder; empty if git makes none of that name there."""
     kind = LAYOUTS[layout]
     if kind.is_free:
-        return layout if layout == "names" or name.lower() not in _SETTING_NAMES else ""
+        return layout if _is_free_name(layout, name) else ""
     return next((below for pattern, below in kind.folders if _compiled(pattern).fullmatch(name)), "")
+
+
+def _is_free_name(layout: str, name: str) -> bool:
+    if layout == "names":  # git allows no branch whose name starts with a dot
+        return not name.startswith(".")
+    return name.lower() not in _SETTING_NAMES and name.lower() != ".git"
 
 
 @cache

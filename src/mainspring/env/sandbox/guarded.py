@@ -197,8 +197,15 @@ def is_harmless(path: str) -> bool:
     if name == "config":
         return _is_harmless_config(_text(path))
     if os.path.basename(os.path.dirname(folder)) == "worktrees":
-        return name == "gitdir" or (name == "commondir" and _text(path).strip() == "../..")
+        return _is_worktree(path) if name == "gitdir" else name == "commondir" and _text(path).strip() == "../.."
     return False
+
+
+def _is_worktree(gitdir: str) -> bool:
+    """Return True if a file ``gitdir`` of a new worktree names a file ``.git`` beside the repository or below that folder."""
+    link = os.path.realpath(os.path.join(os.path.dirname(gitdir), _text(gitdir).strip()))
+    around = gitdir.split("/.git/")[0]
+    return os.path.basename(link) == ".git" and is_inside(link, around) and link.split("/").count(".git") == 1
 
 
 def linked_worktree(project: str) -> tuple[str, str] | None:
