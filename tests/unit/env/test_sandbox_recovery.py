@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.env.beneath import Folder
 from mainspring.env.sandbox import SandboxBackend, SandboxEnv
+from mainspring.env.sandbox.restore import RestoringGuard
 from tests.unit.env.test_process import until
 from tests.unit.env.test_sandbox_guarded import guarded_files, place, project, provider
 
@@ -28,7 +30,8 @@ def kill_in_the_middle(project: Path, provider: SandboxBackend, script: str) -> 
     """Run a script in a sandbox of another program, and kill the program once the script has made the file ``up``."""
     code = f"""
         import asyncio
-        from mainspring.env.sandbox import *
+        from mainspring.env.beneath import Folder
+from mainspring.env.sandbox import *
         env = SandboxEnv({str(project)!r}, provider={type(provider).__name__}())
         asyncio.run(env.run({script!r} + "echo > up; exec sleep 60"))
     """
@@ -135,11 +138,11 @@ async def test_what_was_moved_before_is_not_replaced(provider: SandboxBackend, p
 async def test_a_file_that_cannot_be_moved_is_renamed(
     provider: SandboxBackend, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(source: str, target: str) -> None:
+    def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     env = SandboxEnv(project, provider=provider)
-    monkeypatch.setattr("mainspring.env.sandbox.restore.shutil.move", fail)
+    monkeypatch.setattr("mainspring.env.sandbox.restore._move", fail)
     await env.run("echo mine > .mcp.json", timeout=30)
     await env.aclose()
 
@@ -152,6 +155,30 @@ def working_folder(pid: str) -> str:
         return os.readlink(f"/proc/{pid}/cwd")
     except OSError:
         return ""
+
+
+@pytest.mark.parametrize("target", ["moved", "changed"])
+async def test_a_folder_that_becomes_a_link_leads_nowhere(
+    provider: SandboxBackend, project: Path, place: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    outside = place / "outside"
+    outside.mkdir()
+    (outside / "AGENTS.md").write_text("of the user")
+    guard = RestoringGuard((str(project),), (), restores=True, private=lambda: str(place))
+    guard.begin()
+    (project / "kept" / "AGENTS.md").write_text("EVIL")
+    undo = Folder.__init__
+
+    def swap(self: Folder, path: str, *, parents: bool = False) -> None:
+        if path == str(project / "kept") and not (project / "kept").is_symlink() and (target == "moved" or parents):
+            (project / "kept").rename(project / "k2")
+            (project / "kept").symlink_to(outside)
+        undo(self, path, parents=parents)
+
+    monkeypatch.setattr(Folder, "__init__", swap)
+    guard.end()
+
+    assert [(p.name, p.read_text()) for p in outside.iterdir()] == [("AGENTS.md", "of the user")]
 
 
 LATE = "while :; do mkdir -p .agent; echo EVIL > .agent/x; echo EVIL > .mcp.json; done"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat as modes
@@ -13,6 +14,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from mainspring.env.beneath import Folder
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import ProcessResult, StreamName
 from mainspring.env.sandbox.git_folder import HOOKS, make_readable
@@ -224,34 +226,26 @@ class RestoringGuard:
     def _move_away(self, path: str) -> list[str]:
         if not self._moved_to:
             self._moved_to = tempfile.mkdtemp(prefix="mainspring-moved-")
-        with suppress(OSError):  # the command may have taken the right to write from the folder
-            folder = os.path.dirname(path)
-            if os.path.realpath(folder) == folder:
-                os.chmod(folder, os.stat(folder).st_mode & 0o7777 | 0o700)
         target = _free_name(os.path.join(self._moved_to, path.strip("/")))
-        try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            shutil.move(path, target)
-        except (OSError, shutil.Error):
-            with suppress(OSError):
-                if modes.S_ISREG(
-                    os.lstat(path).st_mode
-                ):  # a full disk: under another name it is kept, and does not act
-                    os.rename(path, _free_name(f"{path}.mainspring-moved"))
-                else:
-                    os.unlink(path)
+        name = os.path.basename(path)
+        with suppress(OSError), Folder(os.path.dirname(path)) as folder:  # a running command can replace it by a link
+            with suppress(OSError):  # the command may have taken the right to write from the folder
+                mode = os.stat(".", dir_fd=folder.descriptor).st_mode
+                os.chmod(".", mode & 0o7777 | 0o700, dir_fd=folder.descriptor)
+            try:
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                _move(folder, name, target)
+            except OSError:  # a full disk: under another name it is kept, and does not act
+                other = os.path.basename(_free_name(f"{path}.mainspring-moved"))
+                os.rename(folder.at(name), folder.at(other), src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
         return [path]
 
     def _put_back(self, path: str) -> bool:
         copy = self._copies.get(path)
         if copy is None:
             return False
-        folder = os.path.dirname(path)
-        with suppress(OSError):
-            if os.path.realpath(folder) != folder:  # a link in place of a folder leads out of the project
-                return False
-            os.makedirs(folder, exist_ok=True)
-            shutil.copy2(copy[1], path, follow_symlinks=False)
+        with suppress(OSError), Folder(os.path.dirname(path), parents=True) as folder:
+            _copy_back(copy[1], folder, os.path.basename(path))
             if self._before is not None and (mark := _mark(path)) is not None:
                 self._before[path] = mark
                 self._copies[path] = (mark, copy[1])
@@ -264,6 +258,40 @@ class RestoringGuard:
             if any(is_inside(each, path) for each in undone) or any(is_inside(path, each) for each in foreign):
                 with suppress(OSError):
                     os.rmdir(path)
+
+
+def _move(folder: Folder, name: str, target: str) -> None:
+    """Move a file out of an open folder, to another disk too. Pipes and sockets, which have no content, are removed then."""
+    try:
+        os.rename(folder.at(name), target, src_dir_fd=folder.descriptor)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    else:
+        return
+    mode = folder.stat(name).st_mode
+    if modes.S_ISLNK(mode):
+        os.symlink(os.readlink(folder.at(name), dir_fd=folder.descriptor), target)
+    elif modes.S_ISREG(mode):
+        with open(folder.open(name, os.O_RDONLY), "rb") as source, open(target, "xb") as copy:
+            shutil.copyfileobj(source, copy)
+    os.unlink(folder.at(name), dir_fd=folder.descriptor)
+
+
+def _copy_back(copy: str, folder: Folder, name: str) -> None:
+    """Put a copy of a file or link into an open folder, where nothing has the name."""
+    found = os.lstat(copy)
+    if modes.S_ISLNK(found.st_mode):
+        os.symlink(os.readlink(copy), folder.at(name), dir_fd=folder.descriptor)
+        return
+    with (
+        open(copy, "rb") as source,
+        open(folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target,
+    ):
+        shutil.copyfileobj(source, target)
+        target.flush()
+        os.fchmod(target.fileno(), found.st_mode & 0o7777)
+        os.utime(target.fileno(), ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
 def _is_setting(path: str, settings: set[str]) -> bool:
