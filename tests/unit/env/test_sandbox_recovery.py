@@ -30,8 +30,7 @@ def kill_in_the_middle(project: Path, provider: SandboxBackend, script: str) -> 
     """Run a script in a sandbox of another program, and kill the program once the script has made the file ``up``."""
     code = f"""
         import asyncio
-        from mainspring.env.beneath import Folder
-from mainspring.env.sandbox import *
+        from mainspring.env.sandbox import *
         env = SandboxEnv({str(project)!r}, provider={type(provider).__name__}())
         asyncio.run(env.run({script!r} + "echo > up; exec sleep 60"))
     """
