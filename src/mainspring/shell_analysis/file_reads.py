@@ -125,7 +125,7 @@ def _git(unit: AnalyzedCommand) -> FileReads | None:
         if reader is not None and len(words) > length and (unit.fixed == 1 or head.startswith("config ")):
             rest = words[1 + length :]
             found = _read(reader, head, rest)
-            command = sort_git_words(head, reader, rest)
+            command = None if found is None else sort_git_words(head, reader, rest)
             if found is None or command is None:
                 return None
             return replace(found, paths=(*found.paths, _HERE), git=command)
@@ -168,9 +168,9 @@ class _ParsedArguments:
         name, equals, named = text.partition("=")
         if not wildcards.is_literal(name if equals else text):
             return False
-        if text in reader.valued:
-            value = next(rest, None)
-            if value is None or not value.literal or value.splits:
+        value = next(rest, None) if text in reader.valued else None
+        if value is not None:
+            if not value.literal or value.splits:
                 return False
             named = value.text
         elif re.fullmatch(reader.options, text, re.DOTALL) is None:

@@ -180,6 +180,10 @@ _CONFIGURES = lazy_re(
 _PLACE = lazy_re(r"(?:(?:/usr(?:/local)?|/opt/homebrew)?/s?bin|(?:.*/)?(?:node_modules/\.bin|\.?venv/bin))/[^/]*$")
 """Where programs are that a package manager has installed."""
 _VERSION = lazy_re(r"[-\d.]+$")
+_PLAIN_ADDRESS = lazy_re(r"(?i:https?://)?(?![^/]*(?::(?!\d)|[\x00-\x03]))[^{}\[\]\\]*")
+"""An address without another protocol, such as ``file:``, and without brackets, which curl expands to several addresses."""
+_REMOTE_HELPER = lazy_re(r"[^/:]*::")
+"""The beginning of an address for which git starts a program that the address names."""
 _FIND_MORE = frozenset("-delete -L -follow -fprint -fprint0 -fprintf -fls".split())
 """Words of ``find`` that are harmless or that a rule has to name anyway."""
 
@@ -360,6 +364,12 @@ class _Cover:
             self._subcommand(number, text)
         elif text[:1] == "/" and ":" in text and self.name in tables.SLASH_OPTIONS:
             self.found[number] = f"the option {text.partition(':')[0]!r}"
+        elif self.name in tables.DOWNLOADERS and not self._says_where_to_write():
+            self.found[number] = f"the word {text!r}, which names the file that is written"
+        elif self.name == "curl" and not _PLAIN_ADDRESS.fullmatch(text):
+            self.found[number] = f"the word {text!r}, which is not a plain address of a website"
+        elif self.name == "git" and _REMOTE_HELPER.match(text):
+            self.found[number] = f"the word {text!r}, which may make git start another program"
         elif self.name == "git" and RUNS_GPG.search(f"{self.words[number - 1].text} {text}"):
             self.found[number] = f"the word {text!r}, which may make git start another program"
         elif text[:1] == "@" and self.name not in tables.PLAIN_AT:
@@ -370,6 +380,9 @@ class _Cover:
             self.found[number] = f"the subcommand {text!r}"
         elif self._is_setting(text):
             self.found[number] = f"the setting {text.partition('=')[0] + '='!r}"
+
+    def _says_where_to_write(self) -> bool:
+        return has_option(self.words, ("-O", "--output-document", "--spider"))
 
     def _subcommand(self, number: int, text: str) -> None:
         path = f"{self.path} {text}"
