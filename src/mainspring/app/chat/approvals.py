@@ -64,6 +64,7 @@ class ApprovalManager:
         """A call was made: the yes to it is used up."""
         self._unused_approvals.pop((agent, call_id), None)
         self._given.pop((agent, call_id), None)
+        self._hunks.pop((agent, call_id), None)
 
     def pop_edited_inputs(self) -> dict[str, WithInput]:
         """The calls that are to go on with other arguments, once."""
