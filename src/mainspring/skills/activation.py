@@ -87,7 +87,7 @@ class SkillActivator:
         return self._skills.agent
 
     async def take_up(
-        self, skill: Skill, via: SkillActivationSource, *, signal: CancelToken | None = None
+        self, skill: Skill, via: SkillActivationSource, *, signal: CancelToken | None = None, turn_id: str = ""
     ) -> tuple[ActiveSkill, bool]:
         """Make a skill active.
 
@@ -95,6 +95,7 @@ class SkillActivator:
             skill: The skill.
             via: Who wants it.
             signal: Ends its commands when set.
+            turn_id: The turn of the call that makes it active.
 
         Returns:
             How it is active, and whether it was not before.
@@ -114,7 +115,7 @@ class SkillActivator:
                 raise SkillError(
                     f"{self.active.most} skills are active ({', '.join(self.active.names)}), and that is the most"
                 )
-            activation = ActiveSkill(skill, via, "", restricts=via != "trigger")
+            activation = ActiveSkill(skill, via, "", restricts=via != "trigger", turn_id=turn_id)
             tools, notes = await self._load(activation)
             try:
                 activation.text = await self._text(skill, notes, signal)

@@ -31,6 +31,7 @@ class ActiveSkill(Struct, eq=False):
         lost: Whether no message of the history holds it.
         tools: Names of the tools that its toolsets brought.
         toolsets: Its toolsets, to be closed at the end.
+        turn_id: The turn in which the model made it active. The calls of that turn were judged before, so none may use it.
     """
 
     skill: Skill
@@ -44,6 +45,7 @@ class ActiveSkill(Struct, eq=False):
     lost: bool = False
     tools: list[str] = field(default_factory=list[str])
     toolsets: list[Any] = field(default_factory=list[Any])
+    turn_id: str = ""
     _own: Message | None = None
 
     @property
