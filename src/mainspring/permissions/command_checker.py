@@ -7,7 +7,7 @@ from collections.abc import Collection
 from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions as suggest
 from mainspring.permissions.command_patterns import compile_command_pattern
-from mainspring.permissions.decisions import Outcome, Verdict
+from mainspring.permissions.decisions import FREE_REASON, READONLY_REASON, Outcome, Verdict
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.path_checker import NO_GRANT, FileGrant, GrantKey, PathChecker, PermissionMode
 from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, expand_wildcards, find_escapes, resolve_word
@@ -30,8 +30,6 @@ MAX_TRACKED_CWDS = 4
 
 MAX_RAW_WORDS = 3_000
 """How many words of a line that is not understood are compared with rules; such a line asks in any case."""
-
-READONLY_REASON = "it only reads"
 
 _QUOTES = lazy_re(r"['\"\\]")
 _RAW_WORD = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$]+")
@@ -213,7 +211,7 @@ class CommandChecker:
             if found is not None and not (effect == "ask" and found.certain and self._is_granted(unit)):
                 return self._restrict(effect, unit, found), NO_GRANT
         if id(unit) in self.free:
-            return self._say(unit, "allow", "it does nothing that needs permission"), NO_GRANT
+            return self._say(unit, "allow", FREE_REASON), NO_GRANT
         if self._is_granted(unit):
             return self._say(unit, "allow", "it was granted for this session"), FileGrant(
                 None, "anywhere", "inside", "inside"

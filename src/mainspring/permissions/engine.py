@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from mainspring.env import explain
 from mainspring.lazy import lazy_function
 from mainspring.permissions import suggestions as suggest
-from mainspring.permissions.decisions import PermissionDecision, Verdict, combine, strictest
+from mainspring.permissions.decisions import UNTOUCHED_REASON, PermissionDecision, Verdict, combine, strictest
 from mainspring.permissions.path_checker import GrantKey, PathChecker, PermissionMode
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath, ResolvesPaths, resolve_path
@@ -356,7 +356,7 @@ class _CallCheck:
             rules = (self.call.tool,)
             self.verdicts.append(Verdict("tool", argument, "ask", "every call asks", None, rules, remember))
         else:
-            self.verdicts.append(Verdict("tool", argument, "allow", "it touches nothing", rule))
+            self.verdicts.append(Verdict("tool", argument, "allow", UNTOUCHED_REASON, rule))
 
 
 async def _acts_elsewhere(env: ResolvesPaths, target: ResolvedPath, place: ProjectPaths) -> bool:

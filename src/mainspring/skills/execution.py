@@ -5,6 +5,7 @@ Commands in the text of a skill: ``!`git status` `` is replaced by what the comm
 
 from __future__ import annotations
 
+import itertools
 import json
 import posixpath
 import re
@@ -257,6 +258,10 @@ def _pieces(body: str) -> list[tuple[str, bool]]:
     return [("".join(lines), code) for lines, code in pieces]
 
 
+_NUMBERS = itertools.count(1)
+"""Numbers of commands, so that a yes to one is not taken for a later one."""
+
+
 class InlineCommandRunner:
     """Runs the commands of one skill: asks whoever decides about calls, then the environment.
 
@@ -272,7 +277,6 @@ class InlineCommandRunner:
         self._env = env
         self._bus = bus
         self._signal = signal
-        self._count = 0
         self._environment: dict[str, str] = {}
 
     async def __call__(self, command: str) -> str:
@@ -302,8 +306,7 @@ class InlineCommandRunner:
         """Why it may not run; empty if it may."""
         if not self._bus.has(PermissionCheck):
             return ""
-        self._count += 1
-        call = ToolUseBlock(f"skill-{self._skill}-{self._count}", shell.name, {"command": command})
+        call = ToolUseBlock(f"skill-{self._skill}-{next(_NUMBERS)}", shell.name, {"command": command})
         permit = await self._bus.emit(PermissionCheck(call, "", {"command": command}, shell, self._env))
         self._environment = permit.environment
         if permit.denied:
