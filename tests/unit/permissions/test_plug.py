@@ -418,10 +418,10 @@ async def test_a_rule_about_a_tool_that_joins_later_is_none_to_tell() -> None:
     assert Permissions(rules=RuleSet.build(deny=["late"])).problems == ()  # the business of whoever read them
 
 
-@pytest.mark.parametrize("line", ["cat d/secret", "ls; cat d/secret", "cat d/*"])
+@pytest.mark.parametrize("line", ["cat d/plain", "ls; cat d/plain", "cat d/*"])
 async def test_a_call_is_judged_again_after_another_one_of_its_turn_changed_files(tmp_path: Path, line: str) -> None:
     (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "secret").write_text("hunter2")
+    (tmp_path / "outside" / "plain").write_text("hunter2")
     project = tmp_path / "project"
     project.mkdir()
     link = ScriptedCall("shell", {"command": "ln -s ../outside d"})
