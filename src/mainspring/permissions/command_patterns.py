@@ -167,7 +167,9 @@ def _covers(token: str, text: str) -> bool:
 def _has_same_origin(token: str, text: str) -> bool:
     """Return True if an address names the host that a pattern names; a wildcard at the end of the host stands for a path."""
     wanted, found = _ORIGIN.match(token), _ORIGIN.match(text)
-    return bool(wanted and found) and wildcards.fullmatch(wanted[0].rstrip(wildcards.ANY_TEXT), found[0])
+    if wanted is None or found is None:
+        return False
+    return wildcards.fullmatch(wanted[0].rstrip(wildcards.ANY_TEXT), found[0])
 
 
 def _is_path(token: str, text: str) -> bool:

@@ -364,12 +364,8 @@ class _Cover:
             self._subcommand(number, text)
         elif text[:1] == "/" and ":" in text and self.name in tables.SLASH_OPTIONS:
             self.found[number] = f"the option {text.partition(':')[0]!r}"
-        elif self.name in tables.DOWNLOADERS and not self._says_where_to_write():
-            self.found[number] = f"the word {text!r}, which names the file that is written"
-        elif self.name == "curl" and not _PLAIN_ADDRESS.fullmatch(text):
-            self.found[number] = f"the word {text!r}, which is not a plain address of a website"
-        elif self.name == "git" and _REMOTE_HELPER.match(text):
-            self.found[number] = f"the word {text!r}, which may make git start another program"
+        elif problem := self._address_problem(text):
+            self.found[number] = f"the word {text!r}, which {problem}"
         elif self.name == "git" and RUNS_GPG.search(f"{self.words[number - 1].text} {text}"):
             self.found[number] = f"the word {text!r}, which may make git start another program"
         elif text[:1] == "@" and self.name not in tables.PLAIN_AT:
@@ -381,8 +377,14 @@ class _Cover:
         elif self._is_setting(text):
             self.found[number] = f"the setting {text.partition('=')[0] + '='!r}"
 
-    def _says_where_to_write(self) -> bool:
-        return has_option(self.words, ("-O", "--output-document", "--spider"))
+    def _address_problem(self, text: str) -> str:
+        """What an address makes a program do besides connecting to it; empty if nothing."""
+        if self.name in tables.DOWNLOADERS:
+            is_named = has_option(self.words, ("-O", "--output-document", "--spider"))
+            return "" if is_named else "names the file that is written"
+        if self.name == "curl":
+            return "" if _PLAIN_ADDRESS.fullmatch(text) else "is not a plain address of a website"
+        return "may make git start another program" if self.name == "git" and _REMOTE_HELPER.match(text) else ""
 
     def _subcommand(self, number: int, text: str) -> None:
         path = f"{self.path} {text}"

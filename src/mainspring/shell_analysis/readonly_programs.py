@@ -34,6 +34,7 @@ class ReadonlyProgram(Struct, frozen=True):
         shows: A regular expression for options with a pattern of names that are shown, whatever ignore files say.
         first: A regular expression for the first word, where that says what is done; it is no operand.
         given: Options that stand for the pattern, so that the first operand is a path.
+        clusters: Whether the last of several short options in one word may take the next word as its value.
     """
 
     options: str = r"(?!)"
@@ -48,6 +49,7 @@ class ReadonlyProgram(Struct, frozen=True):
     shows: str = ""
     first: str = ""
     given: frozenset[str] = frozenset()
+    clusters: bool = False
 
 
 def _set(text: str) -> frozenset[str]:
@@ -80,6 +82,7 @@ _GREP = ReadonlyProgram(
         "--binary-files"
     ),
     operands="pattern", looks=True, deep=r"-[A-Za-z]*r[A-Za-z]*\d*|--recursive", given=_set("-e --regexp"),
+    clusters=True,
 )  # fmt: skip
 _RG = ReadonlyProgram(
     _options(
@@ -95,7 +98,7 @@ _RG = ReadonlyProgram(
         "--before-context --context --color --colors --max-columns"
     ),
     operands="pattern", looks=True, deep="", tracked=True, shows=r"-g.*|--i?glob",
-    given=_set("-e --regexp --files --type-list"),
+    given=_set("-e --regexp --files --type-list"), clusters=True,
 )  # fmt: skip
 
 READONLY_PROGRAMS: Mapping[str, ReadonlyProgram] = {
@@ -164,6 +167,11 @@ READONLY_PROGRAMS: Mapping[str, ReadonlyProgram] = {
     "dirname": ReadonlyProgram(r"-z|--zero", operands="text"),
     "realpath": ReadonlyProgram(_options(r"-[emsqzPL]+", "canonicalize-existing", "canonicalize-missing", "no-symlinks", "quiet", "zero")),
     "readlink": ReadonlyProgram(_options(r"-[femnqsz]+", "canonicalize", "no-newline", "quiet", "zero")),
+    "fd": ReadonlyProgram(
+        _options(r"-[aFgHiIps01]+|-d\d+|-[etE][\w*.]+", "hidden", "glob", "type", "extension", "max-depth", "exclude", "full-path", "color"),
+        _set("-e -t -E -d --type --extension --max-depth --exclude --color"), operands="pattern", looks=True,
+        given=_set("-e -t --extension --type"),
+    ),
     "grep": _GREP, "egrep": _GREP, "fgrep": _GREP, "rg": _RG,
     "jq": ReadonlyProgram(
         _options(
@@ -180,7 +188,7 @@ READONLY_PROGRAMS: Mapping[str, ReadonlyProgram] = {
     "gawk": ReadonlyProgram(r"-F.+", _set("-F"), operands="pattern"),
     "mawk": ReadonlyProgram(r"-F.+", _set("-F"), operands="pattern"),
     "echo": ReadonlyProgram(r"-.*", operands="text"), "printf": _TEXT, "true": _TEXT, "false": _TEXT, "seq": ReadonlyProgram(r"-w|-[fs].+|-?\d+", _set("-f -s"), operands="text"),
-    "sleep": _TEXT, "expr": ReadonlyProgram(r"-", operands="text"), "test": _TESTS, "[": _TESTS,
+    "sleep": _TEXT, "expr": ReadonlyProgram(r"[-+]", operands="text"), "test": _TESTS, "[": _TESTS,
     "pwd": ReadonlyProgram(r"-[LP]", operands="none"), "whoami": _NO_OPERANDS, "arch": _NO_OPERANDS, "nproc": _NO_OPERANDS, "uptime": _NO_OPERANDS,
     "uname": _NO_OPERANDS, "tty": _NO_OPERANDS, "logname": _NO_OPERANDS, "free": _NO_OPERANDS, "lscpu": _NO_OPERANDS, "lsblk": _NO_OPERANDS,
     "groups": ReadonlyProgram(operands="text"), "id": ReadonlyProgram(r"-[ugnGr]+", operands="text"),

@@ -256,7 +256,9 @@ def _is_usable(found: ActiveSkill | None, ctx: ToolContext) -> TypeGuard[ActiveS
 def _inactive_error(skills: SkillsPlug, name: str) -> ToolResult:
     if skills.find(name) is None:
         return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
-    early = "; it becomes active with the next turn" if name in skills.active else "; call skills_use with its name first"
+    early = (
+        "; it becomes active with the next turn" if name in skills.active else "; call skills_use with its name first"
+    )
     return _error(ToolErrorCode.VALIDATION_ERROR, f"The skill {name} is not active{early}.")
 
 

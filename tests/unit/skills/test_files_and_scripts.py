@@ -317,9 +317,7 @@ async def test_a_script_is_judged_although_its_skill_becomes_active_in_the_same_
     permissions = Permissions(on_permission_request=ask)
     for first in (use(), ScriptedCall("load_skill", {"name": "pdf"})):
         calls = [run("scripts/a.sh"), first, run("scripts/a.sh")]
-        agent, _, _ = agent_with(
-            tmp_path / "s", calls, "done", execution=str(tmp_path), permissions=permissions
-        )
+        agent, _, _ = agent_with(tmp_path / "s", calls, "done", execution=str(tmp_path), permissions=permissions)
 
         await agent.run("go")
 

@@ -77,7 +77,10 @@ class ApprovalManager:
         """The person's answer about a call."""
         key = (request.agent, request.call_id)
         known = self._given.get(key)
-        if known is not None and known[:2] == (request.tool, request.input):  # the run resumes after an edited call beside it
+        if known is not None and known[:2] == (
+            request.tool,
+            request.input,
+        ):  # the run resumes after an edited call beside it
             return self._reply(known[2], request, key)
         again = self._reuse_approval(request)
         if again is not None:

@@ -107,7 +107,9 @@ async def test_everywhere_saves_in_the_settings_for_every_project(folder: Path, 
     assert again.of(ApprovalAsked) == []
 
 
-@pytest.mark.parametrize("rule", ["shell(./deploy.sh)", "shell(bash deploy.sh)", "shell(scripts/run *)", "edit(src/app.py)"])
+@pytest.mark.parametrize(
+    "rule", ["shell(./deploy.sh)", "shell(bash deploy.sh)", "shell(scripts/run *)", "edit(src/app.py)"]
+)
 async def test_a_program_of_the_project_is_allowed_in_this_project_only(folder: Path, home: Path, rule: str) -> None:
     async with chatting(folder, home, write(), "done") as chat:
         await chat.run("go", Approve("", "everywhere", rule=rule))
