@@ -54,6 +54,24 @@ def test_another_folder_at_the_same_path_inherits_what_was_denied_only(store: Gr
     assert texts(store, folder) == ["deny shell(rm *)", "allow shell(make)"]
 
 
+@on_linux
+def test_a_folder_made_again_inherits_nothing_even_with_the_same_number(store: GrantStore, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    for _ in range(20):
+        folder.mkdir()
+        store.add(folder, "allow", ("shell(./deploy.sh)",))
+        inode = folder.stat().st_ino
+        folder.rmdir()
+        folder.mkdir()
+        if folder.stat().st_ino == inode:
+            break
+        folder.rmdir()
+    else:
+        pytest.skip("this file system does not reuse numbers")
+
+    assert texts(store, folder) == []
+
+
 def test_a_removed_rule_is_gone_and_the_others_stay(store: GrantStore, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
