@@ -69,9 +69,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "unbuffer": Wrapper(_set("-p")),
     "setsid": Wrapper(_set("-c -f -w --ctty --fork --wait")),
     "chronic": Wrapper(_set("-v -e")),
-    "command": Wrapper(_set("-p")),
-    "builtin": Wrapper(),
-    "exec": Wrapper(_set("-c -l"), _set("-a")),
+    "command": Wrapper(),
+    "exec": Wrapper(),
     "env": Wrapper(_set("-i - -v -0 --ignore-environment --debug"), _set("-u --unset")),
     "xargs": Wrapper(
         _set("-0 -r -t -x --null --no-run-if-empty --verbose --exit"),
@@ -135,7 +134,7 @@ INTERPRETERS: Mapping[str, frozenset[str]] = {
     "swipl": frozenset(), "octave": frozenset(), "racket": frozenset(), "guile": frozenset(), "sbcl": frozenset(),
     "ocaml": frozenset(), "vim": frozenset(), "vi": frozenset(), "nvim": frozenset(), "view": frozenset(), "ex": frozenset(),
     "ed": frozenset(), "emacs": frozenset(), "emacsclient": frozenset(), "sqlite3": frozenset(), "psql": frozenset(),
-    "mysql": frozenset(), "bc": frozenset(), "dc": frozenset(), "m4": frozenset(), "source": frozenset(), ".": frozenset(),
+    "mysql": frozenset(), "bc": frozenset(), "dc": frozenset(), "m4": frozenset(),
 }  # fmt: skip
 """Programs that run code, and the options that may stand before a script's name. A rule has to name the script."""
 
