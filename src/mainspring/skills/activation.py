@@ -87,7 +87,7 @@ class SkillActivator:
         return self._skills.agent
 
     async def take_up(
-        self, skill: Skill, via: SkillActivationSource, *, signal: CancelToken | None = None
+        self, skill: Skill, via: SkillActivationSource, *, signal: CancelToken | None = None, turn_id: str = ""
     ) -> tuple[ActiveSkill, bool]:
         """Activate a skill.
 
@@ -95,6 +95,7 @@ class SkillActivator:
             skill: The skill.
             via: What activates it.
             signal: Ends its commands when set.
+            turn_id: The turn of the call that makes it active.
 
         Returns:
             The active skill, and whether it was inactive before.
@@ -114,7 +115,7 @@ class SkillActivator:
                 raise SkillError(
                     f"{self.active.most} skills are active ({', '.join(self.active.names)}), which is the maximum"
                 )
-            activation = ActiveSkill(skill, via, "", restricts=via != "trigger")
+            activation = ActiveSkill(skill, via, "", restricts=via != "trigger", turn_id=turn_id)
             tools, notes = await self._load(activation)
             try:
                 activation.text = await self._text(skill, notes, signal)

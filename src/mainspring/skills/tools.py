@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from mainspring.env import explain
 from mainspring.skills.active import ActiveSkill
@@ -63,7 +63,7 @@ async def activate_for_model(skills: SkillsPlug, name: str, ctx: ToolContext) ->
     if skill is None or not skill.model_invocable:
         return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
     try:
-        activation, new = await skills.activator.take_up(skill, "model", signal=ctx.signal)
+        activation, new = await skills.activator.take_up(skill, "model", signal=ctx.signal, turn_id=ctx.message_id)
     except SkillError as error:
         return _error(ToolErrorCode.CONFIG_ERROR, f"The skill {skill.name} was not taken up: {error}")
     facts = {"skill": skill.name}
@@ -85,7 +85,7 @@ async def activate_for_model(skills: SkillsPlug, name: str, ctx: ToolContext) ->
 def _read_tool(skills: SkillsPlug) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         found = skills.active.get(arguments["skill"])
-        if found is None:
+        if not _is_usable(found, ctx):
             return _inactive_error(skills, arguments["skill"])
         try:
             text = await _text(skills, found, arguments["path"])
@@ -168,7 +168,7 @@ def _paginate(text: str, offset: int) -> str:
 def _run_tool(skills: SkillsPlug) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         found = skills.active.get(arguments["skill"])
-        if found is None:
+        if not _is_usable(found, ctx):
             return _inactive_error(skills, arguments["skill"])
         skill, given = found.skill, list(arguments.get("arguments", ()))
         try:
@@ -248,12 +248,18 @@ def _run_access(skills: SkillsPlug, arguments: Mapping[str, Any]) -> Sequence[Ac
     return (Access("shell-run", line),)
 
 
+def _is_usable(found: ActiveSkill | None, ctx: ToolContext) -> TypeGuard[ActiveSkill]:
+    """Return True if a skill was active when the calls of this turn were judged."""
+    return found is not None and not (found.turn_id and found.turn_id == ctx.message_id)
+
+
 def _inactive_error(skills: SkillsPlug, name: str) -> ToolResult:
     if skills.find(name) is None:
         return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
-    return _error(
-        ToolErrorCode.VALIDATION_ERROR, f"The skill {name} is not active; call skills_use with its name first."
+    early = (
+        "; it becomes active with the next turn" if name in skills.active else "; call skills_use with its name first"
     )
+    return _error(ToolErrorCode.VALIDATION_ERROR, f"The skill {name} is not active{early}.")
 
 
 def _error(code: ToolErrorCode, text: str) -> ToolResult:

@@ -48,7 +48,7 @@ class ApprovalManager:
         self._mode_changed = mode_changed
         self._hunks: dict[CallKey, Approve] = {}
         self._edits: dict[str, dict[str, Any]] = {}
-        self._given: dict[CallKey, tuple[dict[str, Any], Approve]] = {}
+        self._given: dict[CallKey, tuple[str, dict[str, Any], Approve]] = {}
         self._unused_approvals: dict[CallKey, tuple[PermissionRequest, Approve]] = {}
         self.permissions: Permissions | None = None
         self.files = RuleFiles(None, "")
@@ -63,6 +63,8 @@ class ApprovalManager:
     def spent(self, agent: str, call_id: str) -> None:
         """A call was made: the yes to it is used up."""
         self._unused_approvals.pop((agent, call_id), None)
+        self._given.pop((agent, call_id), None)
+        self._hunks.pop((agent, call_id), None)
 
     def pop_edited_inputs(self) -> dict[str, WithInput]:
         """The calls that are to go on with other arguments, once."""
@@ -75,8 +77,11 @@ class ApprovalManager:
         """The person's answer about a call."""
         key = (request.agent, request.call_id)
         known = self._given.get(key)
-        if known is not None and known[0] == request.input:  # the run goes on behind an edited call beside it
-            return self._reply(known[1], request, key)
+        if known is not None and known[:2] == (
+            request.tool,
+            request.input,
+        ):  # the run resumes after an edited call beside it
+            return self._reply(known[2], request, key)
         again = self._reuse_approval(request)
         if again is not None:
             return self._reply(again, request, key)
@@ -84,7 +89,8 @@ class ApprovalManager:
             return Reply(allow=False, reason="nobody is there to answer")
         given = await self._questions.approval(self._asked(request))
         await self._apply(given, request)
-        self._given[key] = (given.input if given.decision == "edit" and given.input else request.input, given)
+        agreed = given.input if given.decision == "edit" and given.input else request.input
+        self._given[key] = (request.tool, agreed, given)
         if given.decision == "once" and not self._is_child(request.agent):
             self._unused_approvals[key] = (request, given)
         return self._reply(given, request, key)

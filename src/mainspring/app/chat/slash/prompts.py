@@ -70,6 +70,7 @@ class CustomCommandPrompts(PromptSource):
             conversation.env,
             conversation.permissions,
             conversation.agent.tools.get("read_file"),
+            plan=conversation.plan,
             provider=model.provider,
             model=model.id,
         )
