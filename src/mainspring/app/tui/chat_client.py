@@ -49,7 +49,7 @@ async def open_chat(
     load = await asyncio.to_thread(import_module, "mainspring.app.workspace.settings.load")
     seen(await asyncio.to_thread(load.load_settings, cwd, environ=os.environ))
     engine = await asyncio.to_thread(import_module, "mainspring.app.chat.engine")
-    chat_options = import_module("mainspring.app.chat.options").ChatOptions
+    chat_options = engine.ChatOptions
     forms = import_module("mainspring.app.export.formats").EXPORTERS
     async with engine.Chat.open(chat_options(ask=chat_launch_options(options), exporters=forms)) as chat:
         yield chat
