@@ -77,7 +77,7 @@ class Actions:
         images = tuple(Attachment(media_type=i.media_type, data=i.data, name=i.name) for i in whole.images)
         pasted = self._session.screen.pastes.label(typed.lstrip()[0]) is not None  # a pasted line is no command
         known = self._session.command_names
-        command = say(whole.text, images) if pasted else parse_line(whole.text, images, known=known, say=say)
+        command = say(whole.text, images) if pasted else parse_line(whole.text, images, known=known, message_type=say)
         self._session.send(command)
 
     async def _load_original(self, text: str) -> None:

@@ -121,7 +121,7 @@ class LineMode:
         elif line.strip() in {"/quit", "/exit"}:
             self._lines.put_nowait(None)
         elif line.strip():
-            self._commands.put_nowait(parse_line(line, say=Steer if self._run_agent else Prompt))
+            self._commands.put_nowait(parse_line(line, message_type=Steer if self._run_agent else Prompt))
         elif not self._run_agent:
             self._prompt()
 

@@ -276,8 +276,8 @@ def test_what_a_line_means(line: str, command: object) -> None:
 
 
 def test_a_line_may_be_said_in_other_ways() -> None:
-    assert parse_line("x", say=Steer) == Steer("x")
-    assert parse_line("x", say=Queue) == Queue("x")
+    assert parse_line("x", message_type=Steer) == Steer("x")
+    assert parse_line("x", message_type=Queue) == Queue("x")
 
 
 async def test_quit_and_clear_are_the_front_ends(folder: Path, home: Path) -> None:
