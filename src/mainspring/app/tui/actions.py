@@ -25,7 +25,7 @@ from mainspring.app.chat.commands import (
 )
 from mainspring.app.chat.types import AgentMode
 from mainspring.app.tui.external_programs import edit_in_editor, read_clipboard_image
-from mainspring.app.tui.paste_placeholders import ExpandedInput, find_image_path, read_image
+from mainspring.app.tui.paste import ExpandedInput, find_image_path, read_image
 from mainspring.app.tui.styled_text import make_row
 
 if TYPE_CHECKING:

@@ -17,14 +17,12 @@ from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
 from mainspring.app.chat.types import Queued, Status
 from mainspring.app.tui.actions import Actions
-from mainspring.app.tui.chat_port import ChatClient, ChatOpener
-from mainspring.app.tui.dialogs.approval import ApprovalDialog, question_of
-from mainspring.app.tui.dialogs.base import Dialog
-from mainspring.app.tui.dialogs.question import PickerDialog, QuestionDialog
+from mainspring.app.tui.approval_dialog import ApprovalDialog, question_of
+from mainspring.app.tui.chat_client import ChatClient, ChatOpener
+from mainspring.app.tui.dialogs import Dialog, PickerDialog, QuestionDialog
 from mainspring.app.tui.external_programs import osc52_copy
-from mainspring.app.tui.input_history import HistoryFile
-from mainspring.app.tui.key_bindings import bind_shortcut, create_bindings
-from mainspring.app.tui.keymap import key_table, parse_key, resolve_keys
+from mainspring.app.tui.input_field import HistoryFile
+from mainspring.app.tui.key_bindings import bind_shortcut, create_bindings, key_table, parse_key, resolve_keys
 from mainspring.app.tui.notifications import NotificationOptions, Notifier, NotifyChannel, NotifyReason, NotifyWhen
 from mainspring.app.tui.safe_text import to_one_row
 from mainspring.app.tui.screen import Screen

@@ -9,11 +9,10 @@ from collections.abc import Callable
 
 from mainspring.app.chat import events as told
 from mainspring.app.chat.command_results import Changes, CommandResult, Fields, Picker, Table, Text
-from mainspring.app.tui.collapsed_output import CollapsedOutput, output_rows, wrap_rows
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.format import format_tokens
 from mainspring.app.tui.safe_text import to_one_row, truncate, width
-from mainspring.app.tui.styled_text import Row, make_row, to_text, wrap_row
+from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, to_text, wrap_row, wrap_rows
 from mainspring.text import pluralize
 
 _GAP = 2

@@ -15,9 +15,8 @@ from prompt_toolkit.input import create_input
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.signals import ScreenShutdown
 from mainspring.app.tui.app import TerminalApp
-from mainspring.app.tui.chat_client import open_chat, resolve_folder
-from mainspring.app.tui.chat_port import ChatClient
-from mainspring.app.tui.input_history import HistoryFile, open_history
+from mainspring.app.tui.chat_client import ChatClient, open_chat, resolve_folder
+from mainspring.app.tui.input_field import HistoryFile, open_history
 from mainspring.app.tui.terminal_guard import TerminalGuard
 from mainspring.app.tui.theme import Theme, detect_encoding, detect_theme
 from mainspring.app.workspace.paths import find_user_paths

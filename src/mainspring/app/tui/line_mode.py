@@ -19,11 +19,9 @@ from mainspring.app.chat.commands import Abort, ChatCommand, Prompt, Steer, pars
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.runner import run_command
 from mainspring.app.cli.signals import ScreenShutdown
-from mainspring.app.tui.chat_client import open_chat, resolve_folder
-from mainspring.app.tui.chat_port import ChatClient, ChatOpener
-from mainspring.app.tui.dialogs.approval import ApprovalDialog
-from mainspring.app.tui.dialogs.base import Dialog
-from mainspring.app.tui.dialogs.question import QuestionDialog
+from mainspring.app.tui.approval_dialog import ApprovalDialog
+from mainspring.app.tui.chat_client import ChatClient, ChatOpener, open_chat, resolve_folder
+from mainspring.app.tui.dialogs import Dialog, QuestionDialog
 from mainspring.app.tui.safe_text import to_encoding
 from mainspring.app.tui.styled_text import Row, to_text
 from mainspring.app.tui.theme import Theme

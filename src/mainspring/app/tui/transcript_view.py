@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 from mainspring.app.chat import events as told
-from mainspring.app.tui.collapsed_output import CollapsedOutput, output_rows, wrap_rows
+from mainspring.app.tui.activity_view import ShellView, SubagentView, ToolCallView
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.event_rows import event_rows
 from mainspring.app.tui.format import format_seconds, format_usage
 from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers, to_one_row, truncate
 from mainspring.app.tui.streaming_markdown import Answer
-from mainspring.app.tui.styled_text import Row, make_row
-from mainspring.app.tui.subagents import SubagentView
+from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, wrap_rows
 from mainspring.app.tui.theme import Theme
-from mainspring.app.tui.tool_calls import ShellView, ToolCallView
 from mainspring.text import pluralize
 
 _SPINNER = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"

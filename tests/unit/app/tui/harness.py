@@ -11,7 +11,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 
 from mainspring.app.chat.commands import ChatCommand
 from mainspring.app.tui.app import TerminalApp
-from mainspring.app.tui.input_history import HistoryFile
+from mainspring.app.tui.input_field import HistoryFile
 from mainspring.app.tui.safe_text import sanitize
 from mainspring.app.tui.styled_text import to_text
 from mainspring.app.tui.theme import Theme

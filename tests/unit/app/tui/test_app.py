@@ -27,7 +27,7 @@ from mainspring.app.chat.commands import (
 )
 from mainspring.app.chat.decisions import choices_for
 from mainspring.app.chat.types import AgentMode, FileDiff, Hunk, Option, Queued
-from mainspring.app.tui.input_history import HistoryFile
+from mainspring.app.tui.input_field import HistoryFile
 from tests.unit.app.tui.fake_chat import ScriptedChat
 from tests.unit.app.tui.harness import TuiHarness, desk
 

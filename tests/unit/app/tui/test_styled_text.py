@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.tui.collapsed_output import CollapsedOutput, output_rows, wrap_rows
 from mainspring.app.tui.safe_text import width
-from mainspring.app.tui.styled_text import make_row, to_text, wrap_row
+from mainspring.app.tui.styled_text import CollapsedOutput, make_row, output_rows, to_text, wrap_row, wrap_rows
 
 
 def test_rows_break_between_words_and_keep_their_styles_and_indent() -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from mainspring.app.chat.command_results import Changes, Choice, CommandResult, Fields, Picker, Table, Text
 from mainspring.app.chat.types import FileDiff, Status
-from mainspring.app.tui.dialogs.base import Menu, MenuItem
+from mainspring.app.tui.dialogs import Menu, MenuItem
 from mainspring.app.tui.event_rows import result_rows
 from mainspring.app.tui.external_programs import edit_in_editor, osc52_copy, read_clipboard_image
 from mainspring.app.tui.format import format_dollars, format_seconds, format_tokens
-from mainspring.app.tui.keymap import KEYS, key_table, parse_key, resolve_keys
+from mainspring.app.tui.key_bindings import KEYS, key_table, parse_key, resolve_keys
 from mainspring.app.tui.notifications import NotificationOptions, Notifier, NotifyReason
 from mainspring.app.tui.status_line import status_row
 from mainspring.app.tui.styled_text import to_text

@@ -8,8 +8,8 @@ from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.chat.commands import Approve, ChatCommand, Slash
 from mainspring.app.chat.decisions import choices_for
 from mainspring.app.chat.events import ApprovalAsked, QuestionAsked
-from mainspring.app.tui.dialogs.approval import ApprovalDialog
-from mainspring.app.tui.dialogs.question import PickerDialog, QuestionDialog
+from mainspring.app.tui.approval_dialog import ApprovalDialog
+from mainspring.app.tui.dialogs import PickerDialog, QuestionDialog
 from mainspring.app.tui.styled_text import to_text
 
 

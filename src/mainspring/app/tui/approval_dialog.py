@@ -10,11 +10,10 @@ import msgspec
 from mainspring.app.chat.commands import Approve
 from mainspring.app.chat.events import ApprovalAsked
 from mainspring.app.chat.types import ApprovalDecision, Hunk
-from mainspring.app.tui.collapsed_output import output_rows, wrap_rows
-from mainspring.app.tui.dialogs.base import Menu, MenuItem, OnDone, TextRequest
+from mainspring.app.tui.dialogs import Menu, MenuItem, OnDone, TextRequest
 from mainspring.app.tui.diff_view import hunk_rows
 from mainspring.app.tui.safe_text import escape_all, to_one_row, truncate
-from mainspring.app.tui.styled_text import Row, make_row
+from mainspring.app.tui.styled_text import Row, make_row, output_rows, wrap_rows
 
 _MOST_RESOURCE = 6
 _MOST_REASON = 400
