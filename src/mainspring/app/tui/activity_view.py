@@ -43,11 +43,11 @@ _SLOW_SECONDS = 1.0
 _MARK = re.compile(r"</?context-output\b[^<>]*>")
 _NOTE = re.compile(r"\[in [^\n]*\]|\(exit 0, \d+ms\)")
 _SUMMARY_IS_ENOUGH = {"read_file"}
-"""Tools whose output people know, or can look up: it is at hand, but not shown."""
+"""Tools whose output is collapsed completely."""
 
 
 class RunningCall(Struct):
-    """A call that runs."""
+    """A running tool call."""
 
     started: ToolStarted
     since: float
@@ -56,44 +56,44 @@ class RunningCall(Struct):
 
 
 class ToolCallView:
-    """The calls of one agent.
+    """The tool calls of one agent.
 
     Args:
-        folds: Keeps what is too long.
+        folds: Stores collapsed output.
     """
 
     def __init__(self, folds: CollapsedOutput) -> None:
         self._folds = folds
-        self._run_agent: dict[str, RunningCall] = {}
-        self._seen: set[str] = set()
+        self._running: dict[str, RunningCall] = {}
+        self._shown: set[str] = set()
 
     def started(self, event: ToolStarted, now: float) -> None:
-        """A call is taken up."""
-        self._run_agent[event.id] = RunningCall(event, now)
+        """Note the start of a call."""
+        self._running[event.id] = RunningCall(event, now)
 
     def progress(self, event: ToolProgress) -> None:
-        """A call tells how far it is."""
-        if running := self._run_agent.get(event.id):
+        """Note progress of a call."""
+        if running := self._running.get(event.id):
             running.title = event.title or running.title
             running.output = (running.output + event.output)[-_MOST_PROGRESS:]
 
-    def seen(self, call_id: str) -> None:
-        """The changes of a call have been shown already, with the question whether to make them."""
-        self._seen.add(call_id)
+    def mark_shown(self, call_id: str) -> None:
+        """Note that the approval of a call already showed its changes."""
+        self._shown.add(call_id)
 
     def finished(self, event: ToolFinished, columns: int) -> list[Row]:
-        """A call is over: what to print."""
-        running = self._run_agent.pop(event.id, None)
+        """Return the rows of a finished call."""
+        running = self._running.pop(event.id, None)
         about = (running.started.summary if running else "") or ""
         rows = [_head(event, about, columns)]
         for edit in event.edits:
             if edit.denied or edit.failed:
-                told = f"    {edit.path}: {edit.applied} of {pluralize(edit.total, 'change')} applied"
+                text = f"    {edit.path}: {edit.applied} of {pluralize(edit.total, 'change')} applied"
                 reason = f"; {edit.reason}" if edit.reason else ""
-                rows.append(make_row(("warn", to_one_row(told + reason, columns - 1))))
-        seen = event.id in self._seen and not any(edit.denied or edit.failed for edit in event.edits)
-        self._seen.discard(event.id)
-        if event.diffs and not seen:
+                rows.append(make_row(("warn", to_one_row(text + reason, columns - 1))))
+        is_shown = event.id in self._shown and not any(edit.denied or edit.failed for edit in event.edits)
+        self._shown.discard(event.id)
+        if event.diffs and not is_shown:
             rows += self._folds.fold(event.display, diff_rows(event.diffs, columns), _DIFF_ROWS)
         return rows + self._output(event, columns)
 
@@ -106,7 +106,7 @@ class ToolCallView:
                 make_row(
                     (
                         "faint",
-                        f"    ({pluralize(event.hidden_lines, 'line in its middle is', 'lines in its middle are')} not shown)",
+                        f"    ({pluralize(event.hidden_lines, 'line')} in the middle not shown)",
                     )
                 )
             )
@@ -118,7 +118,7 @@ class ToolCallView:
         return self._folds.fold(title, rows, most, at_end=event.name == "shell", columns=columns)
 
     def live(self, columns: int, now: float, spinner: str) -> list[Row]:
-        """The calls that run."""
+        """Return the rows of running calls."""
         rows: list[Row] = []
         shown = self.running[:_MOST_LIVE]
         for running in shown:
@@ -134,23 +134,23 @@ class ToolCallView:
                 if line.strip()
             ]
             rows += [make_row(("faint", f"    {truncate(line, columns - 5)}")) for line in lines[-_PROGRESS_ROWS:]]
-        if len(shown) < len(self._run_agent):
-            rows.append(make_row(("faint", f"  ... and {len(self._run_agent) - len(shown)} more")))
+        if len(shown) < len(self._running):
+            rows.append(make_row(("faint", f"  ... and {len(self._running) - len(shown)} more")))
         return rows
 
     def stop(self) -> None:
-        """Nothing runs any more."""
-        self._run_agent.clear()
-        self._seen.clear()
+        """Forget all calls at the end of a run."""
+        self._running.clear()
+        self._shown.clear()
 
     @property
     def running(self) -> list[RunningCall]:
-        """The calls that run, in the order in which they began."""
-        return list(self._run_agent.values())
+        """The running calls, oldest first."""
+        return list(self._running.values())
 
 
 def _strip_model_markup(event: ToolFinished) -> str:
-    """The output without what only models need: marks around it, where a command ran, and that it went well."""
+    """Remove what only models need: tags, the folder of a command, and a successful exit code."""
     lines = [line for line in event.output.rstrip("\n").split("\n") if not _MARK.fullmatch(line)]
     if event.name == "shell":
         end = len(lines) - 2
@@ -160,7 +160,7 @@ def _strip_model_markup(event: ToolFinished) -> str:
 
 def _head(event: ToolFinished, about: str, columns: int) -> Row:
     if event.denied:
-        sign, style, state = "-", "warn", " not permitted"
+        sign, style, state = "-", "warn", " denied"
     elif event.is_error:
         sign, style, state = "x", "bad", " failed"
     else:
@@ -169,9 +169,10 @@ def _head(event: ToolFinished, about: str, columns: int) -> Row:
     images = f" {pluralize(event.images, 'image')}" if event.images else ""
     name = to_one_row(event.display, 30)
     room = columns - width(name) - len(took) - len(state) - len(images) - 4
-    below = event.is_error and event.output.startswith(event.summary.rstrip("…"))  # where it stands in full
-    said = about if below else event.summary or about
-    summary = to_one_row(said, room, make=escape_all)
+    below = event.is_error and event.output.startswith(
+        event.summary.rstrip("…")
+    )  # the output below contains it in full
+    summary = to_one_row(about if below else event.summary or about, room, make=escape_all)
     return make_row(
         (style, f"{sign} "), ("tool", name), " " * bool(summary), summary, (style, state), ("faint", images + took)
     )
@@ -183,10 +184,10 @@ _MOST = 4_000
 
 
 class ShellView:
-    """The one that runs, if one does.
+    """The shell command of the user, if one is running.
 
     Args:
-        folds: Keeps what is too long.
+        folds: Stores collapsed output.
     """
 
     def __init__(self, folds: CollapsedOutput) -> None:
@@ -196,17 +197,17 @@ class ShellView:
         self._shown = False
 
     def consume_shown(self) -> bool:
-        """Whether one was shown that the model is only now told of; asked once for each."""
+        """Return True once after a command was shown, so that its message for the model is not shown again."""
         shown, self._shown = self._shown, False
         return shown
 
     @property
     def running(self) -> bool:
-        """Whether one runs."""
+        """Whether a command is running."""
         return self._started is not None
 
     def show(self, event: ShellStarted | ShellOutput | ShellFinished, columns: int) -> list[Row]:
-        """What to print."""
+        """Return the rows to print for an event."""
         match event:
             case ShellStarted():
                 self._started, self._output, self._shown = event, "", False
@@ -218,7 +219,7 @@ class ShellView:
                 line = self._started.line if self._started else ""
                 self._started, self._shown = None, True
                 rows = self._folds.fold(line, output_rows(output, "", "  "), _ROWS, at_end=True)
-                ended = [make_row(("bad", f"  exit code {code}"))] if code else []
+                ended = [make_row(("bad", f"  Exit code {code}"))] if code else []
                 return [make_row(("accent", "! "), to_one_row(line, columns - 4, make=escape_all)), *rows, *ended]
 
     def live(self, columns: int, spinner: str) -> list[Row]:
@@ -242,29 +243,29 @@ class _Child(Struct):
 
 
 class SubagentView:
-    """The sub-agents of a run.
+    """The subagents of a run.
 
     Args:
-        folds: Keeps what is too long.
+        folds: Stores collapsed output.
     """
 
     def __init__(self, folds: CollapsedOutput) -> None:
         self._folds = folds
-        self._run_agent: dict[str, _Child] = {}
+        self._running: dict[str, _Child] = {}
         self._count = 0
 
     def started(self, event: ChildStarted, columns: int, now: float) -> list[Row]:
-        """One begins."""
+        """Return the rows for the start of a subagent."""
         self._count += 1
-        name = to_one_row(event.name or f"sub-agent {self._count}", 30)
-        self._run_agent[event.id] = _Child(event, name, now, ToolCallView(self._folds))
+        name = to_one_row(event.name or f"subagent {self._count}", 30)
+        self._running[event.id] = _Child(event, name, now, ToolCallView(self._folds))
         bar = _INDENT * (event.depth - 1)
         task = to_one_row(event.task, columns - len(bar) - width(name) - 5)
         return indent_rows([make_row(("mark", "+ "), ("tool", name), f": {task}")], bar)
 
     def on_event(self, event: ChildEvent, columns: int, now: float) -> list[Row]:
-        """Something happened in one: what to print."""
-        child = self._run_agent.get(event.id)
+        """Return the rows for an event of a subagent."""
+        child = self._running.get(event.id)
         if child is None:
             return []
         match event.event:
@@ -284,17 +285,17 @@ class SubagentView:
         return []
 
     def _named(self, child: _Child, rows: list[Row]) -> list[Row]:
-        """The rows with the name of their agent, where several run at once."""
-        if len(self._run_agent) < 2:
+        """Add the name of the subagent if several are running."""
+        if len(self._running) < 2:
             return rows
         return [[*make_row(("mark", f"{truncate(child.name, 20)} ")), *each] for each in rows]
 
     def finished(self, event: ChildFinished, columns: int) -> list[Row]:
-        """One is over."""
-        child = self._run_agent.pop(event.id, None)
+        """Return the rows for the end of a subagent."""
+        child = self._running.pop(event.id, None)
         bar = _INDENT * (child.started.depth - 1 if child else 0)
         turns = pluralize(event.turns, "turn")
-        told = ", ".join([turns, format_usage(event.tokens, event.cost), format_seconds(event.seconds)])
+        facts = ", ".join([turns, format_usage(event.tokens, event.cost), format_seconds(event.seconds)])
         good = event.status == "completed"
         state = "done" if good else event.status.replace("_", " ")
         rows = [
@@ -302,7 +303,7 @@ class SubagentView:
                 ("good" if good else "bad", "+ "),
                 ("tool", child.name if child else to_one_row(event.name, 30)),
                 f" {state}",
-                ("faint", f"  {told}"),
+                ("faint", f"  {facts}"),
             )
         ]
         if event.error:
@@ -310,9 +311,9 @@ class SubagentView:
         return indent_rows(rows, bar)
 
     def live(self, columns: int, now: float, spinner: str) -> list[Row]:
-        """Those that run, with what they are at."""
+        """Return the rows of running subagents, with what they are doing."""
         rows: list[Row] = []
-        for child in self._run_agent.values():
+        for child in self._running.values():
             bar = _INDENT * (child.started.depth - 1)
             running = child.tools.running
             at = (
@@ -320,12 +321,12 @@ class SubagentView:
             )
             name = child.name
             took = format_seconds(now - child.since)
-            text = to_one_row(at or "waiting for the model", columns - len(bar) - width(name) - len(took) - 5)
+            text = to_one_row(at or "Waiting for the model", columns - len(bar) - width(name) - len(took) - 5)
             parts = make_row(("mark", f"{spinner} "), ("tool", name), ("faint", f" {took} "), text)
             rows += indent_rows([parts], bar)
         return rows
 
     def stop(self) -> None:
-        """None runs any more."""
-        self._run_agent.clear()
+        """Forget all subagents at the end of a run."""
+        self._running.clear()
         self._count = 0

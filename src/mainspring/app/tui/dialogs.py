@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -17,14 +18,14 @@ _PAGE = 5
 
 
 class MenuItem(Struct, frozen=True):
-    """Something to choose.
+    """An item of a menu.
 
     Attributes:
-        value: What choosing it gives.
-        label: For people.
-        key: The letter that chooses it at once.
-        detail: More about it.
-        depth: How far it is indented.
+        value: The value of the item.
+        label: The text.
+        key: The letter that selects the item.
+        detail: Further text.
+        depth: Level of indentation.
     """
 
     value: str
@@ -35,14 +36,14 @@ class MenuItem(Struct, frozen=True):
 
 
 class Menu:
-    """The list and where one is in it.
+    """A list to choose from with arrows, letters, or digits.
 
     Args:
-        items: What may be chosen.
-        multiple: Whether several: Space marks, Enter takes what is marked.
-        at: Where to begin.
-        numbered: Whether digits choose where there are no letters.
-        wraps: Whether a long label continues in the next row, so that nothing of it is cut off.
+        items: The items.
+        multiple: Whether several can be chosen: Space marks them, Enter confirms.
+        at: Index of the first selected item.
+        numbered: Whether digits select items without letters.
+        wraps: Whether long labels wrap instead of being truncated.
     """
 
     def __init__(
@@ -62,10 +63,10 @@ class Menu:
         self._marked: set[int] = set()
 
     def on_key(self, key: str) -> tuple[str, ...] | None:
-        """Take a key, as ``up``, ``enter``, ``space`` or a character.
+        """Handle a key: ``up``, ``enter``, ``space``, or a character.
 
         Returns:
-            The values that are chosen by it; ``None`` if it chooses nothing.
+            The chosen values, or None if the key chooses nothing.
         """
         moved = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -_PAGE, "pagedown": _PAGE}.get(key)
         if moved is not None:
@@ -81,11 +82,11 @@ class Menu:
         return None
 
     def knows(self, key: str) -> bool:
-        """Whether a key means something here; characters that do not are part of something that is typed."""
+        """Return True if a key has a meaning here. Other characters belong to the input."""
         return len(key) != 1 or self._index_of_key(key) is not None
 
     def _choose_by_key(self, key: str) -> tuple[str, ...] | None:
-        """A letter or a digit."""
+        """Choose an item by its letter or digit."""
         place = self._index_of_key(key)
         if place is None:
             return None
@@ -101,7 +102,7 @@ class Menu:
         return next(places, None)
 
     def rows(self, columns: int, most: int) -> list[Row]:
-        """The list, as much of it around the present place as fits."""
+        """Return as many items around the selected one as fit."""
         most = max(most, 1)
         if self._wraps:
             return self._wrapped_rows(columns, most)
@@ -112,7 +113,7 @@ class Menu:
         return shown
 
     def _wrapped_rows(self, columns: int, most: int) -> list[Row]:
-        """The list with long labels in several rows, as much of it from the present place as fits."""
+        """Return items with wrapped labels, as many around the selected one as fit."""
         blocks = [self._block(i, columns) for i in range(len(self.items))]
         if sum(map(len, blocks)) <= most:
             return [each for block in blocks for each in block]
@@ -136,7 +137,7 @@ class Menu:
         return wrap_row(first, columns, " " * width(sign + key), hard=True)
 
     def _column(self, columns: int) -> int:
-        """How wide the labels are that have a detail behind them, so that details stand below each other."""
+        """Return the width of labels with a detail, so that details are aligned."""
         sizes = [2 * item.depth + width(item.label) for item in self.items if item.detail]
         return max((size for size in sizes if size <= columns // 2), default=0)
 
@@ -159,12 +160,12 @@ class Menu:
 
 
 class TextRequest(Struct, frozen=True):
-    """A dialog wants a text.
+    """A text that a dialog requests from the user.
 
     Attributes:
-        label: What for.
-        initial: What it begins with.
-        suffix: Ending of a file of that kind, for the editor.
+        label: What the text is for.
+        initial: The initial text.
+        suffix: File extension for the editor.
     """
 
     label: str
@@ -173,51 +174,91 @@ class TextRequest(Struct, frozen=True):
 
 
 OnDone = Callable[[ChatCommand | None], None]
-"""Takes the command that a dialog ends with; ``None`` if it ends without one."""
+"""Called with the command that a dialog results in, or None."""
 
 
 class Dialog(Protocol):
-    """Something that is asked.
+    """A question on the screen.
 
     Attributes:
-        id: Of the question, by which it can fall away; empty for one of the screen's own.
-        wants: The text that it wants now.
+        id: ID of the question, by which it can be closed; empty for a list of the screen.
+        wants: The text that the dialog requests now.
     """
 
     id: str
     wants: TextRequest | None
 
     def on_key(self, key: str) -> bool:
-        """Take a key; whether it means anything here. A character that does not is typed for the input."""
+        """Handle a key. Return False if the key has no meaning here and belongs to the input."""
         ...
 
     def take(self, text: str) -> None:
-        """Take the text that it wanted."""
+        """Accept the requested text."""
         ...
 
     def back(self) -> None:
-        """Esc: a step back, or the answer that does least."""
+        """Handle Esc: go back one step, or give the safest answer."""
         ...
 
     def rows(self, columns: int, most: int) -> list[Row]:
-        """How it looks."""
+        """Return the rows to draw."""
         ...
 
 
+class DialogQueue:
+    """The open questions. The first one is shown.
+
+    Args:
+        show: Shows a dialog, or none.
+        send: Sends the command of an answer.
+    """
+
+    def __init__(self, show: Callable[[Dialog | None], None], send: Callable[[ChatCommand], None]) -> None:
+        self._show = show
+        self._send = send
+        self._dialogs: deque[Dialog] = deque()
+
+    @property
+    def current(self) -> Dialog | None:
+        """The dialog that is shown."""
+        return self._dialogs[0] if self._dialogs else None
+
+    def add(self, dialog: Dialog) -> None:
+        """Add a dialog."""
+        self._dialogs.append(dialog)
+        if len(self._dialogs) == 1:
+            self._show(dialog)
+
+    def finish(self, command: ChatCommand | None) -> None:
+        """Send the answer of the current dialog and show the next one."""
+        if self._dialogs:
+            self._dialogs.popleft()
+        if command is not None:
+            self._send(command)
+        self._show(self.current)
+
+    def close(self, id: str) -> None:
+        """Close a dialog whose question was settled."""
+        before = self.current
+        self._dialogs = deque(dialog for dialog in self._dialogs if dialog.id != id)
+        if self.current is not before:
+            self._show(self.current)
+
+
 _FREE_TEXT = "\0own"
-_HINT = "arrows move, Enter takes it, Esc leaves it"
-_PICKER_HINT = "arrows move, Enter takes it, typing narrows the list, Esc leaves it"
-_HINT_MULTIPLE = "arrows move, Space marks, Enter takes what is marked, Esc leaves it"
-_PLAN = (("approve", "carry it out", "y"), ("revise", "change it: say what", "r"), ("reject", "no", "n"))
-_YES_NO = (("yes", "yes", "y"), ("no", "no", "n"))
+_HINT = "Up/Down to move, Enter to select, Esc to skip"
+_PICKER_HINT = "Up/Down to move, Enter to select, type to filter, Esc to cancel"
+_HINT_MULTIPLE = "Up/Down to move, Space to mark, Enter to confirm, Esc to skip"
+_PLAN = (("approve", "Approve", "y"), ("revise", "Revise...", "r"), ("reject", "Reject", "n"))
+_YES_NO = (("yes", "Yes", "y"), ("no", "No", "n"))
 
 
 class QuestionDialog:
-    """One question.
+    """A question of the agent or of an extension.
 
     Args:
         asked: The question.
-        finish: Takes the answer.
+        finish: Called with the answer.
     """
 
     def __init__(self, asked: QuestionAsked, finish: OnDone) -> None:
@@ -229,31 +270,31 @@ class QuestionDialog:
         items = _items(asked)
         self._menu = Menu(items, multiple=asked.multiple) if items else None
         if self._menu is None:
-            self.wants = TextRequest("your answer")
+            self.wants = TextRequest("Your answer")
 
     def on_key(self, key: str) -> bool:
-        """Take a key."""
+        """Handle a key."""
         if self._menu is None or not self._menu.knows(key):
             return False
         chosen = self._menu.on_key(key)
         if not chosen:
             return True
         if _FREE_TEXT in chosen:
-            self.wants = TextRequest("your answer")
+            self.wants = TextRequest("Your answer")
         elif self._asked.kind == "plan" and chosen == ("revise",):
             self._is_revising = True
-            self.wants = TextRequest("what should be changed")
+            self.wants = TextRequest("What to change")
         else:
             self._finish(Answer(self.id, chosen))
         return True
 
     def take(self, text: str) -> None:
-        """Take the text that it wanted."""
+        """Accept the requested text."""
         self.wants = None
         self._finish(Answer(self.id, ("revise",) if self._is_revising else (), text))
 
     def back(self) -> None:
-        """From the text to the list; from the list: no answer."""
+        """Return from the text to the list, or decline to answer."""
         if self.wants is not None and self._menu is not None:
             self.wants, self._is_revising = None, False
         else:
@@ -261,11 +302,11 @@ class QuestionDialog:
             self._finish(Answer(self.id, declined=True))
 
     def rows(self, columns: int, most: int) -> list[Row]:
-        """How it looks."""
+        """Return the rows to draw."""
         asked = self._asked
-        title = asked.title or ("the plan" if asked.kind == "plan" else asked.text)
-        who = f"{asked.child}: " if asked.child else ""
-        head = [make_row(("warn", to_one_row(f"{who}{title}", columns - 1)))]
+        title = asked.title or ("Plan" if asked.kind == "plan" else asked.text)
+        sender = f"{asked.child}: " if asked.child else ""
+        head = [make_row(("warn", to_one_row(f"{sender}{title}", columns - 1)))]
         if self.wants is not None or self._menu is None:
             return head
         head.append(make_row(("faint", truncate(_HINT_MULTIPLE if asked.multiple else _HINT, columns - 1))))
@@ -282,17 +323,17 @@ def _items(asked: QuestionAsked) -> list[MenuItem]:
         case "select":
             return given
         case "ask":
-            return [*given, MenuItem(_FREE_TEXT, "something else: say it", "o")] if given else []
+            return [*given, MenuItem(_FREE_TEXT, "Other...", "o")] if given else []
         case "input":
             return []
 
 
 class PickerDialog:
-    """A list that a slash command gave. What is typed narrows it.
+    """A list of a slash command, filtered by what the user types.
 
     Args:
         picker: The list.
-        finish: Takes the command line that was chosen.
+        finish: Called with the chosen command line.
     """
 
     def __init__(self, picker: Picker, finish: OnDone) -> None:
@@ -304,15 +345,17 @@ class PickerDialog:
         self._menu: Menu | None = self._filter()
 
     def _filter(self) -> Menu | None:
-        """The list of those that fit what is typed."""
+        """Return a menu of the matching entries."""
         words = self._filter_text.lower().split()
-        fitting = [c for c in self._picker.choices if all(w in f"{c.label} {c.detail}".lower() for w in words)]
-        items = [MenuItem(c.line, c.label, "", ("(now) " if c.current else "") + c.detail, c.depth) for c in fitting]
-        current = next((i for i, choice in enumerate(fitting) if choice.current), 0)
+        matching = [c for c in self._picker.choices if all(w in f"{c.label} {c.detail}".lower() for w in words)]
+        items = [
+            MenuItem(c.line, c.label, "", ("(current) " if c.current else "") + c.detail, c.depth) for c in matching
+        ]
+        current = next((i for i, choice in enumerate(matching) if choice.current), 0)
         return Menu(items, at=current, numbered=False) if items else None
 
     def on_key(self, key: str) -> bool:
-        """Take a key."""
+        """Handle a key."""
         if key == "backspace":
             self._filter_text = self._filter_text[:-1]
             self._menu = self._filter()
@@ -324,10 +367,10 @@ class PickerDialog:
         return True
 
     def take(self, text: str) -> None:
-        """It never wants one."""
+        """Do nothing, since the dialog requests no text."""
 
     def back(self) -> None:
-        """All of the list again; from that: nothing is chosen."""
+        """Clear the filter, or cancel."""
         if self._filter_text:
             self._filter_text = ""
             self._menu = self._filter()
@@ -335,12 +378,12 @@ class PickerDialog:
             self._finish(None)
 
     def rows(self, columns: int, most: int) -> list[Row]:
-        """How it looks."""
-        hint = f"only with: {self._filter_text}" if self._filter_text else _PICKER_HINT
+        """Return the rows to draw."""
+        hint = f"Filter: {self._filter_text}" if self._filter_text else _PICKER_HINT
         head = [
             make_row(("heading", to_one_row(self._picker.title, columns - 1))),
             make_row(("faint", truncate(hint, columns - 1))),
         ]
         if self._menu is None:
-            return [*head, make_row(("faint", truncate("  nothing fits; Esc shows all again", columns - 1)))]
+            return [*head, make_row(("faint", truncate("  No matches; Esc to clear the filter", columns - 1)))]
         return [*head, *self._menu.rows(columns, max(most - len(head), 3))]

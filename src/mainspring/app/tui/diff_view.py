@@ -1,4 +1,4 @@
-"""Changes of files as coloured rows with line numbers."""
+"""Diffs as colored rows with line numbers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _STYLES = {"+": "added", "-": "removed"}
 
 
 def diff_rows(diffs: Iterable[FileDiff], columns: int, most: int | None = None) -> list[Row]:
-    """Changes of files.
+    """Return the rows of diffs.
 
     Args:
-        diffs: The changes.
-        columns: How wide the screen is; longer lines go on in the next row of the terminal.
-        most: How many rows to show; the last one says how many are left out.
+        diffs: The diffs.
+        columns: Width of the screen; the terminal wraps longer lines.
+        most: Maximum number of rows; the last row says how many are hidden.
     """
     rows: list[Row] = []
     for diff in diffs:
@@ -40,7 +40,7 @@ def diff_rows(diffs: Iterable[FileDiff], columns: int, most: int | None = None) 
 
 
 def hunk_rows(hunk: Hunk, columns: int) -> list[Row]:
-    """One change."""
+    """Return the rows of a hunk."""
     place = _HUNK_HEADER.match(hunk.header)
     if place is None or is_narrow(columns):
         return [make_row(("hunk", escape_all(hunk.header))), *(_line(line, "") for line in hunk.lines)]

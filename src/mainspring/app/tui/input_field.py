@@ -27,37 +27,37 @@ from mainspring.redaction import redact
 
 MAX_ENTRIES = 1_000
 MAX_ENTRY_BYTES = 64 << 10
-"""Longer entries are not kept on disk."""
+"""Longer entries are not stored."""
 
-_MOST_FILE = 2 << 20
+_MAX_FILE_BYTES = 2 << 20
 
 
 class HistoryFile:
-    """A file of entries, one JSON string a line, oldest first.
+    """A file of entries, one JSON string per line, oldest first.
 
-    Each entry is one write to the end of the file, so that sessions side by side lose nothing; what is too much is dropped
-    by an atomic replacement when a session begins. A lock beside the file keeps the two apart.
+    Each entry is one write to the end of the file, so that concurrent sessions lose nothing. Old entries are dropped by
+    replacing the file when a session starts. A lock file keeps the two apart.
 
     Args:
-        path: The file. Its folder is made when the first entry is added.
+        path: The file. Its folder is created with the first entry.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> list[str]:
-        """The entries, oldest first; none where the file cannot be read. Lines that are damaged are left out."""
+        """Return the entries, oldest first. Unreadable files and lines are skipped."""
         try:
             with self._path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - _MOST_FILE))
+                file.seek(max(0, size - _MAX_FILE_BYTES))
                 lines = file.read().split(b"\n")
         except OSError:
             return []
         return list(_entries(lines))[-MAX_ENTRIES:]
 
     def add(self, text: str) -> bool:
-        """Add an entry; whether it was kept."""
+        """Add an entry. Return False if it was not stored."""
         line = json.dumps(redact(text)).encode() + b"\n"
         if not text.strip() or len(line) > MAX_ENTRY_BYTES:
             return False
@@ -71,14 +71,14 @@ class HistoryFile:
                 finally:
                     os.close(handle)
         except OSError:
-            return False  # a history that cannot be kept is no reason to stop
+            return False  # a history that cannot be stored must not stop the user
         return True
 
     def trim(self) -> None:
-        """Drop the oldest entries where there are many more than are kept."""
+        """Drop the oldest entries of a large file."""
         try:
             with self._locked():
-                if self._path.stat().st_size > _MOST_FILE // 2 or self._lines() > 2 * MAX_ENTRIES:
+                if self._path.stat().st_size > _MAX_FILE_BYTES // 2 or self._lines() > 2 * MAX_ENTRIES:
                     self._replace(self.read())
         except OSError:
             return
@@ -102,10 +102,10 @@ class HistoryFile:
 
 
 def open_history(home: Path, cwd: Path) -> HistoryFile:
-    """The history of a project.
+    """Return the history of a project.
 
     Args:
-        home: The user's folder, as ``~/.agent``.
+        home: The folder of the user, for example ``~/.agent``.
         cwd: The project.
     """
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in cwd.name)[:40]
@@ -125,13 +125,13 @@ def _entries(lines: Iterable[bytes]) -> Iterable[str]:
 
 
 _MAX_COMPLETED_CHARS = 2_000
-_MOST_CANDIDATES = 100
+_MAX_CANDIDATES = 100
 
 Complete = Callable[[str], Awaitable[tuple[Candidate, ...]]]
 
 
 class _InputHistory(History):
-    """Earlier inputs: those of the file, then those of this session."""
+    """Earlier inputs of the file and of this session."""
 
     def __init__(self, file: HistoryFile) -> None:
         super().__init__()
@@ -142,31 +142,31 @@ class _InputHistory(History):
         return reversed(self._file.read())
 
     def store_string(self, string: str) -> None:
-        """The session writes the file, with pastes in full."""
+        """Do nothing: the app stores inputs with pastes in full."""
 
 
 class ChatCompleter(Completer):
-    """Asks the chat for completions.
+    """Requests completions from the chat.
 
     Args:
-        complete: Gives them.
+        complete: Returns completions of a line.
     """
 
     def __init__(self, complete: Complete) -> None:
         self._complete = complete
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """None without waiting."""
+        """Return nothing, since completions are asynchronous."""
         return ()
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Those at the cursor."""
+        """Yield the completions at the cursor."""
         line = completion_context(document)
         if line is None:
             return
-        for candidate in (await self._complete(line))[:_MOST_CANDIDATES]:
+        for candidate in (await self._complete(line))[:_MAX_CANDIDATES]:
             yield Completion(
                 candidate.text,
                 start_position=candidate.start - len(line),
@@ -176,7 +176,7 @@ class ChatCompleter(Completer):
 
 
 def completion_context(document: Document) -> str | None:
-    """The text whose end may be completed: a command line, or the line of a longer text."""
+    """Return the text whose end can be completed: a command, or one line of a longer text."""
     before = document.text_before_cursor
     if before.startswith("/") or "\n" not in before:
         return before if len(before) <= _MAX_COMPLETED_CHARS else None
@@ -185,7 +185,7 @@ def completion_context(document: Document) -> str | None:
 
 
 def should_autocomplete(text: str) -> bool:
-    """Whether completions are shown without being asked for: for commands and for files."""
+    """Return True if completions are shown automatically: for commands and files."""
     if text.startswith("/"):
         return len(text) <= _MAX_COMPLETED_CHARS
     word = text[-200:].rsplit(maxsplit=1)[-1:] if text and not text[-1].isspace() else []
@@ -193,15 +193,15 @@ def should_autocomplete(text: str) -> bool:
 
 
 def create_input_buffer(file: HistoryFile, complete: Complete) -> Buffer:
-    """The buffer that people type in.
+    """Create the buffer of the input.
 
     Args:
-        file: Where earlier inputs are kept.
-        complete: Gives completions.
+        file: Earlier inputs.
+        complete: Returns completions of a line.
     """
     buffer: Buffer
 
-    def itself() -> bool:
+    def should_complete() -> bool:
         return should_autocomplete(buffer.document.text_before_cursor[-_MAX_COMPLETED_CHARS - 1 :])
 
     buffer = Buffer(
@@ -209,23 +209,23 @@ def create_input_buffer(file: HistoryFile, complete: Complete) -> Buffer:
         history=ThreadedHistory(_InputHistory(file)),
         enable_history_search=True,
         completer=ChatCompleter(complete),
-        complete_while_typing=Condition(itself),
+        complete_while_typing=Condition(should_complete),
     )
     return buffer
 
 
 class PlaceholderProcessor(Processor):
-    """Shows what signs stand for.
+    """Shows the labels of placeholders.
 
     Args:
-        pastes: Knows it.
+        pastes: The contents of placeholders.
     """
 
     def __init__(self, pastes: PasteStore) -> None:
         self._pastes = pastes
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """A line with labels in place of signs."""
+        """Replace placeholders of a line with labels."""
         given = transformation_input.fragments
         if not any(ord(max(fragment[1], default=" ")) >= 0x100000 for fragment in given):
             return Transformation(given)

@@ -15,7 +15,7 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 BURST = "\ue000"
-"""The key that stands for them; its data are the text. Terminals that mark pastes never send so much at once otherwise."""
+"""The key for a burst of plain characters, which are its data. One key is much cheaper than many."""
 
 
 _MIN_BURST_KEYS = 32
@@ -23,63 +23,63 @@ _PLAIN = {Keys.ControlM: "\n", Keys.ControlJ: "\n", Keys.ControlI: "\t"}
 
 
 class BurstInput(Input):
-    """Keys of another input, bursts together.
+    """An input that joins bursts of characters to one key.
 
     Args:
-        keys: The other input.
+        keys: The input that reads keys.
     """
 
     def __init__(self, keys: Input) -> None:
         self._keys = keys
 
     def read_keys(self) -> list[KeyPress]:
-        """What came."""
+        """Return the keys that arrived."""
         return join_bursts(self._keys.read_keys())
 
     def flush_keys(self) -> list[KeyPress]:
-        """What was held back until it is clear that nothing follows."""
+        """Return the keys that were held back in case more followed."""
         return self._keys.flush_keys()
 
     def fileno(self) -> int:
-        """Descriptor for event loops."""
+        """Return the file descriptor."""
         return self._keys.fileno()
 
     def typeahead_hash(self) -> str:
-        """Names the input for what is typed ahead."""
+        """Return the key for typeahead."""
         return self._keys.typeahead_hash()
 
     def flush(self) -> None:
-        """Flush it."""
+        """Flush the input."""
         self._keys.flush()
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can come any more."""
+        """Whether the input is closed."""
         return self._keys.closed
 
     def raw_mode(self) -> AbstractContextManager[None]:
-        """Have keys come one by one."""
+        """Enter raw mode."""
         return self._keys.raw_mode()
 
     def cooked_mode(self) -> AbstractContextManager[None]:
-        """Have lines come."""
+        """Enter cooked mode."""
         return self._keys.cooked_mode()
 
     def attach(self, input_ready_callback: Callable[[], None]) -> AbstractContextManager[None]:
-        """Be told when keys have come."""
+        """Call a function when keys arrive."""
         return self._keys.attach(input_ready_callback)
 
     def detach(self) -> AbstractContextManager[None]:
-        """Be not told any more."""
+        """Stop calling the function of `attach`."""
         return self._keys.detach()
 
     def close(self) -> None:
-        """Close it."""
+        """Close the input."""
         self._keys.close()
 
 
 def join_bursts(keys: list[KeyPress]) -> list[KeyPress]:
-    """Keys with each long run of characters as one. An Enter at the end of all stays one: it may mean to send what is before it."""
+    """Join each long run of characters to one key. A final Enter stays a key, since it may submit the text."""
     if len(keys) < _MIN_BURST_KEYS:
         return keys
     found: list[KeyPress] = []
@@ -100,7 +100,7 @@ def _join_run(run: list[KeyPress]) -> list[KeyPress]:
 
 
 def _text_of(key: KeyPress) -> str:
-    """The character of a plain key; nothing for any other."""
+    """Return the character of a plain key, or an empty string."""
     if isinstance(key.key, Keys):
         return _PLAIN.get(key.key, "")
     return key.key if len(key.key) == 1 and key.data == key.key else ""
@@ -111,7 +111,7 @@ _READ_SIZE = 1_000
 
 
 class PasteDetector:
-    """Is told of each key, and says of Enter whether it is part of a paste."""
+    """Detects whether Enter is part of a paste: a paste arrives faster than anyone types."""
 
     def __init__(self) -> None:
         self._last = -1.0
@@ -119,22 +119,22 @@ class PasteDetector:
         self._lines = 0
 
     def key(self, now: float) -> None:
-        """A key came."""
+        """Note a key."""
         if now - self._last > _MAX_PASTE_GAP_SECONDS:
             self._keys = self._lines = 0
         self._last = now
         self._keys += 1
 
     def text(self, text: str) -> None:
-        """A text came as one key, of which `key` was told."""
+        """Note the text of a burst, whose key was noted before."""
         self._keys += len(text) - 1
         self._lines += text.count("\n")
 
     def is_pasted(self, waiting: int, now: float) -> bool:
-        """Whether an Enter that came just now stands in a pasted text.
+        """Return True if an Enter that arrived now is part of a paste.
 
         Args:
-            waiting: How many keys have come behind it already.
+            waiting: Number of keys that already arrived after it.
             now: The time.
         """
         if now - self._last > _MAX_PASTE_GAP_SECONDS:
@@ -154,7 +154,7 @@ _IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".g
 
 
 class PasteContent(Struct, frozen=True):
-    """What a sign stands for."""
+    """The content of a placeholder."""
 
     kind: Literal["text", "image"]
     label: str
@@ -165,20 +165,20 @@ class PasteContent(Struct, frozen=True):
 
 
 class ExpandedInput(Struct, frozen=True):
-    """An input as it is sent: its text, and the images that stood in it."""
+    """An input with its placeholders replaced: its text and its images."""
 
     text: str
     images: tuple[PasteContent, ...] = ()
 
 
 class PasteStore:
-    """Keeps what was pasted while the screen is open. A sign is one character, so it is moved over and deleted as one."""
+    """Stores what was pasted. A placeholder is one character, so that the cursor skips it and a key deletes it."""
 
     def __init__(self) -> None:
-        self._known: list[PasteContent] = []
+        self._contents: list[PasteContent] = []
 
     def text(self, text: str) -> str:
-        """What to put into the input for a pasted text: a sign if it is large, else itself."""
+        """Return what to insert for a pasted text: a placeholder if it is large, else the text."""
         text = normalize_paste(text)
         lines = text.count("\n") + 1
         if lines < _MANY_LINES and len(text) < _MANY_CHARACTERS:
@@ -187,33 +187,33 @@ class PasteStore:
         return self._add(PasteContent("text", f"[pasted {size}]", text))
 
     def image(self, data: bytes, media_type: str, name: str = "") -> str:
-        """The sign for an image."""
+        """Return the placeholder of an image."""
         label = f"[image {name}]" if name else f"[image {len(data) // 1024 + 1} KiB]"
         return self._add(PasteContent("image", label, data=data, media_type=media_type, name=name))
 
     def _add(self, pasted: PasteContent) -> str:
-        self._known.append(pasted)
-        return chr(_FIRST + len(self._known) - 1)
+        self._contents.append(pasted)
+        return chr(_FIRST + len(self._contents) - 1)
 
     def label(self, sign: str) -> str | None:
-        """What to show for a character, if it is a sign."""
-        known = self._of(sign)
+        """Return the label of a character, or None if it is not a placeholder."""
+        known = self._find(sign)
         return known.label if known else None
 
-    def _of(self, sign: str) -> PasteContent | None:
+    def _find(self, sign: str) -> PasteContent | None:
         at = ord(sign) - _FIRST
-        return self._known[at] if 0 <= at < len(self._known) else None
+        return self._contents[at] if 0 <= at < len(self._contents) else None
 
     def shown(self, text: str) -> str:
-        """The input as people see it."""
+        """Return the input with labels in place of placeholders."""
         return _SIGNS.sub(lambda match: self.label(match[0]) or "", text)
 
     def expand(self, text: str) -> ExpandedInput:
-        """The input as it is sent. What no longer stands for anything is left out."""
+        """Replace the placeholders of an input with their contents. Unknown ones are removed."""
         images: list[PasteContent] = []
 
         def content(match: re.Match[str]) -> str:
-            known = self._of(match[0])
+            known = self._find(match[0])
             if known is None:
                 return ""
             if known.kind == "image":
@@ -225,12 +225,12 @@ class PasteStore:
 
 
 def normalize_paste(text: str) -> str:
-    """A pasted text with plain line ends and without characters that are signs here."""
+    """Normalize line ends, and remove characters that are placeholders here."""
     return _SIGNS.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", ""))
 
 
 def find_image_path(text: str) -> Path | None:
-    """The image file that a pasted text names, as terminals paste a file that is dropped on them."""
+    """Return the image file that a pasted text names, for example a file that was dropped on the terminal."""
     line = text.strip().strip("'\"")
     if not line or "\n" in line or len(line) > 4096:
         return None
@@ -243,11 +243,11 @@ def find_image_path(text: str) -> Path | None:
 
 
 def read_image(path: Path) -> tuple[bytes, str]:
-    """An image and its media type.
+    """Read an image and its media type.
 
     Raises:
-        OSError: If it cannot be read, or is larger than 10 MiB.
+        OSError: If the file cannot be read or is larger than 10 MiB.
     """
     if path.stat().st_size > _MAX_IMAGE_BYTES:
-        raise OSError(f"{path.name} is larger than 10 MiB")
+        raise OSError(f"{path.name} is larger than 10 MiB, the limit for images.")
     return path.read_bytes(), _IMAGES[path.suffix.lower()]

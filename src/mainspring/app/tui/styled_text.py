@@ -9,26 +9,26 @@ from mainspring.app.tui.safe_text import expand_tabs, sanitize, strip_emoji_modi
 from mainspring.text import pluralize
 
 Fragment = tuple[str, str]
-"""A style, in the words of prompt-toolkit (``class:faint``), and text of one row."""
+"""A style of prompt-toolkit (``class:faint``), and text of one row."""
 
 Row = list[Fragment]
 
-_LEAST_ROOM = 8
-"""Columns in which words are not worth keeping whole."""
+_MIN_COLUMNS = 8
+"""Width below which words are not kept whole."""
 
 
 def make_row(*parts: str | Fragment) -> Row:
-    """A row of texts, each as it is or with the name of a style of the theme before it."""
+    """Build a row of texts and of pairs of a style of the theme and a text."""
     return [("", part) if isinstance(part, str) else (f"class:{part[0]}", part[1]) for part in parts]
 
 
 def to_text(rows: Iterable[Row]) -> str:
-    """The rows as lines, without styles."""
+    """Return the rows as lines without styles."""
     return "".join(f"{''.join(text for _, text in each).rstrip()}\n" for each in rows)
 
 
 def to_fragments(rows: Iterable[Row]) -> Row:
-    """The rows as one run of fragments, each row with its line end."""
+    """Return the rows as one list of fragments with line ends."""
     flat: Row = []
     for each in rows:
         flat.extend(each)
@@ -37,12 +37,12 @@ def to_fragments(rows: Iterable[Row]) -> Row:
 
 
 def indent_rows(rows: Iterable[Row], by: str, style: str = "faint") -> list[Row]:
-    """The rows, each behind a sign."""
+    """Put a prefix before each row."""
     return [[(f"class:{style}", by), *each] for each in rows]
 
 
 def clip_row(given: Row, columns: int) -> Row:
-    """The row in at most so many columns."""
+    """Truncate a row to a number of columns."""
     taken = 0
     kept: Row = []
     for style, text in given:
@@ -61,18 +61,18 @@ def clip_row(given: Row, columns: int) -> Row:
 
 
 def wrap_row(given: Row, columns: int, indent: str = "", *, hard: bool = False) -> list[Row]:
-    """The row on as many rows as it needs, broken between words.
+    """Wrap a row between words.
 
     Args:
         given: The row.
-        columns: How wide the screen is.
-        indent: What the further rows begin with.
-        hard: Whether words that are longer than a row are broken as well; otherwise the terminal does that, so that
-            they can be copied.
+        columns: Width of the screen.
+        indent: Prefix of the further rows.
+        hard: Whether words longer than a row are broken, too. Otherwise the terminal wraps them, so that they can
+            be copied.
     """
     text = "".join(part for _, part in given)
     room = columns - 1
-    if width(text) <= room or room - len(indent) < _LEAST_ROOM:
+    if width(text) <= room or room - len(indent) < _MIN_COLUMNS:
         return [given]
     marked = [(style, character) for style, part in given for character in part]
     rows: list[Row] = []
@@ -89,7 +89,7 @@ def wrap_row(given: Row, columns: int, indent: str = "", *, hard: bool = False) 
 
 
 def _end_of_row(text: str, at: int, first: int, room: int, hard: bool) -> int:
-    """Where the row that begins at ``at`` ends; its first word begins at ``first``."""
+    """Return the end of the row that starts at ``at``; its first word starts at ``first``."""
     taken, space = 0, -1
     for place in range(at, len(text)):
         if text[place] == " " and place > first:
@@ -105,7 +105,7 @@ def _end_of_row(text: str, at: int, first: int, room: int, hard: bool) -> int:
 
 
 def _joined(given: Row) -> Row:
-    """The row with neighbours of one style in one piece."""
+    """Join neighboring fragments of the same style."""
     joined: Row = []
     for style, part in given:
         if joined and joined[-1][0] == style:
@@ -116,32 +116,32 @@ def _joined(given: Row) -> Row:
 
 
 def map_text(rows: Iterable[Row], change: Callable[[str], str]) -> list[Row]:
-    """The rows with other texts."""
+    """Change the texts of rows."""
     return [[(style, change(text)) for style, text in each] for each in rows]
 
 
-_MOST_KEPT = 50
-_MOST_LINES = 5_000
-_MOST_INDENT = 12
+_MAX_KEPT = 50
+_MAX_LINES = 5_000
+_MAX_INDENT = 12
 
 
 class CollapsedOutput:
-    """Keeps what was folded lately, the newest first to be unfolded."""
+    """Stores output that was shown in part, to be shown in full later, newest first."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[str, list[Row]]] = deque(maxlen=_MOST_KEPT)
+        self._kept: deque[tuple[str, list[Row]]] = deque(maxlen=_MAX_KEPT)
 
     def fold(
         self, title: str, rows: list[Row], most: int, *, at_end: bool = False, columns: int | None = None
     ) -> list[Row]:
-        """At most ``most`` of the rows, and one that says what is left out and how to see it.
+        """Return at most ``most`` rows, and a row that says how many more there are.
 
         Args:
-            title: What they belong to.
+            title: Title of the output.
             rows: The rows.
-            most: How many to show.
-            at_end: Whether the last ones matter more than the first.
-            columns: How wide the screen is, to break what is longer between words; what is kept stays unbroken.
+            most: Maximum number of rows.
+            at_end: Whether to show the last rows instead of the first.
+            columns: Width of the screen, to wrap the shown rows; the stored ones stay unwrapped.
         """
         whole = rows
         if columns is not None:
@@ -149,17 +149,17 @@ class CollapsedOutput:
         if len(rows) <= most + 1:
             return rows
         self.keep(title, whole)
-        told = make_row(("faint", f"  ... {pluralize(len(rows) - most, 'more line')} (Ctrl-O shows them)"))
+        more = make_row(("faint", f"  ... {pluralize(len(rows) - most, 'more line')} (Ctrl-O to show)"))
         if not most:
-            return [told]
-        return [told, *rows[-most:]] if at_end else [*rows[:most], told]
+            return [more]
+        return [more, *rows[-most:]] if at_end else [*rows[:most], more]
 
     def keep(self, title: str, rows: list[Row]) -> None:
-        """Have rows at hand that are not shown at all."""
-        self._kept.append((title, rows[:_MOST_LINES]))
+        """Store rows that are not shown at all."""
+        self._kept.append((title, rows[:_MAX_LINES]))
 
     def unfold(self) -> list[Row]:
-        """What was folded last and not seen since, in full; nothing if there is none."""
+        """Return the last stored output in full and forget it, or nothing."""
         if not self._kept:
             return []
         title, rows = self._kept.pop()
@@ -169,16 +169,16 @@ class CollapsedOutput:
 def output_rows(
     text: str, style: str = "faint", indent: str = "    ", make: Callable[[str], str] = sanitize
 ) -> list[Row]:
-    """Foreign output as rows; long lines go on in the next row of the terminal."""
+    """Return untrusted output as rows; the terminal wraps long lines."""
     lines = expand_tabs(strip_emoji_modifiers(make(text))).rstrip("\n").split("\n")
     return [make_row((style, f"{indent}{line}")) for line in lines] if text.strip() else []
 
 
 def wrap_rows(rows: list[Row], columns: int, *, hard: bool = False) -> list[Row]:
-    """The rows, those that are too long broken between words, with their indent."""
+    """Wrap long rows between words, with their indent."""
     shown: list[Row] = []
     for each in rows:
         text = "".join(part for _, part in each)
-        indent = " " * min(len(text) - len(text.lstrip(" ")), _MOST_INDENT)
+        indent = " " * min(len(text) - len(text.lstrip(" ")), _MAX_INDENT)
         shown += wrap_row(each, columns, indent, hard=hard)
     return shown

@@ -98,10 +98,10 @@ async def desk(
         running = asyncio.create_task(session.run())
         one = TuiHarness(session, chat, keyboard, written)
         try:
-            await one.until(lambda: session.is_open and session.screen.app.is_running)
+            await one.until(lambda: session.connection.is_open and session.screen.app.is_running)
             yield one
         finally:
-            session.leave()
+            session.screen.exit()
             await asyncio.wait_for(running, 5)
     if session.failure is not None and not fails:
         raise session.failure

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from mainspring.app.chat.approvals import choices_for
 from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.chat.commands import Approve, ChatCommand, Slash
-from mainspring.app.chat.decisions import choices_for
 from mainspring.app.chat.events import ApprovalAsked, QuestionAsked
 from mainspring.app.tui.approval_dialog import ApprovalDialog
 from mainspring.app.tui.dialogs import PickerDialog, QuestionDialog

@@ -6,9 +6,9 @@ import signal
 import pytest
 
 from mainspring.app.chat import events as told
+from mainspring.app.chat.approvals import choices_for
 from mainspring.app.chat.command_results import Screen
 from mainspring.app.chat.commands import Abort, Answer, Approve, ChatCommand, Prompt, Slash, Steer
-from mainspring.app.chat.decisions import choices_for
 from mainspring.app.tui.line_mode import LineMode
 from mainspring.app.tui.theme import Theme
 from tests.unit.app.tui.fake_chat import ScriptedChat

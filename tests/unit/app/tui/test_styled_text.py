@@ -29,5 +29,5 @@ def test_what_is_long_is_folded_by_the_rows_that_are_seen_and_kept_as_it_was() -
     rows = output_rows("word " * 100)
     shown = folds.fold("it", rows, 5, columns=40)
     assert len(shown) == 6
-    assert "more lines (Ctrl-O shows them)" in to_text(shown[-1:])
+    assert "more lines (Ctrl-O to show)" in to_text(shown[-1:])
     assert folds.unfold()[1:-1] == rows
