@@ -222,7 +222,7 @@ def test_completion_of_commands_and_files(chat: Chatting) -> None:
     terminal.keys("Tab")
     terminal.wait("> /help")
     terminal.keys("Enter")
-    terminal.wait("attach a file")
+    terminal.wait("Attach a file")
     assert "Ctrl-O                 show the last folded output" in terminal.everything()
     assert "/model" in terminal.everything()
     terminal.type("what is in @need")

@@ -284,7 +284,7 @@ class ControlActions:
 
     def expand_output(self) -> None:
         """Show the last collapsed output in full."""
-        rows = self._collapsed.unfold()
+        rows = self._collapsed.expand_last()
         self._screen.print([[], *rows, []] if rows else [make_row(("faint", "No collapsed output."))])
 
     def switch_mode(self) -> None:

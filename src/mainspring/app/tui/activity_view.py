@@ -34,11 +34,11 @@ from mainspring.app.tui.styled_text import CollapsedOutput, Row, indent_rows, ma
 from mainspring.text import pluralize
 
 _PROGRESS_ROWS = 3
-_MOST_PROGRESS = 4_000
+_MAX_PROGRESS = 4_000
 _OUTPUT_ROWS = 5
 _ERROR_ROWS = 8
 _DIFF_ROWS = 40
-_MOST_LIVE = 8
+_MAX_LIVE = 8
 _SLOW_SECONDS = 1.0
 _MARK = re.compile(r"</?context-output\b[^<>]*>")
 _NOTE = re.compile(r"\[in [^\n]*\]|\(exit 0, \d+ms\)")
@@ -59,11 +59,11 @@ class ToolCallView:
     """The tool calls of one agent.
 
     Args:
-        folds: Stores collapsed output.
+        collapsed: Stores collapsed output.
     """
 
-    def __init__(self, folds: CollapsedOutput) -> None:
-        self._folds = folds
+    def __init__(self, collapsed: CollapsedOutput) -> None:
+        self._collapsed = collapsed
         self._running: dict[str, RunningCall] = {}
         self._shown: set[str] = set()
 
@@ -75,7 +75,7 @@ class ToolCallView:
         """Note progress of a call."""
         if running := self._running.get(event.id):
             running.title = event.title or running.title
-            running.output = (running.output + event.output)[-_MOST_PROGRESS:]
+            running.output = (running.output + event.output)[-_MAX_PROGRESS:]
 
     def mark_shown(self, call_id: str) -> None:
         """Note that the approval of a call already showed its changes."""
@@ -94,7 +94,7 @@ class ToolCallView:
         is_shown = event.id in self._shown and not any(edit.denied or edit.failed for edit in event.edits)
         self._shown.discard(event.id)
         if event.diffs and not is_shown:
-            rows += self._folds.fold(event.display, diff_rows(event.diffs, columns), _DIFF_ROWS)
+            rows += self._collapsed.collapse(event.display, diff_rows(event.diffs, columns), _DIFF_ROWS)
         return rows + self._output(event, columns)
 
     def _output(self, event: ToolFinished, columns: int) -> list[Row]:
@@ -111,22 +111,22 @@ class ToolCallView:
                 )
             )
         if event.name in _SUMMARY_IS_ENOUGH and not event.is_error:
-            self._folds.keep(f"{event.display} {event.summary}", rows)
+            self._collapsed.keep(f"{event.display} {event.summary}", rows)
             return []
-        most = _ERROR_ROWS if event.is_error else _OUTPUT_ROWS
+        max_rows = _ERROR_ROWS if event.is_error else _OUTPUT_ROWS
         title = f"{event.display} {event.summary}"
-        return self._folds.fold(title, rows, most, at_end=event.name == "shell", columns=columns)
+        return self._collapsed.collapse(title, rows, max_rows, at_end=event.name == "shell", columns=columns)
 
     def live(self, columns: int, now: float, spinner: str) -> list[Row]:
         """Return the rows of running calls."""
         rows: list[Row] = []
-        shown = self.running[:_MOST_LIVE]
+        shown = self.running[:_MAX_LIVE]
         for running in shown:
             started = running.started
             took = f" {format_seconds(now - running.since)}" if now - running.since >= _SLOW_SECONDS else ""
             name = to_one_row(started.display, 30)
-            room = columns - width(name) - len(took) - 5
-            summary = to_one_row(running.title or started.summary, room, make=escape_all)
+            space = columns - width(name) - len(took) - 5
+            summary = to_one_row(running.title or started.summary, space, make=escape_all)
             rows.append(make_row(("accent", f"{spinner} "), ("tool", name), " ", summary, ("faint", took)))
             lines = [
                 line
@@ -168,11 +168,11 @@ def _head(event: ToolFinished, about: str, columns: int) -> Row:
     took = f" {format_seconds(event.seconds)}" if event.seconds >= _SLOW_SECONDS else ""
     images = f" {pluralize(event.images, 'image')}" if event.images else ""
     name = to_one_row(event.display, 30)
-    room = columns - width(name) - len(took) - len(state) - len(images) - 4
+    space = columns - width(name) - len(took) - len(state) - len(images) - 4
     below = event.is_error and event.output.startswith(
         event.summary.rstrip("…")
     )  # the output below contains it in full
-    summary = to_one_row(about if below else event.summary or about, room, make=escape_all)
+    summary = to_one_row(about if below else event.summary or about, space, make=escape_all)
     return make_row(
         (style, f"{sign} "), ("tool", name), " " * bool(summary), summary, (style, state), ("faint", images + took)
     )
@@ -180,18 +180,18 @@ def _head(event: ToolFinished, about: str, columns: int) -> Row:
 
 _ROWS = 30
 _LIVE_ROWS = 5
-_MOST = 4_000
+_MAX_OUTPUT = 4_000
 
 
 class ShellView:
     """The shell command of the user, if one is running.
 
     Args:
-        folds: Stores collapsed output.
+        collapsed: Stores collapsed output.
     """
 
-    def __init__(self, folds: CollapsedOutput) -> None:
-        self._folds = folds
+    def __init__(self, collapsed: CollapsedOutput) -> None:
+        self._collapsed = collapsed
         self._started: ShellStarted | None = None
         self._output = ""
         self._shown = False
@@ -213,12 +213,12 @@ class ShellView:
                 self._started, self._output, self._shown = event, "", False
                 return []
             case ShellOutput(text=text):
-                self._output = (self._output + text)[-_MOST:]
+                self._output = (self._output + text)[-_MAX_OUTPUT:]
                 return []
             case ShellFinished(exit_code=code, output=output):
                 line = self._started.line if self._started else ""
                 self._started, self._shown = None, True
-                rows = self._folds.fold(line, output_rows(output, "", "  "), _ROWS, at_end=True)
+                rows = self._collapsed.collapse(line, output_rows(output, "", "  "), _ROWS, at_end=True)
                 ended = [make_row(("bad", f"  Exit code {code}"))] if code else []
                 return [make_row(("accent", "! "), to_one_row(line, columns - 4, make=escape_all)), *rows, *ended]
 
@@ -246,11 +246,11 @@ class SubagentView:
     """The subagents of a run.
 
     Args:
-        folds: Stores collapsed output.
+        collapsed: Stores collapsed output.
     """
 
-    def __init__(self, folds: CollapsedOutput) -> None:
-        self._folds = folds
+    def __init__(self, collapsed: CollapsedOutput) -> None:
+        self._collapsed = collapsed
         self._running: dict[str, _Child] = {}
         self._count = 0
 
@@ -258,7 +258,7 @@ class SubagentView:
         """Return the rows for the start of a subagent."""
         self._count += 1
         name = to_one_row(event.name or f"subagent {self._count}", 30)
-        self._running[event.id] = _Child(event, name, now, ToolCallView(self._folds))
+        self._running[event.id] = _Child(event, name, now, ToolCallView(self._collapsed))
         bar = _INDENT * (event.depth - 1)
         task = to_one_row(event.task, columns - len(bar) - width(name) - 5)
         return indent_rows([make_row(("mark", "+ "), ("tool", name), f": {task}")], bar)

@@ -109,7 +109,9 @@ class TerminalApp:
         self._dialogs = DialogQueue(self.screen.ask, self.connection.send)
         self._jobs = BackgroundJobs(self._show_error)
         self._inputs = InputActions(self.connection, self.screen, history, self._jobs, environ, self.is_busy)
-        self._controls = ControlActions(self.connection, self.screen, self._inputs, self.transcript.folds, self._jobs)
+        self._controls = ControlActions(
+            self.connection, self.screen, self._inputs, self.transcript.collapsed, self._jobs
+        )
         self._ticker = FrameTicker(self.screen, self.transcript)
         self._replay: deque[events.ChatEvent] | None = None
         self.failure: Exception | None = None

@@ -124,22 +124,22 @@ class ApprovalDialog:
         self.wants = None
         self._finish(Approve(self.id, decision, reason, hunks, input, rule))
 
-    def rows(self, columns: int, most: int) -> list[Row]:
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return the rows to draw."""
         if self._hunks is not None:
-            return self._hunks.rows(columns, most)
+            return self._hunks.rows(columns, max_rows)
         head = self._head(columns)
         if self._problem:
             head.append(make_row(("bad", to_one_row(self._problem, columns - 1))))
         if self.wants is not None:
-            return head[:most]
+            return head[:max_rows]
         if self._rules is not None:
             head.append(
                 make_row(("faint", truncate("Choose a rule to save (Enter to select, Esc to go back)", columns - 1)))
             )
         menu = self._rules[1] if self._rules else self._menu
-        room = max(most - len(head), min(len(menu.items), 4))
-        return [*head[: max(most - room, 1)], *menu.rows(columns, room)]
+        space = max(max_rows - len(head), min(len(menu.items), 4))
+        return [*head[: max(max_rows - space, 1)], *menu.rows(columns, space)]
 
     def _head(self, columns: int) -> list[Row]:
         asked = self._asked
@@ -235,7 +235,7 @@ class HunkSelector:
                 pass
         return None
 
-    def rows(self, columns: int, most: int) -> list[Row]:
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return the rows of the current change, and the marks of all."""
         marks = " ".join(
             f"{'>' if i == self._at else ''}[{'x' if hunk.number in self._marked else ' '}]"
@@ -251,4 +251,4 @@ class HunkSelector:
             ),
         ]
         body = hunk_rows(self.hunks[self._at], columns)
-        return [*head, *body[: max(most - len(head), 1)]]
+        return [*head, *body[: max(max_rows - len(head), 1)]]

@@ -101,31 +101,31 @@ class Menu:
         places = (i for i, item in enumerate(self.items) if item.key == key or (not item.key and i == number))
         return next(places, None)
 
-    def rows(self, columns: int, most: int) -> list[Row]:
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return as many items around the selected one as fit."""
-        most = max(most, 1)
+        max_rows = max(max_rows, 1)
         if self._wraps:
-            return self._wrapped_rows(columns, most)
-        first = min(max(self.at - most // 2, 0), max(len(self.items) - most, 0))
-        shown = [self._row(i, columns) for i in range(first, min(first + most, len(self.items)))]
-        if len(self.items) > most and shown:
+            return self._wrapped_rows(columns, max_rows)
+        first = min(max(self.at - max_rows // 2, 0), max(len(self.items) - max_rows, 0))
+        shown = [self._row(i, columns) for i in range(first, min(first + max_rows, len(self.items)))]
+        if len(self.items) > max_rows and shown:
             shown[-1] = [*shown[-1], *make_row(("faint", f"  {self.at + 1} of {len(self.items)}"))]
         return shown
 
-    def _wrapped_rows(self, columns: int, most: int) -> list[Row]:
+    def _wrapped_rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return items with wrapped labels, as many around the selected one as fit."""
         blocks = [self._block(i, columns) for i in range(len(self.items))]
-        if sum(map(len, blocks)) <= most:
+        if sum(map(len, blocks)) <= max_rows:
             return [each for block in blocks for each in block]
-        first, last, room = self.at, self.at + 1, most - 1 - len(blocks[self.at])
-        while last < len(blocks) and len(blocks[last]) <= room:
-            room -= len(blocks[last])
+        first, last, space = self.at, self.at + 1, max_rows - 1 - len(blocks[self.at])
+        while last < len(blocks) and len(blocks[last]) <= space:
+            space -= len(blocks[last])
             last += 1
-        while first > 0 and len(blocks[first - 1]) <= room:
+        while first > 0 and len(blocks[first - 1]) <= space:
             first -= 1
-            room -= len(blocks[first])
+            space -= len(blocks[first])
         rows = [each for block in blocks[first:last] for each in block]
-        return [*rows[: max(most - 1, 1)], make_row(("faint", f"  {self.at + 1} of {len(self.items)}"))][:most]
+        return [*rows[: max(max_rows - 1, 1)], make_row(("faint", f"  {self.at + 1} of {len(self.items)}"))][:max_rows]
 
     def _block(self, i: int, columns: int) -> list[Row]:
         item, chosen = self.items[i], i == self.at
@@ -150,9 +150,9 @@ class Menu:
         label = "  " * item.depth + label
         if item.detail:
             label += " " * (self._column(columns) - width(label))
-        room = columns - width(sign + mark + key + label) - 3
+        space = columns - width(sign + mark + key + label) - 3
         detail = (
-            f"  {truncate(to_one_row(item.detail, 200, make=escape_all), room)}" if item.detail and room > 6 else ""
+            f"  {truncate(to_one_row(item.detail, 200, make=escape_all), space)}" if item.detail and space > 6 else ""
         )
         style = "chosen" if i == self.at else ""
         parts = make_row((style, sign + mark), ("accent", key)) if style else make_row(sign + mark, ("accent", key))
@@ -200,7 +200,7 @@ class Dialog(Protocol):
         """Handle Esc: go back one step, or give the safest answer."""
         ...
 
-    def rows(self, columns: int, most: int) -> list[Row]:
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return the rows to draw."""
         ...
 
@@ -301,7 +301,7 @@ class QuestionDialog:
             self.wants = None
             self._finish(Answer(self.id, declined=True))
 
-    def rows(self, columns: int, most: int) -> list[Row]:
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return the rows to draw."""
         asked = self._asked
         title = asked.title or ("Plan" if asked.kind == "plan" else asked.text)
@@ -310,20 +310,20 @@ class QuestionDialog:
         if self.wants is not None or self._menu is None:
             return head
         head.append(make_row(("faint", truncate(_HINT_MULTIPLE if asked.multiple else _HINT, columns - 1))))
-        return [*head, *self._menu.rows(columns, max(most - len(head), 3))]
+        return [*head, *self._menu.rows(columns, max(max_rows - len(head), 3))]
 
 
 def _items(asked: QuestionAsked) -> list[MenuItem]:
-    given = [MenuItem(option.value, option.label or option.value, "", option.description) for option in asked.options]
+    items = [MenuItem(option.value, option.label or option.value, "", option.description) for option in asked.options]
     match asked.kind:
         case "plan":
-            return given or [MenuItem(*each) for each in _PLAN]
+            return items or [MenuItem(*each) for each in _PLAN]
         case "confirm":
-            return given or [MenuItem(*each) for each in _YES_NO]
+            return items or [MenuItem(*each) for each in _YES_NO]
         case "select":
-            return given
+            return items
         case "ask":
-            return [*given, MenuItem(_FREE_TEXT, "Other...", "o")] if given else []
+            return [*items, MenuItem(_FREE_TEXT, "Other...", "o")] if items else []
         case "input":
             return []
 
@@ -377,7 +377,7 @@ class PickerDialog:
         else:
             self._finish(None)
 
-    def rows(self, columns: int, most: int) -> list[Row]:
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return the rows to draw."""
         hint = f"Filter: {self._filter_text}" if self._filter_text else _PICKER_HINT
         head = [
@@ -386,4 +386,4 @@ class PickerDialog:
         ]
         if self._menu is None:
             return [*head, make_row(("faint", truncate("  No matches; Esc to clear the filter", columns - 1)))]
-        return [*head, *self._menu.rows(columns, max(most - len(head), 3))]
+        return [*head, *self._menu.rows(columns, max(max_rows - len(head), 3))]

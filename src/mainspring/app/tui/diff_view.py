@@ -16,13 +16,13 @@ _KINDS = {"edit": "", "create": " (new)", "delete": " (deleted)", "rename": " (r
 _STYLES = {"+": "added", "-": "removed"}
 
 
-def diff_rows(diffs: Iterable[FileDiff], columns: int, most: int | None = None) -> list[Row]:
+def diff_rows(diffs: Iterable[FileDiff], columns: int, max_rows: int | None = None) -> list[Row]:
     """Return the rows of diffs.
 
     Args:
         diffs: The diffs.
         columns: Width of the screen; the terminal wraps longer lines.
-        most: Maximum number of rows; the last row says how many are hidden.
+        max_rows: Maximum number of rows; the last row says how many are hidden.
     """
     rows: list[Row] = []
     for diff in diffs:
@@ -34,8 +34,11 @@ def diff_rows(diffs: Iterable[FileDiff], columns: int, most: int | None = None) 
             rows.append(make_row(("warn", f"  {truncate(escape_all(diff.note), columns - 2)}")))
         if diff.left_out:
             rows.append(make_row(("faint", f"  ... {pluralize(diff.left_out, 'more line')}")))
-    if most is not None and len(rows) > most:
-        rows = [*rows[: max(most - 1, 0)], make_row(("faint", f"  ... {pluralize(len(rows) - most + 1, 'more row')}"))]
+    if max_rows is not None and len(rows) > max_rows:
+        rows = [
+            *rows[: max(max_rows - 1, 0)],
+            make_row(("faint", f"  ... {pluralize(len(rows) - max_rows + 1, 'more row')}")),
+        ]
     return rows
 
 

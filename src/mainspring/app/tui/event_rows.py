@@ -69,12 +69,12 @@ def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], columns: i
     texts = [tuple(to_one_row(cell, 400) for cell in each) for each in rows]
     count = max(map(len, [heads, *texts]))
     sizes = [max(width(each[i]) for each in [heads, *texts] if i < len(each)) for i in range(count)]
-    room = columns - 1 - _GAP * (count - 1)
-    least = min(sizes[-1], max(_MIN_LAST_COLUMN, room // 2))
-    while sum(sizes[:-1]) > room - least and (widest := max(sizes[:-1], default=0)) > _MIN_CELL_COLUMNS:
+    space = columns - 1 - _GAP * (count - 1)
+    min_last = min(sizes[-1], max(_MIN_LAST_COLUMN, space // 2))
+    while sum(sizes[:-1]) > space - min_last and (widest := max(sizes[:-1], default=0)) > _MIN_CELL_COLUMNS:
         sizes[sizes.index(widest)] -= 1
-    sizes[-1] = room - sum(sizes[:-1])
-    if count > 1 and sizes[-1] < min(_MIN_LAST_COLUMN, least):
+    sizes[-1] = space - sum(sizes[:-1])
+    if count > 1 and sizes[-1] < min(_MIN_LAST_COLUMN, min_last):
         return _stack_columns(heads, texts, columns)
     shown = _lines(heads, sizes, "faint", "faint") if heads else []
     for each in texts:
@@ -128,7 +128,7 @@ _LEVELS = {"info": "faint", "warn": "warn", "error": "bad"}
 
 
 def event_rows(
-    event: events.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], folds: CollapsedOutput
+    event: events.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], collapsed: CollapsedOutput
 ) -> list[Row]:
     """Return the wrapped rows of an event.
 
@@ -136,14 +136,14 @@ def event_rows(
         event: The event.
         columns: Width of the screen.
         markdown: Renders Markdown.
-        folds: Stores collapsed output.
+        collapsed: Stores collapsed output.
     """
-    rows = _rows(event, columns, markdown, folds)
+    rows = _rows(event, columns, markdown, collapsed)
     return rows if isinstance(event, events.QuestionAsked | events.CommandDone) else wrap_rows(rows, columns)
 
 
 def _rows(
-    event: events.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], folds: CollapsedOutput
+    event: events.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], collapsed: CollapsedOutput
 ) -> list[Row]:
     match event:
         case events.QuestionAsked():
@@ -153,7 +153,7 @@ def _rows(
         case events.Retrying(attempt=attempt, max_retries=max_retries, delay=delay, reason=reason):
             return _line("warn", f"Retrying in {delay:.0f}s (attempt {attempt} of {max_retries}): {reason}")
         case events.Compacted():
-            return _compacted(event, folds)
+            return _compacted(event, collapsed)
         case events.SessionChanged():
             return _session(event)
         case events.CommandDone():
@@ -179,9 +179,9 @@ def _command(event: events.CommandDone, columns: int, markdown: Callable[[str], 
     return result_rows(event.shown, columns, markdown) if event.shown is not None else []
 
 
-def _compacted(event: events.Compacted, folds: CollapsedOutput) -> list[Row]:
+def _compacted(event: events.Compacted, collapsed: CollapsedOutput) -> list[Row]:
     figures = f" from {format_tokens(event.before)} to {format_tokens(event.after)} tokens" if event.before else ""
-    summary = folds.fold("summary", output_rows(event.summary, "faint", "  "), _SUMMARY_ROWS)
+    summary = collapsed.collapse("summary", output_rows(event.summary, "faint", "  "), _SUMMARY_ROWS)
     return [*_line("warn", f"Conversation compacted{figures} ({event.reason})"), *summary]
 
 

@@ -226,12 +226,12 @@ class PlaceholderProcessor(Processor):
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
         """Replace placeholders of a line with labels."""
-        given = transformation_input.fragments
-        if not any(ord(max(fragment[1], default=" ")) >= 0x100000 for fragment in given):
-            return Transformation(given)
+        fragments = transformation_input.fragments
+        if not any(ord(max(fragment[1], default=" ")) >= 0x100000 for fragment in fragments):
+            return Transformation(fragments)
         shown: StyleAndTextTuples = []
         starts = [0]
-        for style, text, *_ in given:
+        for style, text, *_ in fragments:
             for character in text:
                 label = self._pastes.label(character) if ord(character) >= 0x100000 else None
                 shown.append(("class:mark", label) if label else (style, character))

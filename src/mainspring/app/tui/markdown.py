@@ -149,14 +149,14 @@ def _ascii_ornaments(text: str) -> str:
     return text.translate(_ORNAMENTS) if _ORNAMENT.fullmatch(text) else text
 
 
-def _trim_row(given: Row) -> Row:
+def _trim_row(row: Row) -> Row:
     """Remove trailing blanks of a row, so that copied text has none."""
-    while given and not given[-1][1].strip():
-        given.pop()
-    if given:
-        style, text = given[-1]
-        given[-1] = (style, text.rstrip())
-    return given
+    while row and not row[-1][1].strip():
+        row.pop()
+    if row:
+        style, text = row[-1]
+        row[-1] = (style, text.rstrip())
+    return row
 
 
 @lru_cache(512)

@@ -85,13 +85,13 @@ def truncate(text: str, columns: int, ellipsis: str = "...") -> str:
     """Truncate a line to a number of columns."""
     if width(text) <= columns:
         return text
-    room = columns - width(ellipsis)
-    if room <= 0:
-        ellipsis, room = "", columns
+    space = columns - width(ellipsis)
+    if space <= 0:
+        ellipsis, space = "", columns
     taken = 0
     for place, character in enumerate(text):
         taken += width(character)
-        if taken > room:
+        if taken > space:
             return text[:place] + ellipsis
     return text
 

@@ -402,8 +402,8 @@ class Screen:
         size = self.output.get_size()
         self.output.begin()
         typed = 1 if self.dialog_takes_keys() and self.dialog and not self.dialog.wants else self._input_rows()
-        most = max(size.rows - typed - 2, 0)
-        self._above = [clip_row(each, size.columns - 1) for each in self._live_rows(size.columns, size.rows, most)]
+        max_rows = max(size.rows - typed - 2, 0)
+        self._above = [clip_row(each, size.columns - 1) for each in self._live_rows(size.columns, size.rows, max_rows)]
         if self._pending:
             pending, self._pending = self._pending, []
             self.app.renderer.erase(leave_alternate_screen=False)

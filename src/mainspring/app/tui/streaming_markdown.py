@@ -71,11 +71,11 @@ class MarkdownBlocks:
         self._end(done)
         return done
 
-    def flush_partial(self, most: int) -> list[Block]:
-        """Return the first part of an open block with more than ``most`` lines: whole lines of code, or whole items of a list."""
-        if len(self._lines) <= most:
+    def flush_partial(self, max_lines: int) -> list[Block]:
+        """Return the first part of an open block with more than ``max_lines`` lines: whole lines of code, or whole items of a list."""
+        if len(self._lines) <= max_lines:
             return []
-        at = self._code_cut(most) if self._fence else self._item_cut()
+        at = self._code_cut(max_lines) if self._fence else self._item_cut()
         if not at:
             return []
         head, self._lines = self._lines[:at], self._lines[at:]
@@ -169,14 +169,14 @@ class MarkdownBlocks:
         self._fence = self._language = self._inner = ""
         self._list = self._blank = self._begun = False
 
-    def _code_cut(self, most: int) -> int:
+    def _code_cut(self, max_lines: int) -> int:
         """Return where to split code: before an unindented line after a blank one, so that highlighting stays correct."""
-        half = most // 2
+        half = max_lines // 2
         for at in range(len(self._lines) - 1, half, -1):
             line = self._lines[at]
             if line and line[0] not in " \t)]}" and not self._lines[at - 1].strip():
                 return at
-        return len(self._lines) - half if len(self._lines) > 2 * most else 0
+        return len(self._lines) - half if len(self._lines) > 2 * max_lines else 0
 
     def _item_cut(self) -> int:
         """Return where to split a list: before its last item."""

@@ -41,11 +41,11 @@ def indent_rows(rows: Iterable[Row], by: str, style: str = "faint") -> list[Row]
     return [[(f"class:{style}", by), *each] for each in rows]
 
 
-def clip_row(given: Row, columns: int) -> Row:
+def clip_row(row: Row, columns: int) -> Row:
     """Truncate a row to a number of columns."""
     taken = 0
     kept: Row = []
-    for style, text in given:
+    for style, text in row:
         shown = expand_tabs(strip_emoji_modifiers(text))
         size = width(shown)
         if taken + size > columns:
@@ -60,27 +60,27 @@ def clip_row(given: Row, columns: int) -> Row:
     return kept
 
 
-def wrap_row(given: Row, columns: int, indent: str = "", *, hard: bool = False) -> list[Row]:
+def wrap_row(row: Row, columns: int, indent: str = "", *, hard: bool = False) -> list[Row]:
     """Wrap a row between words.
 
     Args:
-        given: The row.
+        row: The row.
         columns: Width of the screen.
         indent: Prefix of the further rows.
         hard: Whether words longer than a row are broken, too. Otherwise the terminal wraps them, so that they can
             be copied.
     """
-    text = "".join(part for _, part in given)
-    room = columns - 1
-    if width(text) <= room or room - len(indent) < _MIN_COLUMNS:
-        return [given]
-    marked = [(style, character) for style, part in given for character in part]
+    text = "".join(part for _, part in row)
+    space = columns - 1
+    if width(text) <= space or space - len(indent) < _MIN_COLUMNS:
+        return [row]
+    marked = [(style, character) for style, part in row for character in part]
     rows: list[Row] = []
     lead = len(text) - len(text.lstrip(" "))
     at = 0
     while at < len(text):
         begin: Row = [("", indent)] if rows else []
-        end = _end_of_row(text, at, max(lead, at), room - (len(indent) if rows else 0), hard)
+        end = _end_of_row(text, at, max(lead, at), space - (len(indent) if rows else 0), hard)
         rows.append([*begin, *_joined(marked[at : at + len(text[at:end].rstrip(" "))])])
         at = end
         while at < len(text) and text[at] == " ":
@@ -88,26 +88,26 @@ def wrap_row(given: Row, columns: int, indent: str = "", *, hard: bool = False) 
     return rows
 
 
-def _end_of_row(text: str, at: int, first: int, room: int, hard: bool) -> int:
+def _end_of_row(text: str, at: int, first: int, space: int, hard: bool) -> int:
     """Return the end of the row that starts at ``at``; its first word starts at ``first``."""
     taken, space = 0, -1
     for place in range(at, len(text)):
         if text[place] == " " and place > first:
             space = place
-            if taken > room:
+            if taken > space:
                 return space
         taken += width(text[place])
-        if taken > room and space >= 0:
+        if taken > space and space >= 0:
             return space
-        if taken > room and hard:
+        if taken > space and hard:
             return max(place, at + 1)
     return len(text)
 
 
-def _joined(given: Row) -> Row:
+def _joined(row: Row) -> Row:
     """Join neighboring fragments of the same style."""
     joined: Row = []
-    for style, part in given:
+    for style, part in row:
         if joined and joined[-1][0] == style:
             joined[-1] = (style, joined[-1][1] + part)
         else:
@@ -131,34 +131,34 @@ class CollapsedOutput:
     def __init__(self) -> None:
         self._kept: deque[tuple[str, list[Row]]] = deque(maxlen=_MAX_KEPT)
 
-    def fold(
-        self, title: str, rows: list[Row], most: int, *, at_end: bool = False, columns: int | None = None
+    def collapse(
+        self, title: str, rows: list[Row], max_rows: int, *, at_end: bool = False, columns: int | None = None
     ) -> list[Row]:
-        """Return at most ``most`` rows, and a row that says how many more there are.
+        """Return at most ``max_rows`` rows, and a row that says how many more there are.
 
         Args:
             title: Title of the output.
             rows: The rows.
-            most: Maximum number of rows.
+            max_rows: Maximum number of rows.
             at_end: Whether to show the last rows instead of the first.
             columns: Width of the screen, to wrap the shown rows; the stored ones stay unwrapped.
         """
         whole = rows
         if columns is not None:
             rows = wrap_rows(rows, columns, hard=True)
-        if len(rows) <= most + 1:
+        if len(rows) <= max_rows + 1:
             return rows
         self.keep(title, whole)
-        more = make_row(("faint", f"  ... {pluralize(len(rows) - most, 'more line')} (Ctrl-O to show)"))
-        if not most:
+        more = make_row(("faint", f"  ... {pluralize(len(rows) - max_rows, 'more line')} (Ctrl-O to show)"))
+        if not max_rows:
             return [more]
-        return [more, *rows[-most:]] if at_end else [*rows[:most], more]
+        return [more, *rows[-max_rows:]] if at_end else [*rows[:max_rows], more]
 
     def keep(self, title: str, rows: list[Row]) -> None:
         """Store rows that are not shown at all."""
         self._kept.append((title, rows[:_MAX_LINES]))
 
-    def unfold(self) -> list[Row]:
+    def expand_last(self) -> list[Row]:
         """Return the last stored output in full and forget it, or nothing."""
         if not self._kept:
             return []

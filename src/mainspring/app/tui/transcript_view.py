@@ -69,17 +69,17 @@ class TranscriptView:
         self.look = look
         self.columns = columns
         self.rows = rows
-        self.folds = CollapsedOutput()
+        self.collapsed = CollapsedOutput()
         self._answer = Answer(look)
-        self._tools = ToolCallView(self.folds)
-        self._children = SubagentView(self.folds)
+        self._tools = ToolCallView(self.collapsed)
+        self._children = SubagentView(self.collapsed)
         self._last: BlockKind = ""
         self._blank = True
         self._thinking = ""
         self._thinking_since = 0.0
         self._working = ""
         self._since: float | None = None
-        self._shell = ShellView(self.folds)
+        self._shell = ShellView(self.collapsed)
 
     def show(self, event: events.ChatEvent, now: float) -> list[Row]:
         """Show an event. Return the rows to print."""
@@ -133,15 +133,15 @@ class TranscriptView:
                 rows, kind = self._shell.show(event, self.columns), "other"
             case _:
                 kind = "command" if isinstance(event, events.CommandDone) else "other"
-                rows = event_rows(event, self.columns, self._markdown, self.folds)
+                rows = event_rows(event, self.columns, self._markdown, self.collapsed)
         ends = self._answer.begun and not isinstance(
             event, _NON_BREAKING_EVENTS
         )  # otherwise the event is printed above the open response
         closed = self._with_separator("text", self._answer.close(self.columns)) if ends else []
         return closed + self._with_separator(kind, rows)
 
-    def live(self, now: float, most: int) -> list[Row]:
-        """Return the live rows, at most ``most`` of them."""
+    def live(self, now: float, max_rows: int) -> list[Row]:
+        """Return the live rows, at most ``max_rows`` of them."""
         spinner = self._spinner(now)
         rows = [*self._children.live(self.columns, now, spinner), *self._tools.live(self.columns, now, spinner)]
         rows += self._shell.live(self.columns, spinner)
@@ -153,10 +153,10 @@ class TranscriptView:
                 ("accent", f"{spinner} "), message, ("faint", f"  {format_seconds(now - self._since)}  Esc to stop")
             )
             rows.append(parts)
-        room = max(most - len(rows) - 1, 0)
-        tail = self._answer.tail(self.columns, room)
+        space = max(max_rows - len(rows) - 1, 0)
+        tail = self._answer.tail(self.columns, space)
         gap: list[Row] = [[]] if tail and not self._blank and self._last != "text" else []
-        return [*gap, *tail, *rows][-most:] if most > 0 else []
+        return [*gap, *tail, *rows][-max_rows:] if max_rows > 0 else []
 
     def set_theme(self, look: Theme) -> None:
         """Change the theme."""
@@ -217,7 +217,7 @@ class TranscriptView:
             rows.append(make_row(("faint", f"  {event.attachments} attached")))
         if event.source in {"steer", "queue"} and rows:
             rows[0] = [*rows[0], *make_row(("faint", "  (steering)" if event.source == "steer" else "  (queued)"))]
-        return self.folds.fold("Your message", rows, _USER_ROWS)
+        return self.collapsed.collapse("Your message", rows, _USER_ROWS)
 
     def _on_thinking_end(self, text: str, now: float) -> list[Row]:
         whole = text or self._thinking
@@ -225,7 +225,7 @@ class TranscriptView:
         self._thinking, self._thinking_since = "", 0.0
         if not whole.strip():
             return []
-        self.folds.keep("Reasoning", output_rows(whole, "faint", "  "))
+        self.collapsed.keep("Reasoning", output_rows(whole, "faint", "  "))
         return [make_row(("faint", f"Thought for {format_seconds(took)} (Ctrl-O to show)"))]
 
     def _approval(self, event: events.ApprovalAsked) -> list[Row]:
@@ -233,7 +233,7 @@ class TranscriptView:
             return []
         self._tools.mark_shown(event.call_id)
         rows = diff_rows(event.diffs, self.columns)
-        return self.folds.fold(f"{event.display} {event.resource}", rows, _QUESTION_DIFF_ROWS)
+        return self.collapsed.collapse(f"{event.display} {event.resource}", rows, _QUESTION_DIFF_ROWS)
 
     def _finished(self, event: events.RunFinished) -> list[Row]:
         self._since, self._working, self._thinking = None, "", ""

@@ -123,7 +123,7 @@ async def test_a_queued_text_that_was_sent_meanwhile_is_queued_again_as_it_was_c
 async def test_what_waits_after_a_stop_is_sent_with_enter(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(told.QueueChanged((Queued("q1", "first"),), held=True))
-        await one.until(lambda: "Enter sends" in one.drawn)
+        await one.until(lambda: "Enter to send" in one.drawn)
         one.keys("\r")
         assert await one.command(SendQueued) == SendQueued("q1")
 
@@ -273,10 +273,10 @@ async def test_a_key_that_meets_a_question_which_only_now_appears_does_not_answe
         await one.until(lambda: one.session.screen.dialog)
         one.keys("y")  # the first letter of something, for nothing was typed before
         await one.until(lambda: one.session.screen.buffer.text == "y")
-        await one.until(lambda: "keys go to the input" in one.drawn)
+        await one.until(lambda: "Typing goes to the input" in one.drawn)
         await one.until(one.session.screen.dialog_takes_keys)
         assert not one.chat.commands
-        await one.until(lambda: "keys go to the input" not in one.drawn)
+        await one.until(lambda: "Typing goes to the input" not in one.drawn)
         one.keys("\x1b")
         assert await one.command(Approve) == Approve("q1", "deny")
         assert one.session.screen.buffer.text == "y"
@@ -311,7 +311,7 @@ async def test_help_has_the_keys_of_the_screen(tmp_path: Path) -> None:
         table = Table(("command", "what it does"), (("/quit", "leave"),), "Commands")
         one.chat.tell(told.CommandDone("c1", "help", table))
         await one.until(lambda: "/quit" in one.written)
-        assert "F2                     show the last folded output" in one.written
+        assert "F2                     Show the last collapsed output" in one.written
         assert one.written.index("Keys") < one.written.index("Commands")
 
 
@@ -360,9 +360,9 @@ async def test_stopping_and_leaving(tmp_path: Path) -> None:
         run(one)
         await one.until(lambda: one.session.is_busy())
         one.keys("\x1b")
-        assert await one.command(Abort) == Abort("stopped by the user")
+        assert await one.command(Abort) == Abort("Stopped by the user")
         one.keys("\x03")
-        assert await one.command(Abort) == Abort("stopped by the user")
+        assert await one.command(Abort) == Abort("Stopped by the user")
         one.keys("\x03")
         await one.until(lambda: not one.session.screen.app.is_running)
 
@@ -533,7 +533,7 @@ async def test_whoever_typed_just_now_looks(tmp_path: Path) -> None:
 async def test_frames_are_written_whole(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(told.AnswerText("a\n\nb\n\nc"), told.AnswerEnd("a\n\nb\n\nc"))
-        await one.until(lambda: "c" in one.written)
+        await one.until(lambda: "a\n" in one.written)
         frames = one.raw.split("\x1b[?2026h")[1:]
         assert frames
         assert all(frame.count("\x1b[?2026l") == 1 for frame in frames)
@@ -554,7 +554,7 @@ async def test_of_a_long_session_the_end_is_shown_and_that_there_is_more(tmp_pat
         notices = [told.Notice(f"notice {i}.") for i in range(500)]
         one.chat.tell(told.ReplayStarted(500), *notices, told.ReplayFinished())
         await one.until(lambda: "notice 499." in one.written)
-        assert "what was said before is in the session" in one.written
+        assert "earlier messages are not shown" in one.written
         assert "notice 50." not in one.written
 
 

@@ -44,7 +44,7 @@ def test_nothing_in_what_is_asked_about_is_hidden(command: str, shown: str) -> N
 def test_a_long_command_is_broken_and_what_is_left_out_is_told() -> None:
     text = shows(ApprovalDialog(asked("echo " + "word " * 60), lambda _: None), 40)
     assert "  echo word word word word word word\n  word" in text
-    assert "more rows; e shows all of it\n" in text
+    assert "more rows (e to show the arguments)\n" in text
     text = shows(ApprovalDialog(asked("/far/away", "/far/away: it lies outside the project"), lambda _: None))
     assert text.startswith("Run this command?\n  /far/away\n  it lies outside the project\n")
 
@@ -82,7 +82,7 @@ PICKER = Picker(
 def test_typing_narrows_a_list() -> None:
     answers: list[ChatCommand | None] = []
     dialog = PickerDialog(PICKER, answers.append)
-    assert "openai:gpt-5          (now) ready\n" in shows(dialog)
+    assert "openai:gpt-5          (current) ready\n" in shows(dialog)
     assert "ollama:qwen           down\n" in shows(dialog)
     for key in ("5", ".", "1", "space", "c", "x", "backspace"):
         assert dialog.on_key(key)

@@ -52,7 +52,7 @@ async def test_a_chat_in_lines() -> None:
     await after("hello\n", Prompt("hello"))
     chat.tell(told.UserText("hello"), told.RunStarted("r"), told.AnswerText("**Well** \u2014 \x1b[2Jx"))
     chat.tell(ASKED)
-    await shows("your choice")
+    await shows("Your choice")
     assert "Well - x\n" in out.getvalue()
     await after("a 2\n", Approve("q1", "always", rule="shell(ls)"))
     await after("to the left\n", Steer("to the left"))

@@ -59,7 +59,7 @@ def test_tools_have_their_names_for_people_and_fold_what_is_long() -> None:
     assert text.startswith(
         "* Run command make all 4.0 s\n  ... 15 more lines (Ctrl-O to show)\n    row 15 [bold]x[/nope]\n"
     )
-    assert to_text(one.folds.unfold()).count("row ") == 20
+    assert to_text(one.collapsed.expand_last()).count("row ") == 20
     denied = told.ToolFinished("u", "shell", "Run command", "rm", is_error=True, denied=True, output="not now")
     assert shown(one, denied) == "- Run command rm denied\n    not now\n"
 
@@ -124,7 +124,7 @@ def test_what_is_going_on() -> None:
     assert "waiting for the model...  3.5 s  Esc to stop" in live
     assert one.busy
     assert "Thought for 2.0 s" in shown(one, told.ThinkingEnd("hm"), now=3.0)
-    assert "hm" in to_text(one.folds.unfold())
+    assert "hm" in to_text(one.collapsed.expand_last())
     text = shown(one, told.RunFinished("error", error="no key", hint="set it\x07"))
     assert text.endswith("error: no key\nset it\\x07\n")
     assert not one.busy
