@@ -273,7 +273,7 @@ class InfoCommands:
         share = f" ({status.context_used / window:.0%})" if window else ""
         used = f"{status.context_used:,} of {f'{window:,}' if window else 'an unknown number of'} tokens{share}"
         fields = [("used", used), *[(name, f"about {tokens:,} tokens") for name, tokens in parts.items()]]
-        return Fields((*fields, ("messages", f"{len(messages)}")), "Context")
+        return Fields((*fields, ("message count", f"{len(messages)}")), "Context")
 
     async def _run_cost(self, _: str) -> CommandResult:
         status, behavior = self._status.status(), self._current.agent.behavior.resolved()

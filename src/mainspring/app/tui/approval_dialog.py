@@ -132,7 +132,7 @@ class ApprovalDialog:
         if self._problem:
             head.append(make_row(("bad", to_one_row(self._problem, columns - 1))))
         if self.wants is not None:
-            return head[:max_rows]
+            return [*head[: max_rows - 1], make_row(("faint", truncate(self.wants.label, columns - 1)))]
         if self._rules is not None:
             head.append(
                 make_row(("faint", truncate("Choose a rule to save (Enter to select, Esc to go back)", columns - 1)))

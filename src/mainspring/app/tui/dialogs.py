@@ -308,7 +308,8 @@ class QuestionDialog:
         sender = f"{asked.child}: " if asked.child else ""
         head = [make_row(("warn", to_one_row(f"{sender}{title}", columns - 1)))]
         if self.wants is not None or self._menu is None:
-            return head
+            label = self.wants.label if self.wants is not None else ""
+            return [*head, make_row(("faint", truncate(f"{label} (Enter to send, Esc to go back)", columns - 1)))]
         head.append(make_row(("faint", truncate(_HINT_MULTIPLE if asked.multiple else _HINT, columns - 1))))
         return [*head, *self._menu.rows(columns, max(max_rows - len(head), 3))]
 

@@ -38,11 +38,7 @@ def result_rows(result: CommandResult, columns: int, markdown: Callable[[str], l
         case Fields(fields=fields, title=title):
             return _title(title) + _table((), fields, columns)
         case Table(columns=heads, rows=rows, title=title, empty=empty):
-            body = (
-                _table(heads, rows, columns)
-                if rows
-                else [make_row(("faint", to_one_row(empty or "None", columns - 1)))]
-            )
+            body = _table(heads, rows, columns) if rows else _empty_rows(empty, columns)
             return _title(title) + body
         case Picker(title=title, choices=choices, empty=empty):
             rows = [
@@ -53,11 +49,15 @@ def result_rows(result: CommandResult, columns: int, markdown: Callable[[str], l
                 )
                 for choice in choices
             ]
-            return _title(title) + (rows or [make_row(("faint", to_one_row(empty or "None", columns - 1)))])
+            return _title(title) + (rows or _empty_rows(empty, columns))
         case Changes(text=text, diffs=diffs):
             return output_rows(text, "", "") + diff_rows(diffs, columns)
         case _:
             return []
+
+
+def _empty_rows(text: str, columns: int) -> list[Row]:
+    return wrap_rows(output_rows(text or "None", "faint", ""), columns)
 
 
 def _title(title: str) -> list[Row]:

@@ -135,7 +135,7 @@ class LineMode:
         if dialog is None:
             return
         self._print(dialog.rows(_COLUMNS, _QUESTION_ROWS))
-        self._write(f"{dialog.wants.label}: " if dialog.wants else "Your choice (letter or number, then Enter): ")
+        self._write("> " if dialog.wants else "Your choice (letter or number, then Enter): ")
 
     def stop(self) -> None:
         """Stop the run; exit if pressed twice."""

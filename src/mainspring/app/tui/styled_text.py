@@ -88,18 +88,18 @@ def wrap_row(row: Row, columns: int, indent: str = "", *, hard: bool = False) ->
     return rows
 
 
-def _end_of_row(text: str, at: int, first: int, space: int, hard: bool) -> int:
+def _end_of_row(text: str, at: int, first: int, columns: int, hard: bool) -> int:
     """Return the end of the row that starts at ``at``; its first word starts at ``first``."""
-    taken, space = 0, -1
+    taken, last_blank = 0, -1
     for place in range(at, len(text)):
         if text[place] == " " and place > first:
-            space = place
-            if taken > space:
-                return space
+            last_blank = place
+            if taken > columns:
+                return last_blank
         taken += width(text[place])
-        if taken > space and space >= 0:
-            return space
-        if taken > space and hard:
+        if taken > columns and last_blank >= 0:
+            return last_blank
+        if taken > columns and hard:
             return max(place, at + 1)
     return len(text)
 

@@ -86,10 +86,10 @@ def test_typing_narrows_a_list() -> None:
     assert "ollama:qwen           down\n" in shows(dialog)
     for key in ("5", ".", "1", "space", "c", "x", "backspace"):
         assert dialog.on_key(key)
-    assert shows(dialog) == "Models\nonly with: 5.1 c\n>    openai:gpt-5.1-codex  ready\n"
+    assert shows(dialog) == "Models\nFilter: 5.1 c\n>    openai:gpt-5.1-codex  ready\n"
     dialog.on_key("x")
     dialog.on_key("enter")
-    assert "nothing fits" in shows(dialog)
+    assert "No matches" in shows(dialog)
     assert answers == []
     dialog.back()
     assert shows(dialog).count("\n") == 5
@@ -162,3 +162,10 @@ def test_what_names_a_file_of_the_project_is_not_offered_for_every_project(rule:
     assert "in this project" in shows(dialog, 120)
     assert "every project" not in shows(dialog, 120)
     assert not dialog.on_key("g")
+
+
+def test_a_requested_text_has_its_label_on_the_screen() -> None:
+    dialog = ApprovalDialog(asked("ls", choices=choices_for()), lambda _: None)
+    dialog.on_key("n")
+
+    assert "Tell the agent what to do instead" in shows(dialog)

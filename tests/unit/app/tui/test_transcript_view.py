@@ -126,7 +126,7 @@ def test_what_is_going_on() -> None:
     assert "Thought for 2.0 s" in shown(one, told.ThinkingEnd("hm"), now=3.0)
     assert "hm" in to_text(one.collapsed.expand_last())
     text = shown(one, told.RunFinished("error", error="no key", hint="set it\x07"))
-    assert text.endswith("error: no key\nset it\\x07\n")
+    assert text.endswith("Error: no key\nset it\\x07\n")
     assert not one.busy
 
 

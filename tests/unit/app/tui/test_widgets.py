@@ -63,7 +63,7 @@ def test_the_status_line_leaves_out_what_matters_least() -> None:
     )
     unpriced = msgspec.structs.replace(STATUS, cost=None, tokens=1500, thinking=None)
     assert ".../checkout/service  1.5k tokens  main" in to_text([status_row(unpriced, 200)])
-    assert to_text([status_row(None, 80)]) == "starting ...\n"
+    assert to_text([status_row(None, 80)]) == "Starting...\n"
 
 
 @pytest.mark.covers("OPT-03")
