@@ -223,7 +223,7 @@ def test_completion_of_commands_and_files(chat: Chatting) -> None:
     terminal.wait("> /help")
     terminal.keys("Enter")
     terminal.wait("Attach a file")
-    assert "Ctrl-O                 show the last folded output" in terminal.everything()
+    assert "Ctrl-O                 Show the last collapsed output" in terminal.everything()
     assert "/model" in terminal.everything()
     terminal.type("what is in @need")
     screen = terminal.wait("needle.py")
