@@ -336,7 +336,7 @@ async def test_a_hunk_that_there_is_not_is_refused_and_the_question_stays(folder
         await chat.send(Approve(asked.id, "once"))
         await chat.until(RunFinished)
 
-    assert "no hunk 7" in wrong.refused
+    assert "Unknown hunk: 7" in wrong.refused
     assert (folder / "a.txt").read_text(encoding="utf-8") == "1\n2\nthree\n"
 
 
