@@ -1,4 +1,4 @@
-"""Sessions: a conversation is stored as it happens, and goes on after the process has ended, however it ended."""
+"""Sessions: a conversation is stored as it happens and can be resumed after the process ends, for any reason."""
 
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,8 @@ from mainspring.sessions.entries import (
 from mainspring.sessions.journal import SessionOptions
 from mainspring.sessions.jsonl_store import JsonlSessionLog, JsonlStore
 from mainspring.sessions.memory_store import MemorySessionLog, MemorySessionStore
-from mainspring.sessions.session import Session, SessionPlug, list_sessions, resolve_store
+from mainspring.sessions.plug import SessionPlug
+from mainspring.sessions.session import Session, list_sessions, resolve_store
 from mainspring.sessions.store import Problem, SessionInfo, SessionLog, SessionStore, StoredLine
 from mainspring.sessions.stored_messages import SessionTurn, turns_to_messages
 
@@ -107,7 +108,7 @@ __all__ = [
     "turns_to_messages",
 ]
 
-# What not every program needs is loaded when it is asked for.
+# Modules that not every program needs are loaded on first use.
 _, __getattr__ = lazy_exports(
     __name__,
     {
