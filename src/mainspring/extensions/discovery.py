@@ -19,7 +19,7 @@ ENTRY_POINTS = "mainspring.extensions"
 FUNCTION = "extension"
 """The function that a module must have."""
 
-_UNTRUSTED = "the project is not trusted, so it was not read; `mainspring trust` trusts it"
+_UNTRUSTED = "the project is not trusted, so it was not read; trust it with `mainspring trust`"
 
 
 def find_extensions(

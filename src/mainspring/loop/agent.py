@@ -221,7 +221,7 @@ class CoreAgent:
         if not prompts and not self.context.messages and self.context.pending is None:
             raise AgentError("there is nothing to run: give a prompt, or a session that has turns")
         if any(isinstance(p, Message) and not any(map(_has_content, p.content)) for p in prompts):
-            raise AgentError("the prompt is empty")
+            raise AgentError("The prompt is empty.")
         settled = (behavior.over(self.behavior) if behavior else self.behavior).resolved()
         self._steering.mode = self._follow_ups.mode = settled.steering
         detach = self.bus.add(hooks or {})

@@ -44,6 +44,29 @@ class SearchesPrograms(Protocol):
         ...
 
 
+@runtime_checkable
+class LocatesPrograms(Protocol):
+    """An environment with a file system of its own, where its shell looks for programs."""
+
+    async def find_search_path(self) -> str:
+        """Return the search path that the programs of the environment get.
+
+        Raises:
+            OSError: If the environment cannot be started.
+        """
+        ...
+
+    async def locate_program(self, name: str, entries: Sequence[str], folder: str) -> tuple[str, str, str] | None:
+        """Return the entry of a search path at which the shell finds a program, and the real paths of folder and program.
+
+        Args:
+            name: The name of the program.
+            entries: The entries of the search path.
+            folder: The folder that relative entries start at.
+        """
+        ...
+
+
 async def find_project_program(
     env: ResolvesPaths, place: ProjectPaths, units: Iterable[AnalyzedCommand], folders: Sequence[str | None]
 ) -> str:
@@ -55,9 +78,12 @@ async def find_project_program(
         units: The commands, those that they run among them.
         folders: The folders in which they may run; ``None`` for one that is not known.
     """
-    if not isinstance(env, SearchesPrograms) or not env.search_path:
+    if not isinstance(env, SearchesPrograms):
         return ""
-    entries = search_folders(env.search_path)
+    search_path = await env.find_search_path() if isinstance(env, LocatesPrograms) else env.search_path
+    if not search_path:
+        return ""
+    entries = search_folders(search_path)
     names = [unit.words[0].text for unit in units if unit.words]
     for position, name in enumerate(names):
         is_builtin = name in BUILTINS and position == 0  # a wrapper such as xargs runs the program of that name
@@ -76,6 +102,14 @@ async def _entry_of_project(
     env: SearchesPrograms, place: ProjectPaths, name: str, entries: Sequence[str], folder: str | None
 ) -> str | None:
     """The entry of the search path at which the shell finds a program, if the program belongs to the project."""
+    if isinstance(env, LocatesPrograms):
+        relative = [entry for entry in entries if folder is None and not entry.startswith(_ABSOLUTE)]
+        known = entries[: entries.index(relative[0])] if relative else entries
+        located = await env.locate_program(name, known, folder or "/")
+        if located is None:
+            return relative[0] if relative else None
+        entry, *real = located
+        return entry if not entry.startswith(_ABSOLUTE) or _is_in_project(place, real) else None
     for entry in entries:
         if folder is None and not entry.startswith(_ABSOLUTE):
             return entry
@@ -89,6 +123,10 @@ async def _entry_of_project(
         if found.kind != "file" or not found.mode & 0o111:
             continue
         real = await env.realpath(posixpath.dirname(path))
-        within = any(split_path(each)[: len(place.root)] == place.root for each in (real, found.path, path))
-        return entry if not entry.startswith(_ABSOLUTE) or (within and place.root) else None
+        within = _is_in_project(place, (real, found.path, path))
+        return entry if not entry.startswith(_ABSOLUTE) or within else None
     return None
+
+
+def _is_in_project(place: ProjectPaths, paths: Iterable[str]) -> bool:
+    return bool(place.root) and any(split_path(path)[: len(place.root)] == place.root for path in paths)

@@ -1,4 +1,4 @@
-"""Skills: instructions, files, scripts and tools that an agent takes up when a task needs them."""
+"""Skills: instructions, files, scripts, and tools that an agent loads when a task needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools by which a model takes up skills: `skills_use`, `skills_read`, `skills_run_script`."""
+"""The tools with which a model uses skills: `skills_use`, `skills_read`, `skills_run_script`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from mainspring.skills.plug import SkillsPlug
 
 MAX_FILE_BYTES = 1 << 20
-"""Bytes of a file of a skill that are looked at."""
+"""Maximum bytes of a skill's file that are read."""
 
 MAX_PAGE_BYTES = 28_000
-"""Bytes of a file that one call gives."""
+"""Maximum bytes of a file in one result."""
 
 _USE = (
     "Take up a skill: its instructions come back and hold for this task. Do it before the work that it is about. A skill that is "
@@ -36,7 +36,7 @@ _RUN = (
 
 
 def skill_tools(skills: SkillsPlug) -> tuple[Tool, Tool, Tool]:
-    """The three tools over the skills of an agent."""
+    """Create the three tools for an agent's skills."""
     return _use_tool(skills), _read_tool(skills), _run_tool(skills)
 
 
@@ -58,7 +58,7 @@ def _use_tool(skills: SkillsPlug) -> Tool:
 
 
 async def activate_for_model(skills: SkillsPlug, name: str, ctx: ToolContext) -> ToolResult:
-    """Make a skill active for the model; what it is told."""
+    """Activate a skill for the model. Returns the result text."""
     skill = skills.find(name)
     if skill is None or not skill.model_invocable:
         return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
@@ -73,7 +73,7 @@ async def activate_for_model(skills: SkillsPlug, name: str, ctx: ToolContext) ->
             title=skill.name,
             metadata=facts,
         )
-    if activation.carrier is not None:  # an earlier run had the very same text
+    if activation.carrier is not None:  # An earlier run had the same text.
         return ToolResult(
             output=f"The skill {skill.name} is active again; its instructions stand above, unchanged.",
             title=skill.name,
@@ -101,7 +101,7 @@ def _read_tool(skills: SkillsPlug) -> Tool:
         found = skills.active.get(str(arguments.get("skill")))
         folder = found.skill.directory if found is not None else None
         if found is None or folder is None or not is_within(folder, skills.agent.env.cwd):
-            return ()  # what the user installed for all projects is part of the skill's text
+            return ()  # Files that the user installed for all projects are part of the skill's text.
         return (Access("fs-read", posixpath.join(folder, str(arguments.get("path", "")))),)
 
     return define_tool(
@@ -125,11 +125,11 @@ def _read_tool(skills: SkillsPlug) -> Tool:
 
 
 async def _text(skills: SkillsPlug, found: ActiveSkill, path: str) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
     Raises:
-        OutsideError: If it is not in the skill's folder.
-        ValueError: If it is no text.
+        OutsideFolderError: If it is not in the skill's folder.
+        ValueError: If it is not text.
         OSError: If it cannot be read.
     """
     skill = found.skill
@@ -147,7 +147,7 @@ async def _text(skills: SkillsPlug, found: ActiveSkill, path: str) -> str:
 
 
 def _paginate(text: str, offset: int) -> str:
-    """The lines from ``offset`` on, as many as fit."""
+    """Return the lines from ``offset`` on, as many as fit."""
     lines = text.split("\n")
     if offset > len(lines):
         return f"(there are {len(lines)} lines)"
@@ -158,7 +158,7 @@ def _paginate(text: str, offset: int) -> str:
         if size > MAX_PAGE_BYTES:
             break
         shown.append(each)
-    if not shown:  # one line that is longer than all that can be shown
+    if not shown:  # One line that is longer than a page.
         return f"{lines[offset - 1][: MAX_PAGE_BYTES // 4]}…\n(line {offset} is cut; offset={offset + 1} goes on)"
     last = offset + len(shown) - 1
     end = "" if last >= len(lines) else f"\n(lines {offset} to {last} of {len(lines)}; offset={last + 1} goes on)"
@@ -232,7 +232,7 @@ def _check_trusted(skill: Skill) -> None:
 
 
 def _run_access(skills: SkillsPlug, arguments: Mapping[str, Any]) -> Sequence[Access]:
-    """The command that a call runs; nothing for a call that will be refused."""
+    """Return the command that a call runs. Empty for a call that will be refused."""
     found = skills.active.get(str(arguments.get("skill")))
     given: Any = arguments.get("arguments") or ()
     if found is None or not found.skill.directory or not isinstance(given, list | tuple):
@@ -261,7 +261,7 @@ def _error(code: ToolErrorCode, text: str) -> ToolResult:
 
 
 def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
-    del arguments  # the text is the skill's, and each of its commands is decided on by itself
+    del arguments  # The text is the skill's, and each of its commands is judged separately.
     return ()
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from mainspring.env import LocalEnv
+from mainspring.env.container import ContainerEnv
 from mainspring.permissions import Permissions
 from mainspring.programs import find_program
+from tests.helpers.containers import fake_docker as fake_docker
 from tests.unit.permissions.harness import TOOLS
 
 
@@ -113,3 +115,54 @@ async def test_where_the_project_is_the_whole_system_its_programs_do_not_ask() -
     decision = await Permissions().decide("shell", {"command": "ls etc"}, env=LocalEnv("/"), definition=TOOLS["shell"])
 
     assert decision.outcome == "allow"
+
+
+@pytest.mark.parametrize("given", ["image", "variables"])
+@pytest.mark.parametrize(
+    ("entry", "line", "outcome"),
+    [
+        ("bin", "ls", "ask"),
+        ("{project}/bin", "ls", "ask"),
+        ("{project}/bin", "egrep x a", "ask"),
+        ("{outside}/link", "ls", "ask"),
+        ("{outside}/linked", "ls", "ask"),
+        ("", "cd bin && ls", "ask"),
+        ("{project}/.venv/bin", "ls; cat a", "allow"),
+        ("{outside}/other:bin", "ls", "allow"),
+        ("{project}/bin", "/bin/ls", "allow"),
+        ("/usr/bin:/bin:{project}/bin", "ls", "allow"),
+    ],
+)
+@pytest.mark.covers("SEC-01")
+async def test_a_program_of_the_project_asks_in_a_container(
+    project: Path, fake_docker: str, given: str, entry: str, line: str, outcome: str
+) -> None:
+    path = entry.format(project=project, outside=project.parent) + os.pathsep + os.environ["PATH"]
+    if given == "image":
+        Path(f"{fake_docker}.path").write_text(path)
+    env = ContainerEnv("image", project, engine=fake_docker, variables={"PATH": path} if given == "variables" else {})
+
+    decision = await Permissions().decide("shell", {"command": line}, env=env, definition=TOOLS["shell"])
+    await env.aclose()
+
+    assert decision.outcome == outcome, [v.reason for v in decision.verdicts]
+    if outcome == "ask":
+        assert any("PATH entry" in v.reason for v in decision.asked)
+
+
+@pytest.mark.covers("SEC-01")
+async def test_a_container_runs_no_program_of_the_project_for_itself(project: Path, fake_docker: str) -> None:
+    for name in ("sh", "bash", "stat", "readlink", "cat", "tail"):
+        make_program(project / "bin" / name)
+        (project / "bin" / name).write_text(f"#!/bin/sh\ntouch {project}/ran\n")
+    Path(f"{fake_docker}.path").write_text(f"{project}/bin:bin:{os.environ['PATH']}")
+    env = ContainerEnv("image", project, engine=fake_docker)
+
+    await env.stat("/etc/hostname")
+    await env.read_bytes("/etc/hostname")
+    assert not (await env.find_program("bash") or "").startswith(str(project))
+    done = await env.run("echo hi")
+    await env.aclose()
+
+    assert done.stdout.text == "hi\n"
+    assert not (project / "ran").exists()

@@ -126,7 +126,7 @@ async def build_prompt(
     if options.piped.strip():
         parts.append(wrap_in_tag("stdin", options.piped) if parts else options.piped)
     if not parts:
-        raise ConfigError('the prompt is empty; give one, as in mainspring -p "What is in this folder?"')
+        raise ConfigError('The prompt is empty.; give one, as in mainspring -p "What is in this folder?"')
     return "\n\n".join(parts)
 
 

@@ -188,7 +188,7 @@ async def test_a_file_that_somebody_else_changed_is_not_rewound(folder: Path, ho
         forced = await chat.slash("/rewind 1 force")
 
     assert refused.error == ""
-    assert "nothing was rewound" in done.error
+    assert "Nothing was rewound" in done.error
     assert kept == "mine"
     assert forced.error == ""
     assert not (folder / "b.txt").exists()
