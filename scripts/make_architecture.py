@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
 IMAGES = ROOT / "docs" / "images"
 SOURCE = ROOT / "src" / "mainspring"
-WIDTH = 920
+WIDTH = 760
 
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
@@ -117,8 +117,8 @@ def draw_layers() -> tuple[str, list[str]]:
         below = y + 8
         if "app" in names:
             for siblings in app:
-                below = rows_of_boxes(drawing, [f"app.{name}" for name in siblings], 36, below, WIDTH - 260)
-            rows_of_boxes(drawing, [name for name in names if name != "app"], WIDTH - 200, y + 8, 170)
+                below = rows_of_boxes(drawing, [f"app.{name}" for name in siblings], 36, below, WIDTH - 220)
+            rows_of_boxes(drawing, [name for name in names if name != "app"], WIDTH - 130, y + 8, 100)
         else:
             below = rows_of_boxes(drawing, names, 36, below, WIDTH - 72)
         drawing.box(24, y, WIDTH - 48, below - y, "group")
@@ -249,7 +249,7 @@ def draw_lanes(moments: Sequence[Moment], modules: Sequence[str]) -> str:
             drawing.text(x, y + 10, f"{name}()", "title", "start")
             y += 16
             previous = function
-        for line in wrap(names, int((step - 34) / 6.9)):
+        for line in wrap(names, int((step - 24) / 7.3)):
             drawing.box(x, y, step - 16, 20, kind)
             drawing.text(x + 8, y + 14, line, "code", "start")
             y += 22
@@ -342,23 +342,23 @@ def draw_events() -> tuple[str, list[str]]:
             drawing.arrow(24 + step * i - 18, 39, 24 + step * i, 39)
     for x, text in (
         (24, "listeners of every event"),
-        (330, "purpose, or events of their own"),
-        (600, "packages that read these"),
+        (290, "purpose, or events of their own"),
+        (480, "packages that read these"),
     ):
         drawing.text(x, 84, text, "small", "start")
     y, lines = 94.0, [f"{' -> '.join(stages)} -> listeners:"]
     for name in find_listeners(trees):
-        drawing.label(24, y, 260, 26, name)
-        drawing.arrow(284, y + 13, 330, y + 13)
+        drawing.label(24, y, 230, 26, name)
+        drawing.arrow(254, y + 13, 290, y + 13)
         label, readers = next((view for start, view in views.items() if name.startswith(start)), ("", []))
         if label:
-            drawing.label(330, y, 110, 26, label, "event")
-            drawing.arrow(440, y + 13, 600, y + 13)
-            y = rows_of_boxes(drawing, readers, 600, y, WIDTH - 624)
+            drawing.label(290, y, 100, 26, label, "event")
+            drawing.arrow(390, y + 13, 480, y + 13)
+            y = rows_of_boxes(drawing, readers, 480, y, WIDTH - 504)
             lines.append(f"  {name} -> {label} -> {', '.join(readers)}")
         else:
             note = next((note for start, note in NOTES.items() if name.startswith(start)), "")
-            drawing.text(336, y + 17, note, "", "start")
+            drawing.text(296, y + 17, note, "", "start")
             lines.append(f"  {name} -> {note}".rstrip(" ->"))
             y += 34
     return drawing.svg("The way of an event"), lines
