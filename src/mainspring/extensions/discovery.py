@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from mainspring.extensions.extension import ExtensionError, ExtensionSource, FoundExtensions, to_extension_error
+from mainspring.extensions.api import ExtensionError, ExtensionSource, FoundExtensions, to_extension_error
 
 ENTRY_POINTS = "mainspring.extensions"
 """The group under which packages name their extensions."""

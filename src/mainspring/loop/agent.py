@@ -1,7 +1,4 @@
-"""Messages that wait for a run: steering and follow-ups.
-
-The core agent: one conversation, a model, tools, and whatever is plugged in.
-"""
+"""The core agent: one conversation, a model, tools, and plugins."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeVar, overload, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -20,7 +17,6 @@ from mainspring.events import MessageUpdate, StreamEvent
 from mainspring.loop.hooks import EventListener, Handler, Hook, HookBus, HookRegistry, Hooks, reject_async
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import RunOptions
-from mainspring.loop.plug import Plugin, PreparablePlug, ResettablePlug
 from mainspring.loop.result import RunHandle, RunResult
 from mainspring.loop.state import (
     Approve,
@@ -35,6 +31,40 @@ from mainspring.loop.steps import LiveSteps, Steps
 from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, Usage, convert_to_llm, to_messages
 from mainspring.models import ModelProvider, ModelRequest, ThinkingLevel, ToolAliasModel
 from mainspring.tools import LazyTool, Tool, ToolRegistry, provider_tool_names
+
+
+@runtime_checkable
+class Plugin(Protocol):
+    """Something that is put into an agent: a session, permissions, skills, telemetry, an application's own thing.
+
+    Above: the agent. Below: the hook bus and the registry, by which alone a plug acts.
+    """
+
+    def install(self, agent: CoreAgent) -> None:
+        """Register hooks and tools. Called once, when the agent is made."""
+        ...
+
+    def for_child(self) -> Plugin | None:
+        """What a sub-agent gets of this; ``None`` is nothing."""
+        ...
+
+
+@runtime_checkable
+class PreparablePlug(Protocol):
+    """A plug (or an environment) that has something to do before the first run: connect, read, start."""
+
+    async def prepare(self) -> None:
+        """Get ready. Called once by `CoreAgent.warmup`, beside those of others; again only where it raised."""
+        ...
+
+
+@runtime_checkable
+class ResettablePlug(Protocol):
+    """A plug that keeps something of the conversation."""
+
+    def reset(self) -> None:
+        """Forget it: the conversation starts anew."""
+        ...
 
 
 class MessageQueue:
@@ -261,7 +291,7 @@ class CoreAgent:
             self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
         except AgentError as error:
-            self._result = error.outcome
+            self._result = error.outcome if isinstance(error.outcome, RunResult) else None
             raise
         finally:
             self.context.pending = context.pending

@@ -21,6 +21,7 @@ from mainspring.skills.delivery import render_content
 from mainspring.skills.execution import InlineCommandRunner, has_commands, run_inline_commands
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.skills.toolsets import (
+    SkillHost,
     ToolsetContext,
     ToolsetError,
     ToolsetFactory,
@@ -32,7 +33,6 @@ from mainspring.tools import Tool
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
-    from mainspring.skills.plug import SkillsPlug
 
 logger = logging.getLogger("mainspring.skills")
 logger.addHandler(logging.NullHandler())
@@ -66,7 +66,7 @@ class SkillActivator:
 
     def __init__(
         self,
-        skills: SkillsPlug,
+        skills: SkillHost,
         active: ActiveSkills,
         usage: Usage | None,
         toolsets: Mapping[str, Sequence[ToolsetFactory]],
@@ -87,7 +87,7 @@ class SkillActivator:
         return self._skills.agent
 
     async def take_up(
-        self, skill: Skill, via: SkillActivationSource, *, signal: CancelToken | None = None
+        self, skill: Skill, via: SkillActivationSource, *, signal: CancelToken | None = None, turn_id: str = ""
     ) -> tuple[ActiveSkill, bool]:
         """Activate a skill.
 
@@ -95,6 +95,7 @@ class SkillActivator:
             skill: The skill.
             via: What activates it.
             signal: Ends its commands when set.
+            turn_id: The turn of the call that makes it active.
 
         Returns:
             The active skill, and whether it was inactive before.
@@ -114,7 +115,7 @@ class SkillActivator:
                 raise SkillError(
                     f"{self.active.most} skills are active ({', '.join(self.active.names)}), which is the maximum"
                 )
-            activation = ActiveSkill(skill, via, "", restricts=via != "trigger")
+            activation = ActiveSkill(skill, via, "", restricts=via != "trigger", turn_id=turn_id)
             tools, notes = await self._load(activation)
             try:
                 activation.text = await self._text(skill, notes, signal)
@@ -210,9 +211,9 @@ class SkillActivator:
     def _offer(self, activation: ActiveSkill, tools: Sequence[Tool]) -> None:
         """Register the tools of a skill's toolsets. A name that is in use keeps its tool."""
         taken = {*self.agent.tool_aliases.values(), LOAD_SKILL_ALIAS}
-        for tool in tools:
-            if self.add_tool(tool, taken, f"the skill {activation.skill.name}"):
-                activation.tools.append(tool.name)
+        for added in tools:
+            if self.add_tool(added, taken, f"the skill {activation.skill.name}"):
+                activation.tools.append(added.name)
 
     def add_tool(self, tool: Tool, taken: set[str], whose: str) -> bool:
         """Register a tool, unless its name is in use. Returns True if it was registered."""

@@ -31,6 +31,7 @@ class ActiveSkill(Struct, eq=False):
         lost: Whether no message of the history has its text.
         tools: Names of the tools of its toolsets.
         toolsets: Its toolsets, which must be closed.
+        turn_id: The turn in which the model activated it. Calls of that turn were judged before, so none may use it.
     """
 
     skill: Skill
@@ -44,6 +45,7 @@ class ActiveSkill(Struct, eq=False):
     lost: bool = False
     tools: list[str] = field(default_factory=list[str])
     toolsets: list[Any] = field(default_factory=list[Any])
+    turn_id: str = ""
     _own: Message | None = None
 
     @property

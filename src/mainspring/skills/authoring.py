@@ -8,25 +8,22 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-
-from msgspec import Struct
 
 from mainspring.lazy import lazy_re
 from mainspring.redaction import redact
 from mainspring.skills.content import strip_invisible
 from mainspring.skills.manifest import MAX_DESCRIPTION_CHARS
-from mainspring.skills.skill import SkillError
+from mainspring.skills.skill import SkillDraft, SkillError
 from mainspring.skills.strict_validation import check_spec
 from mainspring.state_files import resolve_project_file, write_text_atomically
 from mainspring.threads import run_in_thread
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
 if TYPE_CHECKING:
-    from mainspring.skills.plug import SkillsPlug
-    from mainspring.skills.toolsets import ToolsetContext
+    from mainspring.skills.toolsets import SkillHost, ToolsetContext
 
 
 MemoryScope = Literal["project", "user"]
@@ -38,28 +35,6 @@ MAX_INSTRUCTIONS_CHARS = 60_000
 
 
 _NAME = lazy_re(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-
-
-class SkillDraft(Struct, frozen=True):
-    """A skill to write.
-
-    Attributes:
-        name: Its name.
-        description: Its description.
-        text: The whole file.
-        path: The file.
-        replaces: Whether the file exists.
-    """
-
-    name: str
-    description: str
-    text: str
-    path: str
-    replaces: bool
-
-
-Confirm = Callable[[SkillDraft], "bool | Awaitable[bool]"]
-"""Asks the user whether to store a skill. Sync or async; a sync function runs in a thread, so it may block."""
 
 
 _DESCRIPTION = (
@@ -97,7 +72,7 @@ class CreateSkillToolset:
 
     def __init__(self, dependencies: ToolsetContext) -> None:
         assert dependencies.skills is not None
-        self._skills: SkillsPlug = dependencies.skills
+        self._skills: SkillHost = dependencies.skills
 
     def tools(self) -> list[Tool]:
         """The tool."""

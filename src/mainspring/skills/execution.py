@@ -6,6 +6,7 @@ replaced by its output at each activation.
 
 from __future__ import annotations
 
+import itertools
 import json
 import posixpath
 import re
@@ -258,6 +259,10 @@ def _pieces(body: str) -> list[tuple[str, bool]]:
     return [("".join(lines), code) for lines, code in pieces]
 
 
+_NUMBERS = itertools.count(1)
+"""Numbers of commands, so that a yes to one is not taken for a later one."""
+
+
 class InlineCommandRunner:
     """Runs the commands of one skill: requests permission, then uses the environment.
 
@@ -273,7 +278,6 @@ class InlineCommandRunner:
         self._env = env
         self._bus = bus
         self._signal = signal
-        self._count = 0
         self._environment: dict[str, str] = {}
 
     async def __call__(self, command: str) -> str:
@@ -303,8 +307,7 @@ class InlineCommandRunner:
         """Return why it may not run. Empty if it may."""
         if not self._bus.has(PermissionCheck):
             return ""
-        self._count += 1
-        call = ToolUseBlock(f"skill-{self._skill}-{self._count}", shell.name, {"command": command})
+        call = ToolUseBlock(f"skill-{self._skill}-{next(_NUMBERS)}", shell.name, {"command": command})
         permit = await self._bus.emit(PermissionCheck(call, "", {"command": command}, shell, self._env))
         self._environment = permit.environment
         if permit.denied:

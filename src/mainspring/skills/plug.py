@@ -44,7 +44,7 @@ from mainspring.tools import ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
-    from mainspring.skills.authoring import Confirm
+    from mainspring.skills.skill import Confirm
 
 
 MAX_FULL_CHARS = 6_000
@@ -330,7 +330,9 @@ class SkillsPlug(Plugin):
             why = f"Permission denied: {'; '.join(permit.denied) or permit.paused}"
             hook.result = ToolResult(output=why, is_error=True, code=ToolErrorCode.PERMISSION_DENIED)
         else:
-            hook.result = await activate_for_model(self, arguments["name"], ToolContext(env=self.agent.env))
+            hook.result = await activate_for_model(
+                self, arguments["name"], ToolContext(env=self.agent.env, message_id=hook.turn_id)
+            )
 
     async def _begin(self, hook: SessionStart) -> None:
         """Activate the skills that the conversation had active, in the first run."""

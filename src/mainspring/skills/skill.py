@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from msgspec import Struct
@@ -169,3 +170,25 @@ class SkillError(ConfigError):
     def __init__(self, message: str, *, line: int = 0) -> None:
         super().__init__(message)
         self.line = line
+
+
+class SkillDraft(Struct, frozen=True):
+    """A skill to write.
+
+    Attributes:
+        name: Its name.
+        description: Its description.
+        text: The whole file.
+        path: The file.
+        replaces: Whether the file exists.
+    """
+
+    name: str
+    description: str
+    text: str
+    path: str
+    replaces: bool
+
+
+Confirm = Callable[[SkillDraft], "bool | Awaitable[bool]"]
+"""Asks the user whether to store a skill. Sync or async; a sync function runs in a thread, so it may block."""

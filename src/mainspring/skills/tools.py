@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
 from mainspring.env import explain
-from mainspring.skills.active import ActiveSkill
+from mainspring.skills.active import ActiveSkill, ActiveSkills
 from mainspring.skills.content import OutsideFolderError, escape_for_tag, is_within, resolve_skill_path
 from mainspring.skills.delivery import SKILL_FILE
 from mainspring.skills.execution import ScriptError, find_script, render_command, run_script, validate_arguments
@@ -16,7 +16,8 @@ from mainspring.skills.skill import Skill, SkillError
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
 if TYPE_CHECKING:
-    from mainspring.skills.plug import SkillsPlug
+    from mainspring.loop import CoreAgent
+    from mainspring.skills.activation import SkillActivator
 
 MAX_FILE_BYTES = 1 << 20
 """Maximum bytes of a skill's file that are read."""
@@ -35,12 +36,37 @@ _RUN = (
 )
 
 
-def skill_tools(skills: SkillsPlug) -> tuple[Tool, Tool, Tool]:
+class SkillSet(Protocol):
+    """The skills of an agent, as its skill tools see them.
+
+    Attributes:
+        active: The active skills.
+        activator: Activates skills.
+    """
+
+    active: ActiveSkills
+    activator: SkillActivator
+
+    @property
+    def agent(self) -> CoreAgent:
+        """The agent that has the skills."""
+        ...
+
+    def find(self, name: str) -> Skill | None:
+        """The skill of a name."""
+        ...
+
+    def unknown(self, name: str) -> str:
+        """The message that a skill was not found."""
+        ...
+
+
+def skill_tools(skills: SkillSet) -> tuple[Tool, Tool, Tool]:
     """Create the three tools for an agent's skills."""
     return _use_tool(skills), _read_tool(skills), _run_tool(skills)
 
 
-def _use_tool(skills: SkillsPlug) -> Tool:
+def _use_tool(skills: SkillSet) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return await activate_for_model(skills, arguments["name"], ctx)
 
@@ -57,13 +83,13 @@ def _use_tool(skills: SkillsPlug) -> Tool:
     )
 
 
-async def activate_for_model(skills: SkillsPlug, name: str, ctx: ToolContext) -> ToolResult:
+async def activate_for_model(skills: SkillSet, name: str, ctx: ToolContext) -> ToolResult:
     """Activate a skill for the model. Returns the result text."""
     skill = skills.find(name)
     if skill is None or not skill.model_invocable:
         return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
     try:
-        activation, new = await skills.activator.take_up(skill, "model", signal=ctx.signal)
+        activation, new = await skills.activator.take_up(skill, "model", signal=ctx.signal, turn_id=ctx.message_id)
     except SkillError as error:
         return _error(ToolErrorCode.CONFIG_ERROR, f"The skill {skill.name} was not taken up: {error}")
     facts = {"skill": skill.name}
@@ -82,10 +108,10 @@ async def activate_for_model(skills: SkillsPlug, name: str, ctx: ToolContext) ->
     return ToolResult(output=activation.text, title=skill.name, metadata=facts)
 
 
-def _read_tool(skills: SkillsPlug) -> Tool:
+def _read_tool(skills: SkillSet) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         found = skills.active.get(arguments["skill"])
-        if found is None:
+        if not _is_usable(found, ctx):
             return _inactive_error(skills, arguments["skill"])
         try:
             text = await _text(skills, found, arguments["path"])
@@ -124,7 +150,7 @@ def _read_tool(skills: SkillsPlug) -> Tool:
     )
 
 
-async def _text(skills: SkillsPlug, found: ActiveSkill, path: str) -> str:
+async def _text(skills: SkillSet, found: ActiveSkill, path: str) -> str:
     """Return the text of a file.
 
     Raises:
@@ -165,10 +191,10 @@ def _paginate(text: str, offset: int) -> str:
     return "\n".join(shown) + end
 
 
-def _run_tool(skills: SkillsPlug) -> Tool:
+def _run_tool(skills: SkillSet) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         found = skills.active.get(arguments["skill"])
-        if found is None:
+        if not _is_usable(found, ctx):
             return _inactive_error(skills, arguments["skill"])
         skill, given = found.skill, list(arguments.get("arguments", ()))
         try:
@@ -231,7 +257,7 @@ def _check_trusted(skill: Skill) -> None:
         raise ScriptError(f"the skill {skill.name} has no scripts: it is a text alone")
 
 
-def _run_access(skills: SkillsPlug, arguments: Mapping[str, Any]) -> Sequence[Access]:
+def _run_access(skills: SkillSet, arguments: Mapping[str, Any]) -> Sequence[Access]:
     """Return the command that a call runs. Empty for a call that will be refused."""
     found = skills.active.get(str(arguments.get("skill")))
     given: Any = arguments.get("arguments") or ()
@@ -248,12 +274,18 @@ def _run_access(skills: SkillsPlug, arguments: Mapping[str, Any]) -> Sequence[Ac
     return (Access("shell-run", line),)
 
 
-def _inactive_error(skills: SkillsPlug, name: str) -> ToolResult:
+def _is_usable(found: ActiveSkill | None, ctx: ToolContext) -> TypeGuard[ActiveSkill]:
+    """Return True if a skill was active when the calls of this turn were judged."""
+    return found is not None and not (found.turn_id and found.turn_id == ctx.message_id)
+
+
+def _inactive_error(skills: SkillSet, name: str) -> ToolResult:
     if skills.find(name) is None:
         return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
-    return _error(
-        ToolErrorCode.VALIDATION_ERROR, f"The skill {name} is not active; call skills_use with its name first."
+    early = (
+        "; it becomes active with the next turn" if name in skills.active else "; call skills_use with its name first"
     )
+    return _error(ToolErrorCode.VALIDATION_ERROR, f"The skill {name} is not active{early}.")
 
 
 def _error(code: ToolErrorCode, text: str) -> ToolResult:

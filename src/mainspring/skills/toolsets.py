@@ -11,24 +11,41 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import MainspringError
-from mainspring.skills.skill import Skill
+from mainspring.skills.skill import Confirm, Skill, SkillsConfig
 from mainspring.tools import Tool, tool
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
-    from mainspring.skills.plug import SkillsPlug
+    from mainspring.loop import CoreAgent
 
 logger = logging.getLogger("mainspring.skills")
 
 
 class ToolsetError(MainspringError):
     """A toolset that cannot be used. The message has the reason."""
+
+
+class SkillHost(Protocol):
+    """The skills of an agent, as toolsets see them.
+
+    Attributes:
+        config: Which skills the agent can use.
+        confirm: Asks the user whether to save a skill that the model wrote; ``None``: the model cannot write skills.
+    """
+
+    config: SkillsConfig
+    confirm: Confirm | None
+
+    @property
+    def agent(self) -> CoreAgent:
+        """The agent that has the skills."""
+        ...
 
 
 class ToolsetContext(Struct, frozen=True):
@@ -46,7 +63,7 @@ class ToolsetContext(Struct, frozen=True):
     extra: Mapping[str, Any]
     agent: str
     skill: Skill
-    skills: SkillsPlug | None = None
+    skills: SkillHost | None = None
 
 
 ToolsetFactory = Callable[..., Any]

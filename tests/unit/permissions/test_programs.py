@@ -20,16 +20,21 @@ def project(tmp_path: Path) -> Path:
         make_program(folder / name)
     (folder / "a").write_text("x")
     (tmp_path / "link").symlink_to(folder / "bin")
-    make_program(tmp_path / "other" / "ls")
+    make_program(tmp_path / "other" / "ls", "a program")
+    make_program(tmp_path / "other" / "tar", "a program")
+    make_program(tmp_path / "scripts" / "stat")
+    make_program(tmp_path / "scripts" / "wc", "#!/usr/bin/env mawk\n")
+    make_program(folder / "bin" / "gzip")
+    make_program(folder / "awks" / "mawk")
     make_program(folder / "bin" / "echo")
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "ls").symlink_to(folder / "bin" / "ls")
     return folder
 
 
-def make_program(path: Path) -> None:
+def make_program(path: Path, text: str = "#!/bin/sh\n") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("#!/bin/sh\n")
+    path.write_text(text)
     path.chmod(0o755)
 
 
@@ -53,6 +58,12 @@ def make_program(path: Path) -> None:
         ("bin", "cd sub && cat ../a", "ask"),
         ("{project}/.venv/bin", "python3 --version", "ask"),
         ("bin", "cat a", "allow"),
+        ("{outside}/other:bin", "tar tzf a", "ask"),  # which starts gzip
+        ("{outside}/other:awks", "tar tzf a", "allow"),
+        ("{outside}/scripts:awks", "stat a", "ask"),  # a script of a shell may start anything
+        ("{outside}/scripts", "stat a", "allow"),
+        ("{outside}/scripts:awks", "wc a", "ask"),
+        ("{outside}/scripts:bin", "wc a", "allow"),
         ("bin", "/bin/ls", "allow"),
         ("bin", "echo a; pwd; test -f a", "allow"),
         ("/usr/bin:/bin:bin", "ls", "allow"),

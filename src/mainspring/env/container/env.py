@@ -15,8 +15,8 @@ from mainspring.env.container.container import Container, find_engine
 from mainspring.env.container.files import ContainerFiles
 from mainspring.env.local import LocalEnv, ProcessSpec
 from mainspring.env.process_tree import RUN_ID_VARIABLE
-from mainspring.env.protocol import DEFAULT_OUTPUT_LIMITS, HttpResponse, OutputLimits, ProcessResult, StreamName
 from mainspring.env.sandbox.restore import RestoringGuard, with_note
+from mainspring.env.types import DEFAULT_OUTPUT_LIMITS, HttpResponse, OutputLimits, ProcessResult, StreamName
 
 _END = (
     'each() { for p in /proc/[0-9]*; do tr "\\0" "\\n" <"$p/environ" 2>/dev/null | grep -qx "$1" && '

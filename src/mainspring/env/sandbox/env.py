@@ -25,7 +25,6 @@ from mainspring.env.connection import StdioConnection
 from mainspring.env.local import LocalEnv, ProcessSpec
 from mainspring.env.paths import is_inside
 from mainspring.env.process import RunningProcess
-from mainspring.env.protocol import DEFAULT_OUTPUT_LIMITS, HttpResponse, OutputLimits, ProcessResult, StreamName
 from mainspring.env.sandbox import lockdown as kernel
 from mainspring.env.sandbox.backend import SandboxBackend, SandboxReport
 from mainspring.env.sandbox.bubblewrap import Bubblewrap
@@ -35,6 +34,7 @@ from mainspring.env.sandbox.landlock import Landlock, landlock_rules
 from mainspring.env.sandbox.policy import BLOCKED_VARIABLES, SandboxPolicy, make_policy
 from mainspring.env.sandbox.restore import RestoringGuard, format_note, with_note
 from mainspring.env.sandbox.seatbelt import Seatbelt
+from mainspring.env.types import DEFAULT_OUTPUT_LIMITS, HttpResponse, OutputLimits, ProcessResult, StreamName
 from mainspring.errors import ConfigError
 
 BACKENDS = ("bubblewrap", "landlock", "seatbelt")

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from mainspring.env.beneath import Folder
 from mainspring.env.paths import is_inside
-from mainspring.env.protocol import ProcessResult, StreamName
 from mainspring.env.sandbox.git_folder import HOOKS, make_readable
 from mainspring.env.sandbox.guarded import GuardedTree, is_harmless
 from mainspring.env.sandbox.journal import Journal, JournalRecord, Mark
+from mainspring.env.types import ProcessResult, StreamName
 from mainspring.text import escape_invisible
 
 _CLOCK_STEP_NS = 20_000_000
