@@ -25,7 +25,7 @@ _ABSOLUTE = ("/", "~/")
 """How an entry of the search path begins that means the same folder everywhere."""
 
 _STARTS: Mapping[str, tuple[str, ...]] = {
-    "egrep": ("grep",), "fgrep": ("grep",), "git": ("git-lfs",),
+    "egrep": ("grep",), "fgrep": ("grep",), "git": ("git-lfs",), "npm": ("node",),
     "tar": ("gzip", "bzip2", "xz", "lzma", "zstd", "lzip", "lzop", "compress"),
 }  # fmt: skip
 """Programs that start another program by its name."""
