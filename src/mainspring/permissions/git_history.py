@@ -39,6 +39,7 @@ _FAILS_ANYWAY = (
     b"unknown revision or path", b"bad revision", b"bad object", b"invalid object name", b"No stash entries", b"does not exist in",
     b"exists on disk, but not in",
 )  # fmt: skip
+_WORD = lazy_re(r"[\w.+@-]+")
 _MAGIC = lazy_re(r".*[*?\[\]:\\].*")
 _NAMES = ("--name-only", "-z", "--no-renames", "--no-relative", "--no-ext-diff", "--no-textconv")
 
@@ -202,6 +203,15 @@ class GitHistory:
         missing = set(await self._names("diff-files", "-z", "--name-only", "--diff-filter=D"))
         real = [await self._env.realpath(posixpath.join(self._top, name)) for name in names if name in missing]
         return [posixpath.relpath(path, self._top) for path in real]
+
+    async def words_in_settings(self) -> list[str]:
+        """The words in the values of all settings, which may be names of programs.
+
+        Raises:
+            UnknownFilesError: If they cannot be known.
+        """
+        settings = (await self._run("config", "--list", "-z")).decode("utf-8", "surrogateescape").split("\0")
+        return list(dict.fromkeys(word for each in settings for word in _WORD.findall(each.partition("\n")[2])))
 
     async def _names(self, *arguments: str) -> list[str]:
         output = (await self._run(*arguments)).decode("utf-8", "surrogateescape")

@@ -11,6 +11,7 @@ from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
 from mainspring.permissions import Permissions
 from mainspring.tools import Access, Tool, ToolContext
+from mainspring.tools.builtin import shell as shell_tool
 from tests.unit.permissions.harness import TOOLS, decided, project, shell
 
 
@@ -604,4 +605,4 @@ async def test_a_tool_that_only_has_the_name_of_an_edit_tool_asks(source: str) -
 async def test_wildcards_are_looked_up_again_in_another_folder(line: str) -> None:
     env = MemoryEnv({"a.txt": "", "inner/my_secret.txt": ""})
 
-    assert (await Permissions().decide("shell", {"command": line}, env=env, definition=shell)).outcome == "ask"
+    assert (await Permissions().decide("shell", {"command": line}, env=env, definition=shell_tool)).outcome == "ask"
