@@ -8,11 +8,11 @@ from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions as suggest
 from mainspring.permissions.command_patterns import compile_command_pattern
 from mainspring.permissions.decisions import FREE_REASON, READONLY_REASON, Outcome, Verdict
-from mainspring.permissions.git_history import UnknownFilesError, history_of
+from mainspring.permissions.git_history import find_program_of_settings
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.path_checker import NO_GRANT, FileGrant, GrantKey, PathChecker, PermissionMode
 from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, expand_wildcards, find_escapes, resolve_word
-from mainspring.permissions.programs import find_named_program, find_project_program, search_path_outside
+from mainspring.permissions.programs import find_project_program, search_path_outside
 from mainspring.permissions.recursive_reads import RecursiveReadChecker
 from mainspring.permissions.rule_matcher import RuleMatch, RuleMatcher
 from mainspring.permissions.rules import Rule
@@ -97,29 +97,14 @@ class CommandChecker:
         linked = "it makes a link and goes on with it; make the link alone" if self._linked else ""
         fetches = self._recursive_reads.fetches and not self._only_reading
         fetch = "git may fetch missing objects, which is prevented only if all of the line reads" if fetches else ""
-        for doubt in (
-            linked,
-            fetch,
-            await self._program_of_settings(),
-            "it names too many paths" if self._too_many else "",
-        ):
+        started = ""
+        if self._reads_by_git and self._search_path and not self._only_reading:
+            started = await find_program_of_settings(self.env, self.judge.place.root, self.folders)
+        for doubt in (linked, fetch, started, "it names too many paths" if self._too_many else ""):
             if doubt:
                 reason = f"the command cannot be judged: {doubt}"
                 self.verdicts.append(Verdict("shell-run", escape_invisible(source, limit=2000), "ask", reason))
         return self.verdicts
-
-    async def _program_of_settings(self) -> str:
-        """Why git may start a program of the project that the user's settings name, if git gets the whole search path."""
-        if not self._reads_by_git or self._only_reading or not self._search_path:
-            return ""
-        root = self.judge.place.root
-        try:
-            history = [await history_of(self.env, root, folder, folder) for folder in self.folders if folder]
-            names = [name for each in history if each is not None for name in await each.words_in_settings()]
-        except UnknownFilesError:
-            return "it is not known which programs git starts; run git alone"
-        found = await find_named_program(self.env, root, names, self.folders)
-        return f"git may start {found!r}, which lies in the project and on the PATH; run git alone" if found else ""
 
     # --- lines that are not understood ------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from mainspring.env.protocol import PathNaming
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.path_patterns import split_path
-from mainspring.permissions.programs import search_path_outside
+from mainspring.permissions.programs import find_named_program, search_path_outside
 from mainspring.shell_analysis.git_commands import GitCommand
 from mainspring.shell_analysis.syntax import Word
 
@@ -263,6 +263,26 @@ async def history_of(env: object, root: tuple[str, ...], folder: str, top: str) 
         raise UnknownFilesError("the project has a git of its own")
     variables = neutral_environment(env) | await search_path_outside(env, root) | {"LC_ALL": "C"}
     return GitHistory(env, program, folder, top, variables)
+
+
+async def find_program_of_settings(env: object, root: tuple[str, ...], folders: Sequence[str | None]) -> str:
+    """Find a program of the project that git may start for a setting of the user, if git gets the whole search path.
+
+    Args:
+        env: Where the command will run.
+        root: Components of the project's folder.
+        folders: The folders in which it may run; ``None`` for one that is not known.
+
+    Returns:
+        Why git may start one; empty if it does not.
+    """
+    try:
+        histories = [await history_of(env, root, folder, folder) for folder in folders if folder]
+        names = [name for each in histories if each is not None for name in await each.words_in_settings()]
+    except UnknownFilesError:
+        return "it is not known which programs git starts; run git alone"
+    found = await find_named_program(env, root, names, folders)
+    return f"git may start {found!r}, which lies in the project and on the PATH; run git alone" if found else ""
 
 
 def path_in_revision(text: str) -> str:

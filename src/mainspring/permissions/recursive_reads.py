@@ -199,7 +199,7 @@ class RecursiveReadChecker:
         below = [
             posixpath.relpath(path, folder) for name in names if is_inside(path := posixpath.join(top, name), folder)
         ]
-        if not all(map(_PLAIN_PATH.fullmatch, names)) or any(".." in name.split("/") for name in names):
+        if not all(map(_PLAIN_PATH.fullmatch, names)) or any(n[0] == "/" or ".." in n.split("/") for n in names):
             return "git lists a file with a name that xargs or a program may take for another one"
         if len(below) > MAX_WALKED and self._must_check:
             return f"git lists more than {MAX_WALKED} files"

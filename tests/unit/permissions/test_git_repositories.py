@@ -1,5 +1,6 @@
 """Reading commands of git in hostile and in ordinary repositories, with the real git: nothing runs, nothing is shown unasked."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,22 @@ async def test_files_of_the_index_are_judged(tmp_path: Path) -> None:
     (folder / "src/a.py").symlink_to(tmp_path / "outside.py")
     assert (await decide("git ls-files | xargs cat", env)).outcome == "ask"
     assert (await decide("cd src && git ls-files '*.py' | xargs cat", env)).outcome == "ask"
+
+
+@pytest.mark.parametrize("name", [b"../outside.py", b"/aa/outsid.py", b"-aa/outsid.py", b"a a/outsid.py"])
+async def test_a_planted_index_does_not_lead_outside(name: bytes, tmp_path: Path) -> None:
+    env = LocalEnv(
+        str(
+            make_repository(
+                tmp_path, "mkdir -p aaa; echo x > aaa/outsid.py; git add aaa; echo x > aa.py; git add aa.py"
+            )
+        )
+    )
+    index = Path(env.cwd, ".git/index")
+    planted = index.read_bytes()[:-20].replace(b"aaa/outsid.py"[: len(name)], name)
+    index.write_bytes(planted + hashlib.sha1(planted, usedforsecurity=False).digest())
+
+    assert (await decide("git ls-files | xargs cat", env)).outcome == "ask"
 
 
 async def test_a_partial_clone_fetches_nothing(tmp_path: Path) -> None:
