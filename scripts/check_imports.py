@@ -22,7 +22,7 @@ DISPATCHERS = {
     "app/servers/acp/start.py",
     "app/servers/http/start.py",
     "app/servers/mcp/start.py",
-    "app/run_service/engine.py",
+    "app/run_service/service.py",
     "app/run_service/agents.py",
     "app/tui/streaming_markdown.py",
     "app/tui/chat_client.py",

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mainspring import HookBus, LoopConfig, LoopContext, ToolRegistry, agent_loop, tool
+from mainspring.env.memory import MemoryEnv
 from mainspring.events import Event
 from mainspring.loop.hooks import HOOKS
 from mainspring.models import ModelRequest
-from mainspring.testing import MemoryEnv, Reply, ScriptedCall, ScriptedModel
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"

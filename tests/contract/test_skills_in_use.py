@@ -16,8 +16,7 @@ from mainspring.policies.plan_mode import PlanMode
 from mainspring.presets import Preset, merge_presets
 from mainspring.sessions.output_offload import OffloadOutputsPlug
 from mainspring.skills import Skill, SkillsConfig, SkillsPlug
-from mainspring.skills.content import read_body
-from mainspring.skills.delivery import parse_skill_name, render_content
+from mainspring.skills.content import parse_skill_name, read_body, render_content
 from mainspring.skills.discovery import discover_skills
 from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel

@@ -24,8 +24,7 @@ from mainspring.loop import LoopContext, RunOptions, agent_loop
 from mainspring.loop.hooks import RunDone, TurnAfter
 from mainspring.messages import Message
 from mainspring.models import LLMClient, RetryConfig
-from mainspring.models.client import ModelCallbacks
-from mainspring.models.results import Failure
+from mainspring.models.client import Failure, ModelCallbacks
 from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools import ToolRegistry, tool
 from tests.unit.loop.harness import Script, config, fail, said, text_reply, tool_call_reply

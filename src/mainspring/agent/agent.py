@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from msgspec.structs import asdict, replace
 
-from mainspring.agent.assist import AssistPlug
-from mainspring.agent.lifecycle import PreparedRun, SessionLifecycle
+from mainspring.agent.lifecycle import AssistPlug, PreparedRun, SessionLifecycle
 from mainspring.agent.options import (
     AgentOptions,
     RunOptions,

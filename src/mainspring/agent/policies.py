@@ -59,14 +59,14 @@ from mainspring.tools.builtin import ALL_TOOL_NAMES
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent, ResolvedRunOptions
     from mainspring.loop.hooks import Hooks
-    from mainspring.policies.large_results.persist import PersistLargeResults
+    from mainspring.policies.large_results.store import PersistLargeResults
     from mainspring.policies.repeated_calls import CachedToolCalls
     from mainspring.policies.request_settings import ThinkingDecayPolicy
     from mainspring.tools import ToolRegistry
 else:
     CachedToolCalls = lazy_function("mainspring.policies.repeated_calls", "CachedToolCalls")
     ThinkingDecayPolicy = lazy_function("mainspring.policies.request_settings", "ThinkingDecayPolicy")
-    PersistLargeResults = lazy_function("mainspring.policies.large_results.persist", "PersistLargeResults")
+    PersistLargeResults = lazy_function("mainspring.policies.large_results.store", "PersistLargeResults")
 
 
 # The order on the bus. An application's handlers have 0 unless they say otherwise, a session has 100.

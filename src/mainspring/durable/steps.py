@@ -22,7 +22,7 @@ from mainspring.events import Done, StreamEvent, StreamStart
 from mainspring.loop import CoreAgent, LiveSteps, RunResult
 from mainspring.loop.steps import QueueReader
 from mainspring.messages import AgentMessage, Message, ToolUseBlock, utc_now
-from mainspring.messages.call_ids import ensure_unique_call_ids
+from mainspring.messages.message import ensure_unique_call_ids
 from mainspring.models import ModelProvider, ModelRequest
 from mainspring.tools import ToolErrorCode, ToolResult
 from mainspring.tools.execute import error_result

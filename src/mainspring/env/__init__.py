@@ -2,8 +2,7 @@
 
 from mainspring.env.beneath import RealPath
 from mainspring.env.confined import ConfinedEnv
-from mainspring.env.editor import EditorBuffers, EditorEnv
-from mainspring.env.editor_terminal import TerminalProvider
+from mainspring.env.editor import EditorBuffers, EditorEnv, TerminalProvider
 from mainspring.env.jobs import Job, JobManager
 from mainspring.env.local import LocalEnv
 from mainspring.env.memory import MemoryEnv

@@ -19,12 +19,10 @@ from msgspec import Struct
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import local_files as disk
-from mainspring.env.connection import StdioConnection, open_connection
-from mainspring.env.ignore import is_ignored
 from mainspring.env.jobs import JobManager
 from mainspring.env.local_files import LocalFiles, WalkSource
 from mainspring.env.locks import PathLocks
-from mainspring.env.process import RunningProcess, start_process, wait_for_result
+from mainspring.env.process import RunningProcess, StdioConnection, open_connection, start_process, wait_for_result
 from mainspring.env.process_tree import OrphanReaper
 from mainspring.env.types import (
     DEFAULT_OUTPUT_LIMITS,
@@ -38,7 +36,7 @@ from mainspring.env.types import (
     WalkResult,
 )
 from mainspring.env.variables import child_environment
-from mainspring.env.walk import DirectoryWalker
+from mainspring.env.walk import DirectoryWalker, is_ignored
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_function
 from mainspring.programs import find_program

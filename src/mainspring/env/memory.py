@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from mainspring.cancellation import CancelToken
 from mainspring.env.beneath import PathChangedError, RealPath
-from mainspring.env.ignore import is_ignored
 from mainspring.env.jobs import JobManager
 from mainspring.env.locks import PathLocks
 from mainspring.env.protocol import ProcessConnection
@@ -34,7 +33,7 @@ from mainspring.env.types import (
     StreamName,
     WalkResult,
 )
-from mainspring.env.walk import DirectoryWalker
+from mainspring.env.walk import DirectoryWalker, is_ignored
 
 _MAX_SYMLINKS = 40
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mainspring.extensions.builtin import help_command as help_command
     from mainspring.extensions.context import ContextUsage as ContextUsage
     from mainspring.extensions.context import ExtensionContext as ExtensionContext
+    from mainspring.extensions.context import NonInteractiveUI as NonInteractiveUI
+    from mainspring.extensions.context import UserInterface as UserInterface
     from mainspring.extensions.discovery import find_extensions as find_extensions
     from mainspring.extensions.events import EVENTS as EVENTS
     from mainspring.extensions.events import AgentEndEvent as AgentEndEvent
@@ -31,24 +33,20 @@ if TYPE_CHECKING:
     from mainspring.extensions.events import ToolResultEvent as ToolResultEvent
     from mainspring.extensions.events import TurnEndEvent as TurnEndEvent
     from mainspring.extensions.events import TurnStartEvent as TurnStartEvent
+    from mainspring.extensions.plug import ExtensionRunner as ExtensionRunner
     from mainspring.extensions.plug import Extensions as Extensions
     from mainspring.extensions.registry import Command as Command
     from mainspring.extensions.registry import Shortcut as Shortcut
-    from mainspring.extensions.runner import ExtensionRunner as ExtensionRunner
-    from mainspring.extensions.ui import NonInteractiveUI as NonInteractiveUI
-    from mainspring.extensions.ui import UserInterface as UserInterface
 
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
         "api": "ExtensionAPI Extension ExtensionError ExtensionSource FoundExtensions",
         "builtin": "aliases guardrails help_command",
-        "context": "ContextUsage ExtensionContext",
+        "context": "ContextUsage ExtensionContext NonInteractiveUI UserInterface",
         "events": "EVENTS AgentEndEvent AgentStartEvent BeforeRunEvent ContextEvent ExtensionEvent InputEvent SessionShutdownEvent SessionOpenEvent ToolCallEvent ToolResultEvent TurnEndEvent TurnStartEvent",
         "discovery": "find_extensions",
-        "plug": "Extensions",
+        "plug": "Extensions ExtensionRunner",
         "registry": "Command Shortcut",
-        "runner": "ExtensionRunner",
-        "ui": "NonInteractiveUI UserInterface",
     },
 )

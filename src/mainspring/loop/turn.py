@@ -44,7 +44,7 @@ from mainspring.loop.hooks import (
 from mainspring.loop.model_calls import call_model, empty_response_error
 from mainspring.loop.state import RunState
 from mainspring.messages import Message, Usage
-from mainspring.messages.call_ids import ensure_unique_call_ids
+from mainspring.messages.message import ensure_unique_call_ids
 from mainspring.models import ModelRequest, RetryInfo
 from mainspring.models.retry import as_provider_error
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import Context
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -17,7 +17,6 @@ from mainspring.mcp.client_features import ClientFeatures
 from mainspring.mcp.config import McpServerConfig, expand_config
 from mainspring.mcp.errors import first_error
 from mainspring.mcp.server_log import ServerLog
-from mainspring.mcp.timeouts import CallTimeouts, CallTimer
 from mainspring.mcp.tools import create_tools
 from mainspring.mcp.types import (
     Answer,
@@ -41,8 +40,73 @@ from mainspring.mcp.types import (
 from mainspring.redaction import redact, secret_values
 from mainspring.tools import Tool
 
+
+class CallTimer:
+    """The time of one call."""
+
+    def __init__(self, seconds: float, scope: asyncio.Timeout) -> None:
+        self._seconds = seconds
+        self._scope = scope
+        self._paused = False
+
+    def life(self) -> None:
+        """It gave a sign of life: its time begins anew."""
+        if not self._paused and not self._scope.expired():
+            self._scope.reschedule(asyncio.get_running_loop().time() + self._seconds)
+
+    def pause(self, paused: bool) -> None:
+        """Stop the time, or let it begin anew."""
+        self._paused = paused
+        if not self._scope.expired():
+            self._scope.reschedule(None if paused else asyncio.get_running_loop().time() + self._seconds)
+
+
+class CallTimeouts:
+    """The clocks of the calls to one server."""
+
+    def __init__(self) -> None:
+        self._clocks: set[CallTimer] = set()
+        self._pauses = 0
+
+    async def within(
+        self, seconds: float, work: Callable[[CallTimer], Awaitable[T]], slow: Callable[[], Exception]
+    ) -> T:
+        """Do something; when its time is over it is cancelled, and what ``slow`` makes is raised."""
+        clock: CallTimer | None = None
+        scope = asyncio.timeout(seconds)
+        try:
+            async with scope:
+                clock = CallTimer(seconds, scope)
+                self._clocks.add(clock)
+                if self._pauses:
+                    clock.pause(True)
+                return await work(clock)
+        except TimeoutError:
+            if scope.expired():
+                raise slow() from None
+            raise
+        finally:
+            if clock is not None:
+                self._clocks.discard(clock)
+
+    @contextmanager
+    def pause(self) -> Generator[None]:
+        """Stop all clocks while this is open."""
+        self._pauses += 1
+        for clock in self._clocks:
+            clock.pause(True)
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                for clock in self._clocks:
+                    clock.pause(False)
+
+
 Status = Literal["disabled", "idle", "connecting", "ready", "lost", "failed", "closed"]
 """``lost`` is between a connection that ended and the next try; ``failed`` is given up, until somebody calls."""
+
 
 MAX_RECONNECTS = 5
 """How often a connection that was lost is made again, before it is given up."""
@@ -53,6 +117,7 @@ STABLE_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
 RELIST_SECONDS = 1.0
 """Between two lists of tools: a server that tells of changes without end is asked this often, and no more."""
+
 
 T = TypeVar("T")
 

@@ -1,17 +1,20 @@
 """Memory: notes for later conversations, as plain text that users can read, edit, and delete."""
 
-from mainspring.memory.notes import (
+from mainspring.memory.plug import (
     MEMORY_FILE_NAME,
     SECTIONS,
+    ConfirmNote,
+    Memory,
     MemoryFile,
     MemoryFiles,
+    Note,
     NoteSection,
+    Where,
     add_note,
     find_memory_files,
     render_prompt,
     validate_note,
 )
-from mainspring.memory.plug import ConfirmNote, Memory, Note, Where
 
 __all__ = [
     "ConfirmNote",

@@ -5,7 +5,7 @@ Images where there is nobody to see them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, Self
 
@@ -215,3 +215,18 @@ def _flatten_result(block: ToolResultBlock) -> ToolResultBlock:
         return block
     lines = [part.text if isinstance(part, TextBlock) else image_placeholder(part) for part in block.content]
     return replace(block, content="\n".join(lines))
+
+
+def ensure_unique_call_ids(message: Message, new_id: Callable[[], str]) -> Message:
+    """The message with an id for each of its calls that no other has; the same object where that is so already."""
+    ids = [c.id for c in message.tool_uses]
+    if not ids or (all(ids) and len(set(ids)) == len(ids)):
+        return message
+    seen: set[str] = set()
+    content = list(message.content)
+    for i, block in enumerate(content):
+        if isinstance(block, ToolUseBlock):
+            if not block.id or block.id in seen:
+                content[i] = block = replace(block, id=f"call_{new_id()}")
+            seen.add(block.id)
+    return replace(message, content=tuple(content))

@@ -9,10 +9,20 @@ from mainspring.lazy import lazy_exports
 if TYPE_CHECKING:
     from mainspring.models.catalog import find_entry as find_entry
     from mainspring.models.catalog import find_model_info as find_model_info
+    from mainspring.models.client import Failure as Failure
     from mainspring.models.client import LLMClient as LLMClient
     from mainspring.models.client import ModelCallbacks as ModelCallbacks
+    from mainspring.models.client import ModelErrorCode as ModelErrorCode
+    from mainspring.models.client import ModelResult as ModelResult
     from mainspring.models.client import ResultStream as ResultStream
+    from mainspring.models.client import StructuredResponse as StructuredResponse
+    from mainspring.models.client import Success as Success
     from mainspring.models.client import complete as complete
+    from mainspring.models.client import error_response as error_response
+    from mainspring.models.client import is_model_error as is_model_error
+    from mainspring.models.client import is_model_success as is_model_success
+    from mainspring.models.client import parse_structured as parse_structured
+    from mainspring.models.client import success_response as success_response
     from mainspring.models.codec.text import extract_text as extract_text
     from mainspring.models.config import ModelFacts as ModelFacts
     from mainspring.models.config import ProviderConfig as ProviderConfig
@@ -20,6 +30,7 @@ if TYPE_CHECKING:
     from mainspring.models.errors import agent_error_kind as agent_error_kind
     from mainspring.models.errors import classify_error as classify_error
     from mainspring.models.errors import classify_exception as classify_exception
+    from mainspring.models.errors import extract_retry_after as extract_retry_after
     from mainspring.models.errors import map_error_to_code as map_error_to_code
     from mainspring.models.http_model import HttpModel as HttpModel
     from mainspring.models.langchain import LangChainModel as LangChainModel
@@ -65,14 +76,6 @@ if TYPE_CHECKING:
     from mainspring.models.registry import get_supported_providers as get_supported_providers
     from mainspring.models.registry import is_provider_supported as is_provider_supported
     from mainspring.models.replay import decode_exchange_to_dict as decode_exchange_to_dict
-    from mainspring.models.results import Failure as Failure
-    from mainspring.models.results import ModelErrorCode as ModelErrorCode
-    from mainspring.models.results import ModelResult as ModelResult
-    from mainspring.models.results import Success as Success
-    from mainspring.models.results import error_response as error_response
-    from mainspring.models.results import is_model_error as is_model_error
-    from mainspring.models.results import is_model_success as is_model_success
-    from mainspring.models.results import success_response as success_response
     from mainspring.models.retry import RetryConfig as RetryConfig
     from mainspring.models.retry import RetryContext as RetryContext
     from mainspring.models.retry import RetryInfo as RetryInfo
@@ -81,13 +84,10 @@ if TYPE_CHECKING:
     from mainspring.models.retry import is_retryable_error as is_retryable_error
     from mainspring.models.retry import retry_stream as retry_stream
     from mainspring.models.retry import with_retry as with_retry
-    from mainspring.models.retry_after import extract_retry_after as extract_retry_after
-    from mainspring.models.structured import StructuredResponse as StructuredResponse
-    from mainspring.models.structured import parse_structured as parse_structured
-    from mainspring.models.transport.memory import MemoryResponse as MemoryResponse
-    from mainspring.models.transport.memory import MemoryTransport as MemoryTransport
     from mainspring.models.transport.port import Timeouts as Timeouts
     from mainspring.models.transport.port import Transport as Transport
+    from mainspring.models.transport.recording import MemoryResponse as MemoryResponse
+    from mainspring.models.transport.recording import MemoryTransport as MemoryTransport
     from mainspring.models.transport.recording import RecordingTransport as RecordingTransport
     from mainspring.models.transport.recording import ReplayTransport as ReplayTransport
     from mainspring.models.usage import TokenUsage as TokenUsage
@@ -105,8 +105,8 @@ __all__, __getattr__ = lazy_exports(
     {
         "wrappers.tool_aliases": "ToolAliasModel",
         "catalog": "find_entry find_model_info",
-        "errors": "ErrorKind classify_error classify_exception agent_error_kind map_error_to_code",
-        "client": "LLMClient ModelCallbacks ResultStream complete",
+        "errors": "ErrorKind classify_error classify_exception agent_error_kind map_error_to_code extract_retry_after",
+        "client": "LLMClient ModelCallbacks ResultStream complete Failure ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response StructuredResponse parse_structured",
         "config": "ModelFacts ProviderConfig",
         "codec.text": "extract_text",
         "registry": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
@@ -118,14 +118,10 @@ __all__, __getattr__ = lazy_exports(
         "providers.compatible": "openai_compatible",
         "providers.local_servers": "LocalServer detect_local_servers",
         "wrappers.rate_limit": "RateLimitedModel TokenBucket",
-        "results": "Failure ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response",
         "retry": "RetryConfig RetryContext RetryInfo RetryOptions calculate_delay is_retryable_error retry_stream with_retry",
-        "retry_after": "extract_retry_after",
-        "structured": "StructuredResponse parse_structured",
         "replay": "decode_exchange_to_dict",
         "transport.port": "Timeouts Transport",
-        "transport.memory": "MemoryResponse MemoryTransport",
-        "transport.recording": "RecordingTransport ReplayTransport",
+        "transport.recording": "MemoryResponse MemoryTransport RecordingTransport ReplayTransport",
         "usage": "TokenUsage extract_token_usage",
         "wire.anthropic": "build_anthropic_system_param normalize_message",
     },

@@ -1,30 +1,175 @@
-"""The models of a client: made when needed, kept, and the options of a call that belong to them.
-
-`LLMClient`: a model with retry and callbacks that answers with a result and never raises.
-"""
+"""`LLMClient`: requests to a model without an agent, with results as values and structured output."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeGuard, TypeVar, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
-from mainspring.errors import InvalidResponseError, ModelError, ProviderConfigError
+from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, ProviderConfigError
 from mainspring.events import Done, StreamError, StreamEvent
+from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, convert_to_llm, to_messages
 from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.errors import classify_exception
 from mainspring.models.langchain.detect import adapt_model, adapt_prompt
 from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse, collect
 from mainspring.models.registry import ProviderRegistry, create_model_provider, default_registry
-from mainspring.models.results import Failure, ModelResult, Success, failure_from_error
 from mainspring.models.retry import RetryConfig, RetryInfo, retry_stream
-from mainspring.models.structured import Schema, StructuredResponse, json_schema, parse_structured
+
+T = TypeVar("T")
+
+
+ModelErrorCode = ErrorCode
+"""The same under its other name."""
+
+
+class Success(Struct, Generic[T], frozen=True, eq=False):
+    """It worked; ``result`` is what was asked for."""
+
+    result: T
+    message: str = ""
+
+    @property
+    def success(self) -> bool:
+        """True."""
+        return True
+
+
+class Failure(Struct, frozen=True, eq=False):
+    """It did not work.
+
+    Attributes:
+        error: The code.
+        message: What happened, why, what to do.
+        retry_after: Seconds the server asked to wait, if it did.
+        cause: The error itself, with everything known about it.
+    """
+
+    error: ErrorCode
+    message: str
+    retry_after: float | None = None
+    cause: ModelError | None = None
+
+    @property
+    def success(self) -> bool:
+        """False."""
+        return False
+
+
+ModelResult = Success[T] | Failure
+"""Either; ``match`` on the class, or use the guards."""
+
+
+def is_model_success(result: Success[T] | Failure) -> TypeGuard[Success[T]]:
+    """Whether it worked."""
+    return isinstance(result, Success)
+
+
+def is_model_error(result: Success[T] | Failure) -> TypeGuard[Failure]:
+    """Whether it did not."""
+    return isinstance(result, Failure)
+
+
+def success_response(result: T, message: str = "") -> Success[T]:
+    """A success."""
+    return Success(result, message)
+
+
+def error_response(error: ErrorCode | str, message: str, retry_after_ms: float | None = None) -> Failure:
+    """A failure.
+
+    Args:
+        error: The code, or its name.
+        message: What happened.
+        retry_after_ms: Milliseconds to wait before another try, if that is known.
+    """
+    return Failure(ErrorCode(error), message, None if retry_after_ms is None else retry_after_ms / 1000)
+
+
+def failure_from_error(error: ModelError) -> Failure:
+    """The failure that a `ModelError` means."""
+    return Failure(error.code, error.message, error.retry_after, error)
+
+
+Schema = Mapping[str, Any] | type
+"""A JSON Schema, a type that msgspec knows (struct, dataclass, TypedDict), or a pydantic model."""
+
+
+_FENCE = lazy_re(r"\A```[a-zA-Z]*\s*\n(.*?)\n?```\Z", re.DOTALL)
+
+
+class StructuredResponse(Struct, frozen=True, eq=False):
+    """An answer that was to follow a schema.
+
+    Attributes:
+        response: The answer itself.
+        value: What was read out of it: of the type that was asked for, or plain JSON values for a JSON Schema; ``None``
+            where the answer does not fit.
+        problems: Why it does not fit; empty if it does.
+    """
+
+    response: ModelResponse
+    value: Any = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The answer's text, which is what is left where it does not fit."""
+        return self.response.text
+
+
+def json_schema(schema: Schema) -> dict[str, Any]:
+    """The JSON Schema that a schema stands for."""
+    if isinstance(schema, Mapping):
+        return dict(schema)
+    if callable(of_pydantic := getattr(schema, "model_json_schema", None)):
+        return cast("dict[str, Any]", of_pydantic())
+    return msgspec.json.schema(schema)
+
+
+def parse_structured(response: ModelResponse, schema: Schema) -> StructuredResponse:
+    """Read an answer by a schema. A fence of Markdown around it is no obstacle. Never raises for what a model wrote."""
+    text = response.text.strip()
+    fenced = _FENCE.match(text)
+    try:
+        return StructuredResponse(response, _parser(schema)(fenced[1] if fenced else text))
+    except _SchemaMismatchError as error:
+        return StructuredResponse(response, problems=error.problems)
+    except (ValueError, RecursionError) as error:  # what msgspec and pydantic raise
+        return StructuredResponse(response, problems=(str(error),))
+
+
+class _SchemaMismatchError(Exception):
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def _parser(schema: Schema) -> Callable[[str], Any]:
+    if isinstance(schema, Mapping):
+        return lambda text: _validate(msgspec.json.decode(text), schema)
+    of_pydantic = getattr(schema, "model_validate_json", None)
+    return of_pydantic if callable(of_pydantic) else msgspec.json.Decoder(schema).decode
+
+
+def _validate(value: Any, schema: Mapping[str, Any]) -> Any:
+    from jsonschema.validators import validator_for  # 100 ms to load
+    from referencing import Registry
+
+    validator = validator_for(schema)(schema, registry=Registry())  # the empty registry fetches nothing
+    problems = tuple([f"{error.json_path}: {error.message}" for error in validator.iter_errors(value)])
+    if problems:
+        raise _SchemaMismatchError(problems)
+    return value
+
 
 ApiKeyProvider = Callable[[str], "str | Awaitable[str]"]
 """Gives the key of a provider, by its name; may be async."""

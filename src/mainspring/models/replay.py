@@ -14,7 +14,7 @@ from mainspring.models.errors import classify_error
 from mainspring.models.json_values import as_dict, as_int
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import ModelProfile
-from mainspring.models.transport.recording_format import api_for_path
+from mainspring.models.transport.recording import api_for_path
 from mainspring.models.wire.anthropic import AnthropicDecoder
 from mainspring.models.wire.gemini import GeminiDecoder
 from mainspring.models.wire.ollama import OllamaDecoder

@@ -15,7 +15,7 @@ from mainspring.cancellation import sleep as cancellable_sleep
 from mainspring.errors import MainspringError, ModelError
 from mainspring.events import StreamEvent, StreamStart
 from mainspring.lazy import lazy_function
-from mainspring.models.retry_after import extract_retry_after
+from mainspring.models.errors import extract_retry_after
 
 if TYPE_CHECKING:
     from mainspring.models.errors import classify_exception

@@ -13,9 +13,75 @@ from msgspec.structs import replace
 from mainspring.env import DirEntry, WalkResult
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_config import Settings, is_harmless_setting, read_settings
-from mainspring.permissions.git_index import parse_index, submodules_of_index
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ResolvesPaths
+
+_GITLINK_MODE = 0o160000
+GITLINK = b"\x00\x00\xe0\x00"
+"""The mode of a submodule, as bytes of an index."""
+
+
+def parse_index(data: bytes) -> tuple[str, ...] | None:
+    """The paths in an index of git; ``None`` if its form is unknown, or it is only a part of one."""
+    entries = _parse(data)
+    return None if entries is None else tuple(path for path, _ in entries)
+
+
+def submodules_of_index(data: bytes) -> tuple[str, ...] | None:
+    """The paths of submodules in an index of git; ``None`` as with `paths_of_index`."""
+    if GITLINK not in data:
+        return ()
+    entries = _parse(data)
+    return None if entries is None else tuple(path for path, mode in entries if mode == _GITLINK_MODE)
+
+
+def _parse(data: bytes) -> list[tuple[str, int]] | None:
+    if data[:4] != b"DIRC" or not 2 <= _number(data, 4) <= 4:
+        return None
+    for hash_length in (20, 32):
+        found, at = _entries(data, hash_length)
+        while at + 8 + hash_length <= len(data) and data[at : at + 1].isupper():  # other extensions change the meaning
+            at += 8 + _number(data, at + 4)
+        if at + hash_length == len(data):
+            return found
+    return None
+
+
+def _number(data: bytes, at: int, length: int = 4) -> int:
+    return int.from_bytes(data[at : at + length], "big")
+
+
+def _entries(data: bytes, hash_length: int) -> tuple[list[tuple[str, int]], int]:
+    """The paths and modes of an index, and the offset of their end; the length of the data if it is torn."""
+    found: list[tuple[str, int]] = []
+    at, path, is_shortened = 12, b"", _number(data, 4) == 4
+    for _ in range(_number(data, 8)):
+        mode = _number(data, at + 24)
+        start = at + 40 + hash_length
+        start += 4 if _number(data, start, 2) & 0x4000 else 2
+        dropped = len(path)
+        if is_shortened:
+            dropped, start = _offset(data, start)
+        end = data.find(b"\0", start)
+        if end < 0:
+            return found, len(data)
+        path = path[: len(path) - dropped] + data[start:end]
+        at = end + 1 if is_shortened else at + (end - at) // 8 * 8 + 8
+        found.append((path.decode("utf-8", "surrogateescape"), mode))
+    return found, at
+
+
+def _offset(data: bytes, at: int) -> tuple[int, int]:
+    """A number of variable length, and the offset of its end."""
+    value = -1
+    while at < len(data):
+        byte = data[at]
+        at += 1
+        value = (value + 1) << 7 | (byte & 0x7F)
+        if not byte & 0x80:
+            break
+    return value, at
+
 
 MAX_BYTES = 1 << 18
 MAX_INDEX = 1 << 26
@@ -24,22 +90,28 @@ MAX_ALTERNATES = 8
 MAX_WALKED = 50_000
 """Names below a repository that are listed to find repositories inside it, if its index cannot tell."""
 
+
 MAX_GIT_FILES = 200_000
 """Names below a git folder that are checked for links."""
+
 
 _HOOK = "post-index-change"
 """The hook that reading commands run: ``git status`` updates the index."""
 
+
 _LINKS_ALLOWED = frozenset(("config", "hooks", "description", "COMMIT_EDITMSG", "lfs", "branches"))
 """Names in a git folder that may be symbolic links; git opens every other one as part of this very repository."""
 
+
 _HEAD = lazy_re(r"ref: refs/\S|[0-9a-f]{40}")
 """The beginning of the file ``HEAD``; with another one git looks for a repository further up."""
+
 
 _FOLDERS_WITHOUT_LINKS = (
     "objects", "refs", "logs", "worktrees", "info", "rebase-merge", "rebase-apply", "sequencer",
 )  # fmt: skip
 """Folders of which git shows what the files hold: a reference, a message, a step of a rebase. A link would show another file."""
+
 
 _REDIRECTIONS = frozenset(
     "GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE "
@@ -48,8 +120,10 @@ _REDIRECTIONS = frozenset(
 )
 """Variables that lead git to another repository, or to a program."""
 
+
 _FOLDERS = ("GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")
 """Variables that name files or folders of the user's; they must not lie in the project."""
+
 
 NEUTRAL_SETTINGS = {
     "core.fsmonitor": "false",
@@ -76,6 +150,7 @@ NEUTRAL_SETTINGS = {
     "maintenance.auto": "false",
 }
 """Settings that stand above those of the repository while a command runs that was allowed because it only reads."""
+
 
 _NEUTRAL_VARIABLES = {
     "GIT_PAGER": "cat",

@@ -24,12 +24,19 @@ from mainspring.sessions.entries import (
     encode_entry,
     entry_schema,
 )
+from mainspring.sessions.history import SessionTurn, turns_to_messages
 from mainspring.sessions.journal import SessionOptions
 from mainspring.sessions.jsonl_store import JsonlSessionLog, JsonlStore
-from mainspring.sessions.memory_store import MemorySessionLog, MemorySessionStore
 from mainspring.sessions.session import Session, SessionPlug, list_sessions, resolve_store
-from mainspring.sessions.store import Problem, SessionInfo, SessionLog, SessionStore, StoredLine
-from mainspring.sessions.stored_messages import SessionTurn, turns_to_messages
+from mainspring.sessions.store import (
+    MemorySessionLog,
+    MemorySessionStore,
+    Problem,
+    SessionInfo,
+    SessionLog,
+    SessionStore,
+    StoredLine,
+)
 
 if TYPE_CHECKING:
     from mainspring.sessions.branch_summary import branch_and_summarize as branch_and_summarize

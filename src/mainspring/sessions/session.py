@@ -45,14 +45,12 @@ from mainspring.sessions.entries import (
     RunStartEntry,
     SessionEntry,
 )
-from mainspring.sessions.history import PendingCalls
+from mainspring.sessions.history import PendingCalls, SessionTurn, to_stored_messages
 from mainspring.sessions.journal import SessionOptions, SessionWriter
 from mainspring.sessions.jsonl_store import JsonlStore
 from mainspring.sessions.loader import decode_header_row
-from mainspring.sessions.memory_store import MemorySessionStore
 from mainspring.sessions.paths import new_session_id, resolve_folder, user_home
-from mainspring.sessions.store import Problem, SessionInfo, SessionLog, SessionStore
-from mainspring.sessions.stored_messages import SessionTurn, to_stored_messages
+from mainspring.sessions.store import MemorySessionStore, Problem, SessionInfo, SessionLog, SessionStore
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

@@ -21,9 +21,9 @@ from mainspring.errors import SessionError
 from mainspring.locks import describe_lock_owner, lock_directory, try_lock
 from mainspring.messages import Message
 from mainspring.sessions.entries import DECODE_ERRORS, VERSION, LabelEntry, MessageEntry, SessionEntry, decode_entry
+from mainspring.sessions.history import prompt_preview
 from mainspring.sessions.paths import event_log_path, remove_event_logs, remove_index, validate_session_id
 from mainspring.sessions.store import Problem, SessionInfo, StoredLine
-from mainspring.sessions.stored_messages import prompt_preview
 from mainspring.state_files import make_private_folder
 
 APPLICATION_ID = 0x6D737072

@@ -9,9 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.shell_analysis import programs, wildcards
-from mainspring.shell_analysis.builtins import SPECIAL_BUILTINS, construct
 from mainspring.shell_analysis.code_arguments import required_literal_words
-from mainspring.shell_analysis.effects import file_effects, find_command_effects
+from mainspring.shell_analysis.effects import SPECIAL_BUILTINS, construct, file_effects, find_command_effects
 from mainspring.shell_analysis.parser import parse
 from mainspring.shell_analysis.programs import is_known, uncovered_words
 from mainspring.shell_analysis.syntax import (

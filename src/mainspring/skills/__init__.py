@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from mainspring.skills.activation import ToolsetContext as ToolsetContext
     from mainspring.skills.activation import Usage as Usage
+    from mainspring.skills.activation import load_toolset as load_toolset
     from mainspring.skills.content import extract_examples as extract_examples
     from mainspring.skills.content import read_body as read_body
     from mainspring.skills.discovery import SkillCatalog as SkillCatalog
@@ -22,22 +24,19 @@ if TYPE_CHECKING:
     from mainspring.skills.skill import SkillsConfig as SkillsConfig
     from mainspring.skills.skill import TriggerWords as TriggerWords
     from mainspring.skills.state import SkillStateFile as SkillStateFile
-    from mainspring.skills.toolsets import ToolsetContext as ToolsetContext
-    from mainspring.skills.toolsets import load_toolset as load_toolset
     from mainspring.skills.validation import Verdict as Verdict
     from mainspring.skills.validation import check_skills as check_skills
 
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "activation": "Usage",
+        "activation": "Usage ToolsetContext load_toolset",
         "content": "extract_examples read_body",
         "discovery": "SkillCatalog discover_skills",
         "skill": "SkillDraft Script Skill SkillError SkillDiagnostic SkillsConfig TriggerWords",
         "manifest": "parse_skill",
         "plug": "SkillsPlug",
         "state": "SkillStateFile",
-        "toolsets": "ToolsetContext load_toolset",
         "validation": "Verdict check_skills",
     },
 )

@@ -17,13 +17,13 @@ from mainspring.redaction import redact
 from mainspring.skills.content import strip_invisible
 from mainspring.skills.manifest import MAX_DESCRIPTION_CHARS
 from mainspring.skills.skill import SkillDraft, SkillError
-from mainspring.skills.strict_validation import check_spec
+from mainspring.skills.validation import check_spec
 from mainspring.state_files import resolve_project_file, write_text_atomically
 from mainspring.threads import run_in_thread
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
 if TYPE_CHECKING:
-    from mainspring.skills.toolsets import SkillHost, ToolsetContext
+    from mainspring.skills.activation import SkillHost, ToolsetContext
 
 
 MemoryScope = Literal["project", "user"]

@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.env.ignore import IgnoreRules, is_ignored, load_parent_rules, load_rules
+from mainspring.env.walk import IgnoreRules, is_ignored, load_parent_rules, load_rules
 from mainspring.frontmatter import parse_front_matter
 from mainspring.skills.content import read_text
 from mainspring.skills.manifest import MAX_NAME_CHARS, normalize_name, parse_skill

@@ -30,15 +30,26 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import AgentMessage, Message, ToolUseBlock
 from mainspring.prompt_tags import strip_attachments
-from mainspring.skills.activation import SkillActivator, Usage
-from mainspring.skills.active import ActiveSkill, ActiveSkills
-from mainspring.skills.allowed_tools import LOAD_SKILL_ALIAS, SKILL_TOOLS, AllowedToolsGate, parse_allowed_tools
-from mainspring.skills.content import CATALOG_TAG, to_single_line
-from mainspring.skills.delivery import USE_TOOL_NAMES, DeliveredSkill, SkillDelivery, find_delivered
+from mainspring.skills.activation import SkillActivator, ToolsetFactory, Usage
+from mainspring.skills.active import (
+    LOAD_SKILL_ALIAS,
+    SKILL_TOOLS,
+    ActiveSkill,
+    ActiveSkills,
+    AllowedToolsGate,
+    parse_allowed_tools,
+)
+from mainspring.skills.content import (
+    CATALOG_TAG,
+    USE_TOOL_NAMES,
+    DeliveredSkill,
+    SkillDelivery,
+    find_delivered,
+    to_single_line,
+)
 from mainspring.skills.discovery import SkillCatalog, discover_skills
 from mainspring.skills.skill import Skill, SkillError, SkillsConfig
 from mainspring.skills.tools import activate_for_model, skill_tools
-from mainspring.skills.toolsets import ToolsetFactory
 from mainspring.skills.triggers import TriggerMatcher, asks_for_skills, sort_matches
 from mainspring.tools import ToolContext, ToolErrorCode, ToolResult
 

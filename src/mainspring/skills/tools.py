@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
 from mainspring.env import explain
 from mainspring.skills.active import ActiveSkill, ActiveSkills
-from mainspring.skills.content import OutsideFolderError, escape_for_tag, is_within, resolve_skill_path
-from mainspring.skills.delivery import SKILL_FILE
+from mainspring.skills.content import SKILL_FILE, OutsideFolderError, escape_for_tag, is_within, resolve_skill_path
 from mainspring.skills.execution import ScriptError, find_script, render_command, run_script, validate_arguments
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool

@@ -27,15 +27,18 @@ from mainspring.loop.hooks import (
     TurnBefore,
 )
 from mainspring.subagents.definition import AgentDefinition
-from mainspring.subagents.inheritance import (
+from mainspring.subagents.run import (
+    DEFAULT_NAME,
     NestedSteps,
     SpawnOptions,
+    SubagentCounter,
     SubagentHost,
     SubagentRequest,
+    SubagentResult,
+    SubagentRun,
     inherited_behavior,
     select_tools,
 )
-from mainspring.subagents.run import DEFAULT_NAME, SubagentCounter, SubagentResult, SubagentRun
 from mainspring.text import pluralize
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.telemetry.options import TelemetryOptions
+    from mainspring.telemetry.pipeline import TelemetryOptions as TelemetryOptions
     from mainspring.telemetry.plug import Tracing, install_tracing
     from mainspring.telemetry.telemetry import Telemetry
     from mainspring.telemetry.telemetry import TelemetryHelpers as TelemetryHelpers
@@ -16,7 +16,7 @@ _, __getattr__ = lazy_exports(
     __name__,
     {
         "telemetry": "TelemetryHelpers Telemetry",
-        "options": "TelemetryOptions",
+        "pipeline": "TelemetryOptions",
         "plug": "Tracing install_tracing",
     },
 )

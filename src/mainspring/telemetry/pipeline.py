@@ -12,18 +12,53 @@ import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from mainspring.extras import install_command
 from mainspring.telemetry.conventions import SCHEMA_URL, SCOPE
-from mainspring.telemetry.options import TelemetryOptions
 from mainspring.telemetry.otel import OtelApi
 
 if TYPE_CHECKING:
     from opentelemetry._logs import Logger
     from opentelemetry.metrics import Meter
     from opentelemetry.trace import Tracer
+
+
+SpanNames = Literal["genai", "classic"]
+"""``genai``: ``invoke_agent NAME``, ``chat MODEL``, ``execute_tool NAME``. ``classic``: ``agent.run``, ``gen_ai.chat``, ``tool.execute``."""
+
+
+ContentDestination = Literal["spans", "events", "both"]
+"""Where prompts, answers, arguments and results stand, where they are wanted at all."""
+
+
+class TelemetryOptions(Struct, frozen=True, kw_only=True):
+    """How spans, metrics and events are made and sent.
+
+    Attributes:
+        endpoint: Where to, as ``http://localhost:4318``. ``None``: as OpenTelemetry's own variables say, else that. Not used where
+            the application has set up OpenTelemetry itself.
+        sensitive: Whether prompts, answers, arguments and results go along, without what looks like a secret.
+        content: Where they stand then.
+        span_names: How spans are called.
+        service: Name of the service, unless ``OTEL_SERVICE_NAME`` says otherwise.
+        export_seconds: How long one attempt to send may take, unless ``OTEL_EXPORTER_OTLP_TIMEOUT`` says otherwise.
+        close_seconds: How long `Telemetry.close` waits for what is still to be sent.
+        text_limit: Characters of one piece of content; the rest of it is left out.
+    """
+
+    endpoint: str | None = None
+    sensitive: bool = False
+    content: ContentDestination = "spans"
+    span_names: SpanNames = "genai"
+    service: str = "mainspring"
+    export_seconds: float = 5.0
+    close_seconds: float = 2.0
+    text_limit: int = 20_000
+
 
 _DELAY_MS = 1000  # between two batches: whoever looks at a run while it goes wants to see it
 _EXPORTERS = {

@@ -41,10 +41,9 @@ from mainspring.loop.hooks import (
     TurnBefore,
     UsageUpdate,
 )
-from mainspring.telemetry.mcp_spans import McpStartupTracer
 from mainspring.telemetry.run_spans import AgentName, RunSpan
 from mainspring.telemetry.telemetry import Telemetry
-from mainspring.telemetry.tool_spans import ToolCallSpans
+from mainspring.telemetry.tool_spans import McpStartupTracer, ToolCallSpans
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

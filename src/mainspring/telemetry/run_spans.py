@@ -14,6 +14,7 @@ from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.telemetry import conventions as c
 from mainspring.telemetry.attributes import (
     Attributes,
+    ContentEncoder,
     error_type,
     model_attributes,
     request_attributes,
@@ -21,7 +22,6 @@ from mainspring.telemetry.attributes import (
     server_attributes,
     usage_attributes,
 )
-from mainspring.telemetry.content import ContentEncoder
 from mainspring.telemetry.otel import CurrentSpan
 from mainspring.telemetry.telemetry import TelemetryContext
 from mainspring.telemetry.tool_spans import ToolCallSpans

@@ -5,8 +5,7 @@ They are what our own tests use. The pytest fixtures are in `mainspring.testing.
 
 from mainspring.env import MemoryEnv
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
-from mainspring.testing.steps import RecordedStep, RecordingSteps, ReplayError, ReplaySteps
-from mainspring.testing.tape import Tape, TapeMode
+from mainspring.testing.tape import RecordedStep, RecordingSteps, ReplayError, ReplaySteps, Tape, TapeMode
 
 __all__ = [
     "MemoryEnv",

@@ -12,9 +12,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, cast
 
-from mainspring.tools.assertions import Check
+from mainspring.tools.assertions import SUPPORTED_FORMATS, Check
 from mainspring.tools.checks import compile_plain
-from mainspring.tools.formats import SUPPORTED_FORMATS
 from mainspring.tools.patterns import BadPatternError, compile_pattern, max_safe_length
 from mainspring.tools.problems import (
     Path,

@@ -9,7 +9,7 @@ from mainspring.app.workspace.manage_settings import change_config
 from mainspring.app.workspace.mcp_servers import add_server
 from mainspring.app.workspace.skill_manager import new_skill
 from mainspring.errors import MainspringError
-from mainspring.memory.notes import find_memory_files
+from mainspring.memory.plug import find_memory_files
 
 
 def config(folder: Path) -> None:

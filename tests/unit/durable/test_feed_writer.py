@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from mainspring.durable.dbos.polling import Poller
+from mainspring.durable.dbos.log import Poller
 from mainspring.durable.feed import (
     Asked,
     Attempt,

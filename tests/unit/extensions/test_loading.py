@@ -304,7 +304,7 @@ async def test_a_broken_one_that_is_added_raises_and_leaves_nothing() -> None:
 
 
 async def test_an_extension_that_never_ends_loading_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.extensions.runner.LOAD_SECONDS", 0.02)
+    monkeypatch.setattr("mainspring.extensions.plug.LOAD_SECONDS", 0.02)
 
     async def slow(api: ExtensionAPI) -> None:
         await asyncio.Event().wait()

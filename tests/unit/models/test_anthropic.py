@@ -33,7 +33,7 @@ from mainspring.models import (
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import AnthropicCapabilities, ModelProfile
 from mainspring.models.providers.anthropic import CONTEXT_BETA, MODEL, capabilities_for
-from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
+from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
 from mainspring.models.wire.anthropic import AnthropicProtocol
 from tests.unit.models.messages_wire import begin, body, call, end, profile, sse, start, text
 from tests.unit.models.server import chunked, serve

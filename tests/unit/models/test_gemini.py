@@ -31,9 +31,9 @@ from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import GeminiDialect, ModelProfile
 from mainspring.models.providers.gemini import capabilities_for
-from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
+from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
 from mainspring.models.wire.gemini import GeminiDecoder, GeminiProtocol, encode_request
-from mainspring.models.wire.gemini.schema import json_schema, openapi_schema
+from mainspring.models.wire.gemini.encode import json_schema, openapi_schema
 
 PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
 LOOK = ToolDefinition("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})

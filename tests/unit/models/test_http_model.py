@@ -22,8 +22,8 @@ from mainspring.models.codec import response_reader as answer
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import EncodingCache, ModelProvider, ModelRequest
 from mainspring.models.profile import ModelProfile
-from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
 from mainspring.models.transport.port import Timeouts
+from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 from tests.unit.models.server import chunked, serve
 from tests.unit.models.wire import chunk, profile, sse

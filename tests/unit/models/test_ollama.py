@@ -18,7 +18,7 @@ from mainspring.messages import (
     ToolUseBlock,
 )
 from mainspring.models import EncodingCache, HttpModel, create_model
-from mainspring.models.codec.ndjson import NdjsonParser
+from mainspring.models.codec.framing import NdjsonParser
 from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile, OllamaCapabilities

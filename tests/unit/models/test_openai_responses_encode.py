@@ -20,7 +20,7 @@ from mainspring.messages import (
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import EncodingCache, ModelRequest
 from mainspring.models.profile import ModelProfile, ResponsesCapabilities
-from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
+from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
 from mainspring.models.wire.openai_responses import ResponsesProtocol, encode_request
 from mainspring.models.wire.openai_responses.payloads import decode_item_metadata, encode_item_metadata
 from tests.unit.models.responses_wire import (

@@ -30,7 +30,7 @@ from mainspring.models.auth.credentials import KEY_VARIABLES, get_setting, requi
 from mainspring.models.config import to_provider_config
 from mainspring.models.port import ModelRequest
 from mainspring.models.providers.local_servers import KNOWN_SERVERS
-from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
+from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.models.server import plain, serve
 from tests.unit.models.wire import chunk, sse

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.models.codec.sse import SseParser
+from mainspring.models.codec.framing import SseParser
 
 
 def parse(data: bytes, *cuts: int) -> list[tuple[str, bytes]]:

@@ -10,7 +10,7 @@ from mainspring.env.local import LocalEnv
 from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Permissions
 from mainspring.permissions.git_config import read_settings
-from mainspring.permissions.git_index import parse_index
+from mainspring.permissions.git_repository import parse_index
 from mainspring.tools.builtin import shell
 
 PLAIN = '[core]\n\tbare = false\n[remote "origin"]\n\turl = x\n'

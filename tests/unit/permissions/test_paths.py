@@ -4,10 +4,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mainspring import Agent
 from mainspring.env import LocalEnv
+from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import PermissionDecision, Permissions
-from tests.unit.permissions.harness import TOOLS
+from mainspring.permissions.path_patterns import split_path
+from mainspring.permissions.paths import IgnoreFiles
+from mainspring.testing import ScriptedCall, ScriptedModel
+from mainspring.tools.builtin import builtin_tools
+from tests.unit.permissions.harness import TOOLS as HARNESS_TOOLS
+from tests.unit.policies.harness import texts
 
 
 @pytest.fixture
@@ -39,7 +48,7 @@ def project(tmp_path: Path) -> Path:
 async def on(where: Path | str, tool: str, path: str, **options: Any) -> PermissionDecision:
     arguments = {"path": path, "content": ""} if tool == "write_file" else {"path": path}
     permissions = Permissions(**options)
-    return await permissions.decide(tool, arguments, env=LocalEnv(where), definition=TOOLS[tool])
+    return await permissions.decide(tool, arguments, env=LocalEnv(where), definition=HARNESS_TOOLS[tool])
 
 
 @pytest.mark.covers("SEC-01")
@@ -117,7 +126,7 @@ async def test_a_read_denial_binds_other_tools(project: Path, tool: str) -> None
     arguments = {"path": "private/key", "pattern": "x", "old": "a", "new": "b", "old_string": "a", "new_string": "b"}
     permissions = Permissions(allow=["edit"], deny=["read_file(private/**)"])
 
-    decision = await permissions.decide(tool, arguments, env=LocalEnv(project), definition=TOOLS[tool])
+    decision = await permissions.decide(tool, arguments, env=LocalEnv(project), definition=HARNESS_TOOLS[tool])
 
     assert decision.outcome == "deny"
 
@@ -154,7 +163,9 @@ async def test_a_read_denial_binds_other_tools(project: Path, tool: str) -> None
 async def test_a_read_denial_binds_commands_that_are_allowed(project: Path, line: str, outcome: str) -> None:
     permissions = Permissions(allow=["shell", "scope:fs-write(/nowhere)"], deny=["read_file(private/**)"])
 
-    decision = await permissions.decide("shell", {"command": line}, env=LocalEnv(project), definition=TOOLS["shell"])
+    decision = await permissions.decide(
+        "shell", {"command": line}, env=LocalEnv(project), definition=HARNESS_TOOLS["shell"]
+    )
 
     assert decision.outcome == outcome, decision.verdicts
 
@@ -164,7 +175,9 @@ async def test_who_denies_no_reading_is_not_asked_again(project: Path, line: str
     """Also where the folder holds what asks by itself: an allowed command was looked at by whoever wrote the rule."""
     permissions = Permissions(allow=["shell"], deny=["write_file(private/**)"])
 
-    decision = await permissions.decide("shell", {"command": line}, env=LocalEnv(project), definition=TOOLS["shell"])
+    decision = await permissions.decide(
+        "shell", {"command": line}, env=LocalEnv(project), definition=HARNESS_TOOLS["shell"]
+    )
 
     assert decision.outcome == "allow", decision.verdicts
 
@@ -174,7 +187,7 @@ async def test_a_rule_of_wildcards_alone_is_about_no_plain_word(project: Path) -
 
     for line, outcome in (("npm run private", "allow"), ("wc private", "deny")):
         decision = await permissions.decide(
-            "shell", {"command": line}, env=LocalEnv(project), definition=TOOLS["shell"]
+            "shell", {"command": line}, env=LocalEnv(project), definition=HARNESS_TOOLS["shell"]
         )
         assert decision.outcome == outcome, decision.verdicts
 
@@ -207,6 +220,155 @@ async def test_commands_do_not_leave_the_project_through_links(project: Path, li
     allow = [f"shell({name} *)" for name in ("cat", "rm", "touch", "cp", "mv", "tee", "sed", "cd")] + ["scope:fs-write"]
     permissions = Permissions(allow=allow)
 
-    decision = await permissions.decide("shell", {"command": line}, env=LocalEnv(project), definition=TOOLS["shell"])
+    decision = await permissions.decide(
+        "shell", {"command": line}, env=LocalEnv(project), definition=HARNESS_TOOLS["shell"]
+    )
 
     assert decision.outcome == "ask"
+
+
+FILES = {
+    ".agentignore": "secrets/\n*.dat\n!public.dat\n/top.txt\n",
+    "secrets/a.txt": "needle",
+    "src/app.py": "needle",
+    "src/.agentignore": "local.txt\n",
+    "src/local.txt": "needle",
+    "src/deep/local.txt": "needle",
+    "src/deep/top.txt": "needle",
+    "top.txt": "needle",
+    "my.dat": "needle",
+    "public.dat": "needle",
+    "other/local.txt": "needle",
+}
+TOOLS = {t.name: t for t in builtin_tools(every=True)}
+
+
+async def outcome(tool: str, arguments: dict[str, Any], **rules: Any) -> str:
+    env = MemoryEnv(FILES, links={"link.txt": "secrets/a.txt", "folder": "secrets"})
+    return (await Permissions(**rules).decide(tool, arguments, env=env, definition=TOOLS.get(tool))).outcome
+
+
+@pytest.mark.parametrize(
+    "path", ["secrets/a.txt", "top.txt", "my.dat", "src/local.txt", "src/deep/local.txt", "link.txt"]
+)
+@pytest.mark.parametrize("spelled", ["{}", "./{}", "/project/{}", "src/../{}"])
+@pytest.mark.covers("BYD-19")
+async def test_no_tool_may_touch_what_it_names(path: str, spelled: str) -> None:
+    named = spelled.format(path)
+    for tool, more in (
+        ("read_file", {}),
+        ("write_file", {"content": ""}),
+        ("edit", {"old_string": "a", "new_string": "b"}),
+    ):
+        assert await outcome(tool, {"path": named, **more}, allow=[tool, f"{tool}({path})"], mode="allow") == "deny"
+    for line in (
+        f"cat {named}",
+        f"echo a > {named}",
+        f"rm {named}",
+        f"python tool.py --file={named}",
+        f"bash -c 'cat {named}'",
+    ):
+        assert await outcome("shell", {"command": line}, allow=["shell"], mode="allow") == "deny", line
+    assert await outcome("github__push", {"file": named}, allow=["github__push"]) == "deny"
+
+
+@pytest.mark.parametrize("path", ["src/app.py", "public.dat", "src/deep/top.txt", "other/local.txt"])
+async def test_the_rest_is_as_before(path: str) -> None:
+    assert await outcome("read_file", {"path": path}) == "allow"
+    assert await outcome("shell", {"command": f"cat {path}"}) == "allow"
+
+
+@pytest.mark.parametrize(
+    "line", ["cat sec*/a.txt", "cat folder/a.txt", "cd secrets && cat a.txt", "cat *.dat", "cat SECRETS/A.TXT"]
+)
+async def test_other_spellings_in_commands(line: str) -> None:
+    assert await outcome("shell", {"command": line}, allow=["shell(cat *)"]) == "deny"
+
+
+@pytest.mark.parametrize("line", ["grep -r needle .", "rg needle", "rg needle src", "diff -r src other"])
+async def test_a_command_that_shows_everything_asks(line: str) -> None:
+    assert await outcome("shell", {"command": line}) == "ask"
+    assert await outcome("shell", {"command": line}, allow=["shell"]) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tar cf all.tar secrets", "deny"),
+        ("cp -r . /elsewhere", "ask"),
+        ("zip -r all.zip src", "ask"),
+        ("npm run secrets", "ask"),
+    ],
+)
+async def test_a_command_that_takes_it_along_is_not_allowed(line: str, said: str) -> None:
+    assert await outcome("shell", {"command": line}, allow=["shell", "scope:fs-write(/elsewhere)"]) == said
+
+
+async def test_the_file_itself_is_guarded() -> None:
+    assert await outcome("write_file", {"path": ".agentignore", "content": ""}, allow=["write_file"]) == "ask"
+    assert await outcome("shell", {"command": "rm src/.agentignore"}, allow=["shell(rm *)"]) == "ask"
+
+
+@pytest.mark.covers("BYD-19")
+async def test_searches_leave_it_out() -> None:
+    env = MemoryEnv(FILES)
+    calls = [
+        ScriptedCall("grep", {"pattern": "needle", "include_ignored": True}, id="a"),
+        ScriptedCall("glob", {"pattern": "**/*.txt"}, id="b"),
+        ScriptedCall("list_files", {"path": ".", "depth": 4}, id="c"),
+    ]
+    agent = Agent(ScriptedModel(calls, "done"), tools=list(TOOLS.values()), execution=env, permissions=Permissions())
+
+    await agent.run("go")
+
+    searched, globbed, listed = texts(agent.messages)
+    assert "other/local.txt" in searched
+    assert "other/local.txt" in globbed
+    assert "app.py" in listed
+    assert "secrets" not in listed
+    assert listed.count("local.txt") == 1
+    for text in (searched, globbed):
+        assert not any(name in text for name in ("secrets/a.txt", "my.dat", "src/local.txt", "src/deep/local.txt"))
+
+
+async def test_a_file_that_cannot_be_read_hides_its_folder() -> None:
+    files = IgnoreFiles(MemoryEnv({"src/.agentignore": b"#" * (1 << 21), "src/a": ""}))
+
+    assert await files.why(split_path("/project/src/a")) == "/project/src/.agentignore"
+    assert await files.why(split_path("/project/b")) == ""
+
+
+async def test_a_change_counts_soon() -> None:
+    now = 0.0
+    env = MemoryEnv({"a": ""})
+    files = IgnoreFiles(env, clock=lambda: now)
+    assert await files.why(split_path("/project/a")) == ""
+
+    await env.write_bytes(".agentignore", b"a\n")
+    now = 2.0
+
+    assert await files.why(split_path("/project/a")) == "/project/.agentignore"
+
+
+@given(
+    st.lists(
+        st.sampled_from(["a", "b", "*.txt", "!a", "/a", "b/", "a/b", "**/b", "#x", "", "[ab]", "\\!a"]), max_size=5
+    )
+)
+async def test_what_lies_in_a_hidden_folder_is_hidden(lines: list[str]) -> None:
+    files = IgnoreFiles(MemoryEnv({".agentignore": "\n".join(lines)}))
+
+    if await files.why(split_path("/project/a/b")) and await files.why(split_path("/project/a")):
+        assert await files.why(split_path("/project/a/c/d"))
+
+
+@pytest.mark.covers("BYD-19")
+async def test_what_is_hidden_can_be_listed_for_a_sandbox() -> None:
+    env = MemoryEnv({**FILES, "private/a": "", "private/b": ""})
+
+    found = await Permissions(deny=["read_file(private/**)"], ask=["read_file(other/**)"]).unreadable_paths(env)
+
+    assert found == (
+        *("/project/my.dat", "/project/private", "/project/secrets"),
+        *("/project/src/deep/local.txt", "/project/src/local.txt", "/project/top.txt"),
+    )

@@ -11,7 +11,7 @@ from mainspring.errors import AgentContextExceededError, ConfigError, ContextExc
 from mainspring.loop.hooks import ContextCompacted, ModelErrorHook, SideModelCall
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelRequest
-from mainspring.policies.compaction.overflow import window_from_error
+from mainspring.policies.compaction.auto_compact import window_from_error
 from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import agent, requests, texts, words
 

@@ -14,7 +14,7 @@ from mainspring.loop.hooks import ContextTransform, ToolFinished, ToolTransform
 from mainspring.messages import AgentMessage
 from mainspring.permissions import Permissions
 from mainspring.policies.reads import ClearStaleReads, FileReadState, FileVersion
-from mainspring.policies.reads.state import FileFact
+from mainspring.policies.reads.policies import FileFact
 from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools.builtin.apply_patch import apply_patch
 from tests.unit.policies.harness import TOOLS, agent, edit, project, read, requests, results, texts, turn, write

@@ -26,7 +26,7 @@ from mainspring.sessions import (
     iter_all_events,
     read_events,
 )
-from mainspring.sessions.event_log_file import EventLogFile
+from mainspring.sessions.event_log import EventLogFile
 from mainspring.testing import Reply, ScriptedCall
 from mainspring.tools import Access, tool
 from tests.unit.sessions.harness import QUICK, agent, calling

@@ -27,7 +27,7 @@ from mainspring.sessions import (
     encode_entry,
 )
 from mainspring.sessions.entries import Before, IntentEntry, PairEntry, ResultEntry, RunStartEntry
-from mainspring.sessions.jsonl_reading import iter_lines_backward
+from mainspring.sessions.jsonl_store import iter_lines_backward
 from mainspring.sessions.loader import NEAR_LINES, apply_entries, read_from_end, read_path, read_tree
 from tests.unit.sessions.harness import QUICK, agent, calling, encoded, texts
 

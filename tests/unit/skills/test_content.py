@@ -2,8 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.skills.content import escape_for_tag, strip_invisible, to_single_line
-from mainspring.skills.delivery import MAX_BODY, parse_skill_name, render_content
+from mainspring.skills.content import (
+    MAX_BODY,
+    escape_for_tag,
+    parse_skill_name,
+    render_content,
+    strip_invisible,
+    to_single_line,
+)
 from mainspring.skills.plug import render_catalog, render_short_list
 from mainspring.skills.skill import Script, Skill
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from mainspring.env import MemoryEnv
+from mainspring.skills.activation import ToolsetContext, create_tools, load_toolset
 from mainspring.skills.content import extract_examples, read_body
 from mainspring.skills.discovery import BUNDLED_FOLDER, discover_skills, scan_folder
 from mainspring.skills.skill import SkillsConfig
-from mainspring.skills.toolsets import ToolsetContext, create_tools, load_toolset
 from mainspring.skills.validation import check_skills
 
 EVERY = SkillsConfig(switched_on=("hello-extended",))

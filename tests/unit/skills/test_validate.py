@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from mainspring.skills.authoring import create_skill_folder
 from mainspring.skills.skill import SkillError
-from mainspring.skills.strict_validation import check_spec
-from mainspring.skills.validation import check_skills
+from mainspring.skills.validation import check_skills, check_spec
 
 
 def write(folder: Path, text: str, name: str = "SKILL.md") -> Path:

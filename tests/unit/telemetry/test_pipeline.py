@@ -12,8 +12,7 @@ from opentelemetry import trace
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.telemetry import Telemetry, Tracing
-from mainspring.telemetry.options import TelemetryOptions
-from mainspring.telemetry.pipeline import TelemetryDisabled, create_pipeline
+from mainspring.telemetry.pipeline import TelemetryDisabled, TelemetryOptions, create_pipeline
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.telemetry.receiver import Receiver
 
@@ -114,7 +113,7 @@ import mainspring
 from mainspring import Agent
 from mainspring.env.memory import MemoryEnv; from mainspring.testing.scripted_model import ScriptedModel
 import mainspring.telemetry
-import mainspring.app.compose.tracing
+import mainspring.app.compose.conversation
 asyncio.run(Agent(ScriptedModel("x"), execution=MemoryEnv()).run("go"))
 print([m for m in sys.modules if m.startswith("opentelemetry")])
 """

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.tools.assertions import SUPPORTED_FORMATS
 from mainspring.tools.checks import compile_plain
-from mainspring.tools.formats import SUPPORTED_FORMATS
 from mainspring.tools.patterns import BadPatternError, compile_pattern, max_safe_length
 from mainspring.tools.problems import closest_names, format_issues, format_path, format_value
 from mainspring.tools.validation import SchemaValidator, _FullSchema, _Memo, get_validator, schema_error, validate

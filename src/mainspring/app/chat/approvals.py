@@ -12,8 +12,7 @@ from mainspring.app.chat.questions import PendingQuestions
 from mainspring.app.chat.tool_display import ToolLabeler, diffs_from_preview
 from mainspring.app.chat.types import ApprovalDecision, Option
 from mainspring.app.compose.conversation import Conversation
-from mainspring.app.workspace.grants import GrantEffect
-from mainspring.app.workspace.saved_rules import REACHES, Reach, RuleFiles
+from mainspring.app.workspace.saved_rules import REACHES, GrantEffect, Reach, RuleFiles
 from mainspring.errors import ConfigError
 from mainspring.loop import Approve as WithInput
 from mainspring.loop.hooks import ToolFinished

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 from mainspring.app.chat.commands import Answer, Approve
 from mainspring.app.chat.events import ApprovalAsked, ApprovalSettled, ChatEvent, Notice, QuestionAsked, QuestionSettled
 from mainspring.app.chat.types import Option
-from mainspring.extensions.ui import NoticeLevel
+from mainspring.extensions.context import NoticeLevel
 from mainspring.tools.interaction import PlanReview, ProposedPlan, Reply, UserQuestion
 
 AnswerT = TypeVar("AnswerT", Approve, Answer)

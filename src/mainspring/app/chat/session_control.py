@@ -40,7 +40,7 @@ from mainspring.sessions import (
 )
 from mainspring.sessions.rewind import RewindPlan, plan_rewind, plan_undo, rewind
 from mainspring.text import pluralize
-from mainspring.tools.support.editing.diff import diff
+from mainspring.tools.support.editing.preview import diff
 
 SessionChangeReason = Literal["opened", "resumed", "new", "forked", "rewound", "renamed"]
 _KINDS: dict[str, Literal["edit", "create", "delete"]] = {"change": "edit", "create": "create", "delete": "delete"}

@@ -18,12 +18,11 @@ from mainspring.app.chat.slash_commands import SlashCommand
 from mainspring.app.chat.types import AgentMode, ThinkingLevelName
 from mainspring.app.providers.availability import list_models
 from mainspring.app.run.options import LaunchOptions
-from mainspring.app.workspace.grants import GrantEffect
 from mainspring.app.workspace.manage_settings import change_config, describe_settings
 from mainspring.app.workspace.memory import add_memory, list_memory_files
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.permissions import explain
-from mainspring.app.workspace.saved_rules import REACHES, Reach, pick
+from mainspring.app.workspace.saved_rules import REACHES, GrantEffect, Reach, pick
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.app.workspace.trust_actions import (
     list_active_content,

@@ -411,8 +411,8 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "worktrees": _worktrees,
     "commands": _commands,
     "skills": _skills,
-    "serve": lazy_function("mainspring.app.cli.serve_options", "build_serve_parser"),
-    "worker": lazy_function("mainspring.app.cli.worker_options", "build_worker_parser"),
-    "runs": lazy_function("mainspring.app.cli.worker_options", "build_runs_parser"),
+    "serve": lazy_function("mainspring.app.cli.server_options", "build_serve_parser"),
+    "worker": lazy_function("mainspring.app.cli.server_options", "build_worker_parser"),
+    "runs": lazy_function("mainspring.app.cli.server_options", "build_runs_parser"),
 }
 """Each has a module of its name beside this one, with ``run(options) -> int``."""

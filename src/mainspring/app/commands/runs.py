@@ -21,11 +21,11 @@ from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.exit_codes import ERROR, OK
 from mainspring.app.cli.parser import STDIN_MARK
 from mainspring.app.cli.runner import run_command
+from mainspring.app.cli.server_options import TERMINAL_STATES as WORKER_OPTIONS_OVER
 from mainspring.app.cli.stdin import StdinReader
-from mainspring.app.cli.worker_options import TERMINAL_STATES as WORKER_OPTIONS_OVER
 from mainspring.app.commands.worker import runs_database_url
-from mainspring.app.run_service.engine import create_durable_engine
 from mainspring.app.run_service.schemas import WaitingView
+from mainspring.app.run_service.service import create_durable_engine
 from mainspring.durable import DurableClient, DurableRun, FeedItem, RunInfo, RunState
 from mainspring.durable.engine import FINAL_STATES, run_not_finished_error
 from mainspring.durable.feed import (

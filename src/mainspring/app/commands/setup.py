@@ -18,8 +18,15 @@ from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.parser import STDIN_MARK
 from mainspring.app.cli.runner import workspace_options
 from mainspring.app.cli.stdin import StdinReader
-from mainspring.app.providers.setup import SetupAnswers, list_providers, remove_provider, set_up_provider
-from mainspring.app.providers.setup_questions import PROVIDER_SETUPS, ProviderSetup, SetupQuestion
+from mainspring.app.providers.setup import (
+    PROVIDER_SETUPS,
+    ProviderSetup,
+    SetupAnswers,
+    SetupQuestion,
+    list_providers,
+    remove_provider,
+    set_up_provider,
+)
 from mainspring.errors import ConfigError, MainspringError, ModelError
 from mainspring.redaction import redact
 

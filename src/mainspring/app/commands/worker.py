@@ -23,7 +23,7 @@ from mainspring.app.cli.runner import launch_options, run_command
 from mainspring.app.run.events import Notice, Progress, RunEvent, RunEventHandler
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.run_service.agents import BUILTIN_AGENT, builtin_agent_factory, check_builtin_agent, load_agents
-from mainspring.app.run_service.engine import create_durable_engine
+from mainspring.app.run_service.service import create_durable_engine
 from mainspring.cancellation import CancelToken
 from mainspring.durable import DurableWorker, Engine, Factory
 from mainspring.durable.engine import prune_periodically

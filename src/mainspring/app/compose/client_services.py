@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from mainspring.env import EditorBuffers, TerminalProvider
-from mainspring.extensions.ui import UserInterface
+from mainspring.extensions.context import UserInterface
 from mainspring.loop import Steps
 from mainspring.models import ModelProvider
 from mainspring.permissions import PermissionCallback

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,7 @@ from mainspring.memory import Memory
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet, find_unused_rules
+from mainspring.permissions.rules import FILE_TOOLS
 from mainspring.policies.large_results.store import FileOutputStore, MemoryOutputStore
 from mainspring.policies.plan_mode import PlanMode
 from mainspring.redaction import Redactor
@@ -52,27 +54,23 @@ from mainspring.sessions.event_log import SessionEventLog
 from mainspring.sessions.output_offload import OffloadOutputsPlug, count_missing_outputs
 from mainspring.sessions.rewind import FileSnapshots
 from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
+from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import ALL_TOOL_NAMES, COMMON_ALIASES, builtin_tools
 
 if TYPE_CHECKING:
-    from mainspring.app.compose.tool_selection import are_skills_allowed, is_server_allowed, tools_for_small_model
-    from mainspring.app.compose.tracing import build_telemetry, telemetry_plugs
     from mainspring.sessions import find_session
-    from mainspring.telemetry import Telemetry
-else:  # most runs have none
+else:
     find_session = lazy_function("mainspring.sessions", "find_session")
-    is_server_allowed = lazy_function("mainspring.app.compose.tool_selection", "is_server_allowed")
-    are_skills_allowed = lazy_function("mainspring.app.compose.tool_selection", "are_skills_allowed")
-    tools_for_small_model = lazy_function("mainspring.app.compose.tool_selection", "tools_for_small_model")
-    build_telemetry = lazy_function("mainspring.app.compose.tracing", "build_telemetry")
-    telemetry_plugs = lazy_function("mainspring.app.compose.tracing", "telemetry_plugs")
+
 
 DEFAULT_MAX_TURNS = 50
 """Most model calls of a run, where nobody says otherwise."""
 
+
 REPEAT_HINT = 3
 """Turns that bring nothing new before the model is told, where nobody says otherwise."""
+
 
 _CLOSE_SECONDS = 5.0
 
@@ -373,3 +371,53 @@ def record_model_change(session: Session, agent: Agent, choice: Choice) -> None:
     last = next(answers, None)
     if last is not None and (last.provider, last.model) != (choice.model.provider, choice.model.model):
         session.model_change(choice.name.spec)
+
+
+SMALL_MODEL_TOOLS = ("read_file", "list_files", "grep")
+"""What a small model is offered; more only where a rule allows it or the user asks."""
+
+
+def tools_for_small_model(tools: Sequence[Tool], rules: RuleSet) -> list[Tool]:
+    """Of the built-in tools: reading, and what a rule allows."""
+
+    def is_allowed(name: str) -> bool:
+        scope = FILE_TOOLS.get(name, "shell-run" if name == "shell" else None)
+        return any(r.scope == scope if r.scope else fnmatchcase(name, r.tool) for r in rules.with_effect("allow"))
+
+    return [t for t in tools if t.name in SMALL_MODEL_TOOLS or is_allowed(t.name)]
+
+
+def is_server_allowed(key: str, rules: RuleSet) -> bool:
+    """Whether a rule allows tools of the MCP server whose tools are named ``mcp__KEY__...``."""
+    server = f"mcp__{key}__"
+    return any(
+        r.tool.startswith(server) or fnmatchcase(server, r.tool)
+        for r in rules.with_effect("allow")
+        if r.tool.startswith("mcp__")
+    )
+
+
+def are_skills_allowed(rules: RuleSet) -> bool:
+    """Whether a rule allows tools of skills."""
+    return any(r.tool.startswith("skills_") for r in rules.with_effect("allow"))
+
+
+async def build_telemetry(
+    settings: Settings, environ: Mapping[str, str], redactor: Redactor, report: RunEventHandler
+) -> Telemetry | None:
+    """What the settings switch on; ``None`` where they do not, and then nothing of it is imported."""
+    wanted = settings.config.telemetry
+    if not wanted.enabled:
+        return None
+    options = TelemetryOptions(
+        endpoint=wanted.endpoint, sensitive=wanted.enable_sensitive_data, span_names=wanted.span_names
+    )
+    telemetry = await asyncio.to_thread(Telemetry, options, environ=environ, redactor=redactor)
+    if telemetry.problem:
+        report(Notice(f"telemetry is enabled, but nothing is sent: {telemetry.problem}"))
+    return telemetry
+
+
+def telemetry_plugs(telemetry: Telemetry | None) -> list[Plugin]:
+    """The plug that traces an agent, where there is telemetry."""
+    return [Tracing(telemetry)] if telemetry is not None and telemetry.on else []

@@ -18,9 +18,9 @@ from mainspring.env import (
     LocalEnv,  # loads its parts on use
     sandbox,  # loads its parts on use
 )
-from mainspring.env.ignore import VCS_DIRECTORIES
+from mainspring.env.walk import VCS_DIRECTORIES
 from mainspring.loop import CoreAgent
-from mainspring.permissions.ignore_files import IGNORE_FILE_NAME, MAX_BYTES, match_rules, parse_rules
+from mainspring.permissions.paths import IGNORE_FILE_NAME, MAX_BYTES, match_rules, parse_rules
 from mainspring.state_files import write_text_atomically
 from mainspring.tools import (
     Tool,  # loads its parts on use

@@ -21,9 +21,9 @@ from mainspring.env import LocalEnv
 from mainspring.extensions.api import ExtensionSource, FoundExtensions
 from mainspring.extensions.builtin import help_command
 from mainspring.extensions.command_hooks.config import DEFAULT_SECONDS, DEPTH, MAX_HOOK_DEPTH, CommandHook, OnFailure
+from mainspring.extensions.context import NonInteractiveUI, NoticeLevel
 from mainspring.extensions.discovery import find_extensions
 from mainspring.extensions.plug import Extensions
-from mainspring.extensions.ui import NonInteractiveUI, NoticeLevel
 from mainspring.lazy import lazy_function
 from mainspring.loop import Plugin
 from mainspring.sessions import Session

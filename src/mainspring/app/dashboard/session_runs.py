@@ -17,7 +17,7 @@ from mainspring.app.servers.viewer.model import add_totals
 from mainspring.errors import SessionError
 from mainspring.redaction import Redactor
 from mainspring.sessions import JsonlStore, LogEvent, Transcript, TranscriptItem, read_events, read_transcript
-from mainspring.sessions.jsonl_reading import read_session_info
+from mainspring.sessions.jsonl_store import read_session_info
 
 _MAX_LOGS = 150  # the newest sessions that are looked at
 _RUNS_OUT_MS = 10 * 60 * 1000.0  # without an end and without a line for so long, a run goes on no more

@@ -12,7 +12,7 @@ from mainspring.app.providers.api_keys import resolve_api_key
 from mainspring.app.run.events import ModelIdentity
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, ProviderSettings, Settings
-from mainspring.app.workspace.settings.environment import env_str
+from mainspring.app.workspace.settings.load import env_str
 from mainspring.errors import ConfigError, ModelNotFoundError, ProviderConfigError
 from mainspring.models import (
     ModelProvider,

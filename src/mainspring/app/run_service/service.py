@@ -9,19 +9,13 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
+from importlib import import_module
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from mainspring.app.run_service.errors import (
-    ConflictError,
-    LimitError,
-    NotFoundError,
-    RunNotFoundError,
-    ShuttingDownError,
-)
 from mainspring.app.run_service.schemas import (
     Abort,
     Approve,
@@ -33,14 +27,62 @@ from mainspring.app.run_service.schemas import (
     StartRun,
     WaitingView,
 )
-from mainspring.durable import DurableClient, DurableRun, DurableWorker, Engine, Factory, RunInfo
+from mainspring.durable import DurableClient, DurableRun, DurableWorker, Engine, Factory, MemoryEngine, RunInfo
 from mainspring.durable.client_tools import ClientContext
 from mainspring.durable.feed import FeedItem, MessageDone
-from mainspring.errors import DurableError
+from mainspring.errors import DurableError, MainspringError
 from mainspring.messages import AgentMessage, Message
 from mainspring.text import pluralize
 
+if TYPE_CHECKING:
+    from mainspring.durable.dbos.engine import DbosEngine
+
 __all__ = ["Factory", "RunService", "ServiceOptions"]
+
+
+class ServiceError(MainspringError):
+    """A request that cannot be done.
+
+    Attributes:
+        code: What kind it is, for programs.
+        retry_after: Seconds after which it may work; 0 if that is not known.
+    """
+
+    def __init__(self, code: str, text: str, *, retry_after: float = 0.0) -> None:
+        super().__init__(text)
+        self.code = code
+        self.retry_after = retry_after
+
+
+class RunNotFoundError(ServiceError):
+    """There is no such run, or it is another tenant's: the same to whoever asks."""
+
+    def __init__(self) -> None:
+        super().__init__("unknown_run", "there is no such run")
+
+
+class ConflictError(ServiceError):
+    """The run is not in a state for it."""
+
+
+class NotFoundError(ServiceError):
+    """What a request names is not there."""
+
+
+class LimitError(ServiceError):
+    """A limit was reached."""
+
+
+class ShuttingDownError(ServiceError):
+    """The service is about to end and takes nothing on."""
+
+
+class InvalidError(ServiceError):
+    """What was sent does not fit, in a way that no schema says."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("invalid", text)
+
 
 _OWN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TERMINAL_STATES = ("done", "failed", "cancelled")
@@ -425,3 +467,30 @@ class RunService:
 
 def _shorten_title(text: str) -> str:
     return " ".join(text.split())[:_TITLE]
+
+
+def create_engine(url: str | None, *, version: str = "1", keep: int = 1_000) -> Engine:
+    """The engine at an address; without one, one that lives and dies with this process.
+
+    Args:
+        url: ``sqlite:///PATH`` or ``postgresql://...``.
+        version: Of the code that makes the agents.
+        keep: How many runs that are over are kept in memory.
+
+    Raises:
+        ConfigError: If what it needs is not installed.
+    """
+    return MemoryEngine(version, keep=keep) if url is None else create_durable_engine(url, version=version)
+
+
+def create_durable_engine(url: str, **options: Any) -> DbosEngine:
+    """The engine at an address.
+
+    Args:
+        url: ``sqlite:///PATH`` or ``postgresql://...``.
+        options: As `DbosEngine` takes them.
+
+    Raises:
+        ConfigError: If what it needs is not installed, or it is no such address.
+    """
+    return import_module("mainspring.durable.dbos.engine").DbosEngine(url, **options)

@@ -14,9 +14,14 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from mainspring.app.workspace.custom_commands.definition import parse_command
+from mainspring.app.workspace.custom_commands.definition import (
+    COMMANDS,
+    command_files,
+    command_name,
+    parse_command,
+    read_command,
+)
 from mainspring.app.workspace.custom_commands.expansion import scripts_in
-from mainspring.app.workspace.custom_commands.files import COMMANDS, command_files, command_name, read_command
 from mainspring.app.workspace.instructions import outside_imports
 from mainspring.app.workspace.paths import PROJECT_FOLDER, SETTINGS_FILE, find_repository
 from mainspring.app.workspace.settings import InstructionSettings

@@ -18,15 +18,17 @@ from msgspec.structs import replace
 
 from mainspring.app.run.events import Notice, RunEventHandler
 from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
-from mainspring.app.workspace.custom_commands.definition import CustomCommand, Scope, parse_command
-from mainspring.app.workspace.custom_commands.expansion import ExpandedPrompt, expand
-from mainspring.app.workspace.custom_commands.files import (
+from mainspring.app.workspace.custom_commands.definition import (
     COMMANDS,
     MAX_FILES,
+    CustomCommand,
+    Scope,
     command_files,
     command_name,
+    parse_command,
     read_command,
 )
+from mainspring.app.workspace.custom_commands.expansion import ExpandedPrompt, expand
 from mainspring.app.workspace.file_mentions import ReadPolicy, read_attachments
 from mainspring.app.workspace.load import load
 from mainspring.app.workspace.paths import PROJECT_FOLDER, UserPaths, find_project_root

@@ -11,10 +11,9 @@ from typing import Any, cast
 from msgspec import Struct, structs
 
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
-from mainspring.app.workspace.grants import FILE as GRANTS
-from mainspring.app.workspace.grants import GrantEffect, GrantStore
 from mainspring.app.workspace.load import load
-from mainspring.app.workspace.saved_rules import REACHES, RuleFiles
+from mainspring.app.workspace.saved_rules import FILE as GRANTS
+from mainspring.app.workspace.saved_rules import REACHES, GrantEffect, GrantStore, RuleFiles
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TRUST_FILE as TRUST
 from mainspring.env import LocalEnv

@@ -11,7 +11,7 @@ from pathlib import Path
 from mainspring.app.workspace.paths import UserPaths, find_repository
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TrustStore
-from mainspring.skills.allowed_tools import SKILL_TOOLS
+from mainspring.skills.active import SKILL_TOOLS
 from mainspring.skills.plug import SkillsPlug
 from mainspring.skills.skill import SKILL_FOLDERS, SkillDraft, SkillsConfig
 from mainspring.skills.state import SkillStateFile

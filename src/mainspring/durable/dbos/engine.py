@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from urllib.parse import urlsplit
 
 from mainspring.durable.attempt import Attempt
-from mainspring.durable.dbos.log import DbosLog
-from mainspring.durable.dbos.polling import Poller
+from mainspring.durable.dbos.log import DbosLog, Poller
 from mainspring.durable.dbos.tables import RUN, FinishedRunFilter, Tables
 from mainspring.durable.engine import (
     FINAL_STATES,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from mainspring.durable.attempt import LeaseLostError
-from mainspring.durable.dbos.database import MAX_ATTEMPTS, Database
-from mainspring.durable.dbos.heartbeat import WorkerTable
+from mainspring.durable.dbos.database import MAX_ATTEMPTS, Database, WorkerTable
 from mainspring.durable.engine import RunMessage
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
-from mainspring.env.connection import StdioConnection
 from mainspring.env.local import LocalEnv, ProcessSpec
 from mainspring.env.paths import is_inside
-from mainspring.env.process import RunningProcess
+from mainspring.env.process import RunningProcess, StdioConnection
 from mainspring.env.sandbox import lockdown as kernel
 from mainspring.env.sandbox.backend import SandboxBackend, SandboxReport
 from mainspring.env.sandbox.bubblewrap import Bubblewrap

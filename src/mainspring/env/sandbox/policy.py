@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from mainspring.env.ignore import IGNORE_FILE_NAMES
 from mainspring.env.paths import GUARDED_NAMES, is_inside
 from mainspring.env.sandbox.git_folder import GIT_FILES, HOOKS
 from mainspring.env.sandbox.guarded import is_guarded, linked_worktree
+from mainspring.env.walk import IGNORE_FILE_NAMES
 from mainspring.errors import ConfigError
 
 SYSTEM_LINUX = (

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from mainspring.models.auth.oauth import TokenRefreshed as TokenRefreshed
     from mainspring.models.auth.oauth import on_token_refresh as on_token_refresh
     from mainspring.models.auth.oauth import token_refresh_listener as token_refresh_listener
-    from mainspring.models.auth.token_file import OAuthTokens as OAuthTokens
-    from mainspring.models.auth.token_file import TokenFile as TokenFile
+    from mainspring.models.auth.tokens import OAuthTokens as OAuthTokens
     from mainspring.models.auth.tokens import Token as Token
     from mainspring.models.auth.tokens import TokenCredential as TokenCredential
+    from mainspring.models.auth.tokens import TokenFile as TokenFile
 
 __all__, __getattr__ = lazy_exports(
     __name__,
@@ -37,8 +37,7 @@ __all__, __getattr__ = lazy_exports(
         "azure": "SCOPE AzureCliCredential EntraIdCredential KeyVaultSecret",
         "login_flows": "device_login login",
         "oauth": "OAuthClient OAuthCredential TokenRefreshed on_token_refresh token_refresh_listener",
-        "token_file": "OAuthTokens TokenFile",
+        "tokens": "OAuthTokens TokenFile Token TokenCredential",
         "credentials": "ApiKey CredentialResolver EnvironmentKey FirstCredential CallableKey KeyCallback",
-        "tokens": "Token TokenCredential",
     },
 )

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
 from mainspring.models.auth.oauth import OAuthClient, parse_tokens, token_request
-from mainspring.models.auth.token_file import OAuthTokens, TokenFile
+from mainspring.models.auth.tokens import OAuthTokens, TokenFile
 from mainspring.models.json_values import as_number
 from mainspring.models.transport.port import Transport
 from mainspring.text import escape_invisible

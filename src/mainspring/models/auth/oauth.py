@@ -21,8 +21,7 @@ from msgspec import Struct
 
 from mainspring.errors import AuthenticationError, InvalidResponseError, ProviderConfigError
 from mainspring.locks import lock_file
-from mainspring.models.auth.token_file import OAuthTokens, TokenFile, token_expiry
-from mainspring.models.auth.tokens import REFRESH_MARGIN, Token, TokenCredential
+from mainspring.models.auth.tokens import REFRESH_MARGIN, OAuthTokens, Token, TokenCredential, TokenFile, token_expiry
 from mainspring.models.errors import classify_error
 from mainspring.models.json_values import as_dict, as_number
 from mainspring.models.transport.default import default_transport

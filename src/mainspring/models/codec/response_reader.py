@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from mainspring.errors import InvalidResponseError, ModelError
 from mainspring.events import StreamEvent
-from mainspring.models.codec.ndjson import NdjsonParser
+from mainspring.models.codec.framing import NdjsonParser, SseParser
 from mainspring.models.codec.protocol import WireDecoder
-from mainspring.models.codec.sse import SseParser
 
 _BOM = b"\xef\xbb\xbf"
 _SSE_FIELDS = (b":", b"data:", b"event:", b"id:", b"retry:")

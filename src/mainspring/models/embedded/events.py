@@ -15,7 +15,7 @@ from mainspring.events import Done, StreamEvent, StreamStart, TextDelta
 from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Message, StopReason, Usage
 from mainspring.models.embedded.grammar import AnswerText, ArgumentsDelta, CallStart, Piece, TurnParser
-from mainspring.models.embedded.next_turn import TurnRules
+from mainspring.models.embedded.prompt import TurnRules
 from mainspring.models.message_builder import MessageBuilder
 
 _TAIL = 480

@@ -18,7 +18,7 @@ from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.embedded import prompt as profile
 from mainspring.models.embedded.download import download_weights, is_downloaded
 from mainspring.models.embedded.events import TurnEventStream
-from mainspring.models.embedded.next_turn import rules_for_next_turn, without_calls
+from mainspring.models.embedded.prompt import rules_for_next_turn, without_calls
 from mainspring.models.embedded.server import LlamaServer, borrow, give_back
 from mainspring.models.embedded.sources import ProgressCallback
 from mainspring.models.embedded.weights import DEFAULT, ModelWeights, download_command, find_weights, models_dir

@@ -16,8 +16,7 @@ from mainspring.models.codec.normalize import portable_schema
 from mainspring.models.errors import classify_exception
 from mainspring.models.json_values import as_dict
 from mainspring.models.langchain import detect as foreign
-from mainspring.models.langchain.decode import LangChainDecoder
-from mainspring.models.langchain.messages import to_langchain
+from mainspring.models.langchain.messages import LangChainDecoder, to_langchain
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
 from mainspring.models.profile import ModelProfile
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from mainspring.errors import ProviderConfigError
 from mainspring.models.auth import OAuthClient, OAuthCredential, OAuthTokens, TokenFile
 from mainspring.models.auth.credentials import get_setting
-from mainspring.models.auth.token_file import decode_claims
+from mainspring.models.auth.tokens import decode_claims
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.json_values import as_dict

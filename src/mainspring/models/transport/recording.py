@@ -1,30 +1,172 @@
-"""Record what is said to hosts and what they answer, and answer from a recording without a network.
-
-A real run becomes a test: run it once through a `RecordingTransport`, then again through a `ReplayTransport` of the same folder.
-"""
+"""Record and replay HTTP traffic: the format of recordings, the recording transport, and the transport that replays from memory."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from msgspec import Struct, field
 
 from mainspring.errors import ModelError, NetworkError
+from mainspring.lazy import lazy_re
+from mainspring.models.json_values import as_dict, as_list
 from mainspring.models.transport.default import default_transport
-from mainspring.models.transport.memory import MemoryResponse
 from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
-from mainspring.models.transport.recording_format import (
-    api_for_path,
-    first_difference,
-    header_secrets,
-    is_same_request,
-    request_record,
-    response_record,
+from mainspring.redaction import Redactor, is_secret_name, redact_stream
+
+APIS = (
+    ("chat_completions", lazy_re(r"/chat/completions/?$")),
+    ("responses", lazy_re(r"/responses/?$")),
+    ("messages", lazy_re(r"/messages/?$|:(stream)?rawpredict$", re.IGNORECASE)),
+    ("stream_generate_content", lazy_re(r":streamGenerateContent$")),
+    ("generate_content", lazy_re(r":generateContent$")),
 )
+"""How the paths of each protocol end."""
+
+
+_RECORDED_HEADERS = lazy_re(
+    r"content-type$|retry-after|.*ratelimit|.*request-id$|anthropic-(version|beta)$|x-should-retry$|date$"
+)
+"""The headers that are written down; any other may hold something that nobody else should see."""
+
+
+def api_for_path(path: str) -> str:
+    """The protocol that a path belongs to; empty if it is none of ours."""
+    path = path.partition("?")[0]
+    return next((name for name, pattern in APIS if pattern.search(path)), "")
+
+
+def header_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys in the headers of a request."""
+    values = [value for name, value in headers.items() if is_secret_name(name)]
+    return tuple([part for value in values for part in value.split() if len(part) >= 8])
+
+
+def request_record(method: str, url: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    """A request as it is written down: ``method``, ``host``, ``path``, ``headers``, ``body``."""
+    parts = urlsplit(url)
+    redactor = Redactor.of(values=header_secrets(headers))
+    query = [(k, "removed" if is_secret_name(k) else v) for k, v in parse_qsl(parts.query)]
+    path = redactor.text(f"{parts.path}?{urlencode(query)}" if query else parts.path)
+    text = body.decode("utf-8", "replace")
+    try:
+        value: Any = json.loads(text) if text else None
+    except ValueError:
+        value = text
+    return {
+        "method": method,
+        "host": parts.netloc.rpartition("@")[2],
+        "path": path,
+        "headers": _kept(headers),
+        "body": redactor.value(value),
+    }
+
+
+def response_record(
+    status: int, headers: Mapping[str, str], body: Sequence[bytes], secrets: tuple[str, ...], *, cut: bool
+) -> dict[str, Any]:
+    """An answer as it is written down: ``status``, ``headers``, ``body_text``, and ``cut`` where it broke off."""
+    text = redact_stream(Redactor.of(values=secrets), b"".join(body).decode("utf-8", "replace"))
+    part: dict[str, Any] = {"status": status, "headers": _kept(headers), "body_text": text}
+    return {**part, "cut": True} if cut else part
+
+
+def is_same_request(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Whether two requests ask the same, wherever the host is."""
+    return all(recorded.get(name) == asked.get(name) for name in ("method", "path", "body"))
+
+
+def first_difference(recorded: object, asked: object, path: str = "body") -> str:
+    """The first place where two values of JSON differ; empty if they do not."""
+    one, other = as_dict(recorded), as_dict(asked)
+    if one is not None and other is not None:
+        pairs = [(f"{path}.{key}", one.get(key), other.get(key)) for key in [*one, *(k for k in other if k not in one)]]
+    elif len(ones := as_list(recorded)) == len(others := as_list(asked)) > 0:
+        pairs = [(f"{path}[{at}]", a, b) for at, (a, b) in enumerate(zip(ones, others, strict=True))]
+    else:
+        return "" if recorded == asked else f"{path} is {str(asked)[:80]!r}, recorded was {str(recorded)[:80]!r}"
+    return next((found for where, a, b in pairs if (found := first_difference(a, b, where))), "")
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items() if _RECORDED_HEADERS.match(name.lower())}
+
+
+class SentRequest(Struct, frozen=True):
+    """A request that was sent."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class MemoryResponse(Struct):
+    """An answer to give.
+
+    Attributes:
+        body: The body: all at once, or in pieces. An exception among them is raised there, a number is a pause in seconds.
+        status: The HTTP status.
+        headers: The headers; names in lower case.
+        closed: Set when the answer has been let go.
+    """
+
+    body: bytes | Sequence[bytes | float | Exception] = b""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    closed: bool = False
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as scripted."""
+        for piece in [self.body] if isinstance(self.body, bytes) else self.body:
+            if isinstance(piece, Exception):
+                raise piece
+            if isinstance(piece, bytes):
+                if piece:
+                    yield piece
+            else:
+                await asyncio.sleep(piece)
+
+
+class MemoryTransport:
+    """Gives scripted answers and keeps what was asked.
+
+    Args:
+        answers: One for each request, in order; an exception is raised instead. The last one stays.
+
+    Attributes:
+        requests: What was sent.
+    """
+
+    def __init__(self, *answers: MemoryResponse | Exception) -> None:
+        self._answers = list(answers)
+        self.requests: list[SentRequest] = []
+        self.closed = False
+
+    @asynccontextmanager
+    async def open(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> AsyncGenerator[TransportResponse]:
+        """Give the next answer."""
+        self.requests.append(SentRequest(method, url, dict(headers), body))
+        answer: Any = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        try:
+            yield answer
+        finally:
+            answer.closed = True
+
+    async def aclose(self) -> None:
+        """Remember that it was closed."""
+        self.closed = True
 
 
 class _RecordingResponse:

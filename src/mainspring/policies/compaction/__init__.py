@@ -1,10 +1,8 @@
 """Keeping a conversation within the model's window."""
 
-from mainspring.policies.compaction.auto_compact import AutoCompact
+from mainspring.policies.compaction.auto_compact import AutoCompact, OverflowRecovery
 from mainspring.policies.compaction.clear_tool_results import TailCompactor, ToolResultClearing
-from mainspring.policies.compaction.overflow import OverflowRecovery
-from mainspring.policies.compaction.selection import find_cut_index
-from mainspring.policies.compaction.summary import CompactionResult, SummaryCompactor, compact_history
+from mainspring.policies.compaction.summary import CompactionResult, SummaryCompactor, compact_history, find_cut_index
 from mainspring.policies.compaction.summary_format import TouchedFiles, is_summary, parse_summary_message
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Looks at the length of the conversation before every request, and has it shortened in time."""
+"""Compact the history: before it reaches the model's window, and after the model refused it as too long."""
 
 from __future__ import annotations
 
@@ -7,20 +7,88 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ContextExceededError
+from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import ContextTransform, ModelErrorHook
-from mainspring.messages import AgentMessage, Message, ToolDefinition
+from mainspring.loop.option_types import Compactor
+from mainspring.messages import (
+    AgentMessage,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolDefinition,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from mainspring.messages.token_estimate import TokenEstimator, count_characters, estimate_overhead, has_images
-from mainspring.policies.compaction.overflow import window_from_error
 from mainspring.policies.compaction.summary import SummaryCompactor
 from mainspring.policies.compaction.summary_format import is_summary
 
 if TYPE_CHECKING:
     from mainspring.models import ModelProvider
 
+
+MIN_FREED_SHARE = 0.05
+"""The share of a history that must go for another try to be worth it."""
+
+
+_LIMIT_IN_ERROR = lazy_re(
+    r"(?:maximum (?:context|prompt) length is|maximum number of tokens allowed \(|token limit:|must be <=|> ?|context size \() ?(\d{3,})"
+    r"|(\d{3,}) maximum context length"
+)
+
+
+def window_from_error(text: str) -> int | None:
+    """How many tokens a model takes, where the error of one that got too many tells it."""
+    found = _LIMIT_IN_ERROR.search(text)
+    return int(found[1] or found[2]) if found else None
+
+
+class OverflowRecovery:
+    """Answers a context overflow with a shorter history, once in a turn; if that frees too little, the error stands.
+
+    Args:
+        compactor: Makes the history shorter.
+    """
+
+    def __init__(self, compactor: Compactor) -> None:
+        self._compactor = compactor
+        self._turn_id = ""
+
+    async def failed(self, hook: ModelErrorHook) -> None:
+        """The handler of `model:error`; belongs behind those of the application."""
+        if not isinstance(hook.error, ContextExceededError) or hook.turn_id == self._turn_id:
+            return
+        self._turn_id = hook.turn_id
+        shorter = await self._compactor.compact(hook.messages, reason="overflow", side_call=hook.side_call)
+        if shorter and history_size(shorter) <= history_size(hook.messages) * (1 - MIN_FREED_SHARE):
+            hook.retry(shorter)
+
+
+def history_size(messages: Sequence[AgentMessage]) -> int:
+    """About how long a history is: characters of its texts, arguments and images. For comparing only."""
+    return sum(_block_size(block) for m in messages if isinstance(m, Message) for block in m.content)
+
+
+def _block_size(block: object) -> int:
+    match block:
+        case TextBlock():
+            return len(block.text)
+        case ImageBlock():
+            return len(block.data)
+        case ToolUseBlock():
+            return len(str(block.input))
+        case ToolResultBlock():
+            return len(block.content) if isinstance(block.content, str) else sum(_block_size(b) for b in block.content)
+        case _:
+            return 0
+
+
 logger = logging.getLogger("mainspring.compaction")
+
 
 MAX_INEFFECTIVE = 2
 """How many compactions in a row may free too little before no more are tried."""
+
 
 _MIN_FREED_SHARE = 0.1
 

@@ -11,8 +11,12 @@ from mainspring.env.paths import display_path
 from mainspring.globs import GlobError, compile_glob
 from mainspring.tools.support.search.engines import (
     Line,
+    RegexError,
     SearchQuery,
     SearchResult,
+    escape_literal_braces,
+    escape_nul,
+    needs_multiline,
     search_file,
     search_folder,
     search_with_python,
@@ -26,7 +30,6 @@ from mainspring.tools.support.search.paths import (
     resolve_search_root,
     search_accesses,
 )
-from mainspring.tools.support.search.regex import RegexError, escape_literal_braces, escape_nul, needs_multiline
 from mainspring.tools.support.text_files import replace_surrogates
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 

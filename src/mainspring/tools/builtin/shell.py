@@ -12,8 +12,7 @@ from typing import Any
 from mainspring.env import EditorEnv, OutputLimits, ProcessResult, StreamName, explain
 from mainspring.env.variables import NONINTERACTIVE_VARIABLES
 from mainspring.lazy import lazy_re
-from mainspring.tools.support.background import start_background
-from mainspring.tools.support.terminal_output import Screen, TailBuffer, split_limit
+from mainspring.tools.support.background import Screen, TailBuffer, split_limit, start_background
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 MAX_BYTES = 32_768

@@ -15,9 +15,9 @@ from mainspring.tools.support.text_files import DecodedText, decode_text
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
-    from mainspring.tools.support.editing.diff import diff
+    from mainspring.tools.support.editing.preview import diff
 else:  # loaded when something is written
-    diff = lazy_function("mainspring.tools.support.editing.diff", "diff")
+    diff = lazy_function("mainspring.tools.support.editing.preview", "diff")
 
 _MOST_COMPARED = 16 << 20
 

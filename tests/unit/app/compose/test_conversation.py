@@ -12,21 +12,22 @@ from msgspec.structs import replace
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import (
     Conversation,
+    are_skills_allowed,
     build_behavior,
     build_retry,
+    is_server_allowed,
     open_conversation,
     open_session,
     select_tools,
+    tools_for_small_model,
 )
 from mainspring.app.compose.system_prompt import build_system_prompt
-from mainspring.app.compose.tool_selection import are_skills_allowed, is_server_allowed, tools_for_small_model
 from mainspring.app.run.events import Notice, RunEvent
 from mainspring.app.run.options import LaunchOptions, PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.paths import resolve_working_folder
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.settings import AgentSettings, AppConfig, PermissionSettings, RetrySettings, Settings
-from mainspring.app.workspace.settings.environment import env_bool, env_float, env_int, env_str
-from mainspring.app.workspace.settings.load import RuleSource
+from mainspring.app.workspace.settings.load import RuleSource, env_bool, env_float, env_int, env_str
 from mainspring.errors import ConfigError, SessionError
 from mainspring.mcp import McpPlug
 from mainspring.models import ModelInfo, RetryConfig

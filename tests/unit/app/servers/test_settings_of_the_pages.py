@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.app.cli.serve_options import build_serve_parser
+from mainspring.app.cli.server_options import build_serve_parser
 
 pytestmark = pytest.mark.covers("BYD-23")
 

@@ -39,7 +39,6 @@ HARMLESS = {
     "env/sandbox/policy.py": "guards the folder",
     "sessions/paths.py": "the user's own folder",
     "models/providers/codex.py": "the user's own folder",
-    "memory/notes.py": "finds files; the plug asks",
     "skills/authoring.py": "writes skills that a person confirmed; finding them asks",
     "app/workspace/skill_manager.py": "begins new skills there; finding them asks",
     "app/commands/commands.py": "says where commands are written; finding them asks",

@@ -10,7 +10,7 @@ from mainspring.models.auth import ApiKey, CallableKey, CredentialResolver, Envi
 from mainspring.models.auth.credentials import CredentialValue
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelRequest
-from mainspring.models.transport.memory import MemoryResponse, MemoryTransport
+from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
 from mainspring.models.wire.openai_responses import ResponsesProtocol
 from tests.unit.models.responses_wire import completed, profile, sse, text_item
 

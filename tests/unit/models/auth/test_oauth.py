@@ -22,7 +22,7 @@ from mainspring.models.auth import (
     TokenRefreshed,
     token_refresh_listener,
 )
-from mainspring.models.auth.token_file import decode_claims, token_expiry
+from mainspring.models.auth.tokens import decode_claims, token_expiry
 from tests.unit.models.server import Answer, Received, Server, plain, serve
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mainspring.env import LocalEnv
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
-from mainspring.models.embedded.next_turn import collect_file_names, extract_file_names
+from mainspring.models.embedded.prompt import collect_file_names, extract_file_names
 from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin import glob, grep, list_files, read_file
 

@@ -12,11 +12,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mainspring.tools.arguments.json_parser import MAX_DEPTH, parse_value
-from mainspring.tools.arguments.parse import ParsedArguments, parse_arguments, partial_arguments
-from mainspring.tools.arguments.recover import (
+from mainspring.tools.arguments.parse import (
+    ParsedArguments,
     find_json_start,
     join_surrogates,
     looks_truncated,
+    parse_arguments,
+    partial_arguments,
     recover_object,
     repair_json,
 )

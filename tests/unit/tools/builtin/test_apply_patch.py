@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.tools import Access, ToolContext, ToolErrorCode
 from mainspring.tools.builtin import apply_patch
-from mainspring.tools.support.editing.patch_match import apply_chunks
+from mainspring.tools.support.editing.patch import apply_chunks
 from mainspring.tools.support.editing.patch_parser import PatchChunk, PatchError, parse_patch
 
 

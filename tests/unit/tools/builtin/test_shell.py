@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mainspring.env import CapturedOutput, LocalEnv, MemoryEnv, ProcessResult
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import shell
-from mainspring.tools.support.terminal_output import Screen, TailBuffer, split_limit, strip_partial_character
+from mainspring.tools.support.background import Screen, TailBuffer, split_limit, strip_partial_character
 
 
 @pytest.mark.covers("TOL-08")

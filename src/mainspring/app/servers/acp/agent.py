@@ -6,16 +6,15 @@ import asyncio
 import os
 from typing import Any, NoReturn
 
-from acp import PROTOCOL_VERSION, Client, RequestError, schema
+from acp import PROTOCOL_VERSION, Client, RequestError, run_agent, schema
 from msgspec.structs import replace
 
 from mainspring import __version__
 from mainspring.app.chat import ChatOptions
 from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
-from mainspring.app.servers.acp.prompt import Block
-from mainspring.app.servers.acp.session import AcpSession
+from mainspring.app.servers.acp.session import AcpSession, Block
 from mainspring.app.servers.acp.transport import CANCEL, DELETE, AcpTransport
-from mainspring.app.servers.stdio import ChatRegistry
+from mainspring.app.servers.stdio import ChatRegistry, LineTransport
 from mainspring.app.workspace.saved_sessions import list_saved_sessions, remove_session
 from mainspring.errors import MainspringError
 from mainspring.redaction import redact
@@ -366,3 +365,20 @@ def _servers(given: Servers) -> dict[str, Any]:
                 why = f"the MCP server {server.name!r} is of a kind that is not known here"
                 raise RequestError.invalid_params({"details": why})
     return found
+
+
+async def serve_acp(wire: LineTransport, chats: ChatRegistry, options: ChatOptions) -> None:
+    """Serve one client to its end; its sessions end with it.
+
+    Args:
+        wire: Its lines.
+        chats: Where those of its sessions are known.
+        options: How chats are opened; folder and session are the client's.
+    """
+    transport = AcpTransport(wire)
+    async with asyncio.TaskGroup() as tasks:
+        agent = AcpAgent(tasks, transport, chats, options)
+        try:
+            await run_agent(agent, transport, use_unstable_protocol=True)
+        finally:
+            await agent.stop()

@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     async def serve(wire: LineTransport, chats: ChatRegistry) -> None:
         if importlib.util.find_spec("acp") is None:
             raise ConfigError(f"--acp needs the package agent-client-protocol: {install_command('acp')}")
-        await import_module("mainspring.app.servers.acp.connection").serve_acp(
+        await import_module("mainspring.app.servers.acp.agent").serve_acp(
             wire, chats, ChatOptions(ask=launch_options(options), exporters=EXPORTERS)
         )
 

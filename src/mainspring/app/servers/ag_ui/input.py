@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from mainspring.app.run_service.errors import InvalidError
+from mainspring.app.run_service.service import InvalidError
 from mainspring.durable.client_tools import ClientContext, ClientTool
 from mainspring.messages import ContentBlock, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from mainspring.messages.message import Role

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mainspring.app.run_service.errors import ConflictError, InvalidError, ServiceError
 from mainspring.app.run_service.schemas import Approve, Deny
-from mainspring.app.run_service.service import RunService
+from mainspring.app.run_service.service import ConflictError, InvalidError, RunService, ServiceError
 from mainspring.app.servers.ag_ui.encoder import AgUiEncoder, ClientRunIds, question_key
 from mainspring.app.servers.ag_ui.input import (
     AgUiConversation,

@@ -20,9 +20,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mainspring.app.servers.http.limits import RateLimiter
 from mainspring.app.servers.http.metrics import Metrics
 from mainspring.app.servers.http.responses import error_response, retry_later_response
+from mainspring.app.servers.http.state import RateLimiter
 from mainspring.errors import ConfigError
 
 TOKEN_VARIABLE = "MAINSPRING_SERVE_TOKEN"

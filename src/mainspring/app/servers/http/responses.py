@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from mainspring.app.run_service.errors import (
+from mainspring.app.run_service.service import (
     ConflictError,
     InvalidError,
     LimitError,

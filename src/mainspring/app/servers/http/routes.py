@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 from starlette.types import ASGIApp
 
-from mainspring.app.run_service.errors import ServiceError
 from mainspring.app.run_service.schemas import (
     Abort,
     AgentList,
@@ -24,6 +23,7 @@ from mainspring.app.run_service.schemas import (
     Say,
     StartRun,
 )
+from mainspring.app.run_service.service import ServiceError
 from mainspring.app.servers.ag_ui.input import RunAgentInput
 from mainspring.app.servers.http.responses import error_response, json_response
 from mainspring.app.servers.http.sse import ID_PATTERN, Format, encode_ag_ui, encode_ag_ui_run, parse_id

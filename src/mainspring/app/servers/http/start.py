@@ -16,8 +16,7 @@ from mainspring.app.cli.exit_codes import OK
 from mainspring.app.cli.runner import launch_options, run_command
 from mainspring.app.run.events import Notice, RunEvent
 from mainspring.app.run_service.agents import BUILTIN_AGENT, builtin_agent_factory, check_builtin_agent, load_agents
-from mainspring.app.run_service.engine import create_engine
-from mainspring.app.run_service.service import Factory, RunService, ServiceOptions
+from mainspring.app.run_service.service import Factory, RunService, ServiceOptions, create_engine
 from mainspring.app.servers.http.auth import (
     DEFAULT_TENANT,
     TOKEN_VARIABLE,
@@ -46,7 +45,7 @@ async def _serve(options: argparse.Namespace, console: Console) -> int:
     except ImportError as error:
         raise ConfigError(f"serve --http needs the extra server: {install_command('server')} ({error})") from error
     guard = import_module("mainspring.app.servers.http.auth")
-    limits = import_module("mainspring.app.servers.http.limits")
+    limits = import_module("mainspring.app.servers.http.state")
     given, made = await asyncio.to_thread(_tokens, options)
     agents = await _agents(options, console)
     engine = create_engine(options.url, version=options.code_version, keep=options.keep)

@@ -1,28 +1,210 @@
-"""The agent as an MCP server: a tool call is a run, progress and cancellation are those of the protocol."""
+"""The MCP server: its tools and its transports."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
 
+import msgspec
 from mcp import MCPError, types
 from mcp.server import NotificationOptions, Server, ServerRequestContext
+from mcp.shared.message import SessionMessage
 from msgspec.structs import replace
 
 from mainspring import __version__
 from mainspring.app.chat import ChatOptions
-from mainspring.app.servers.mcp.elicitation import Asked, elicitation_form
-from mainspring.app.servers.mcp.runs import Ask, InputRequired, ToolRun, ToolRunPool
-from mainspring.app.servers.mcp.tools import RUN_TOOL, SESSIONS_TOOL, TOOLS, error_result, run_result, sessions_result
-from mainspring.app.servers.mcp.transport import ReadStream, WriteStream
-from mainspring.app.servers.stdio import ChatRegistry, LineTransport
+from mainspring.app.chat.events import RunFinished
+from mainspring.app.servers.mcp.runs import Ask, Asked, InputRequired, ToolRun, ToolRunPool, elicitation_form
+from mainspring.app.servers.stdio import ChatRegistry, LineTooLongError, LineTransport, encode_line
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.errors import MainspringError
+from mainspring.redaction import redact
+
+RUN_TOOL = "run"
+SESSIONS_TOOL = "sessions"
+
+
+TOOLS = [
+    types.Tool(
+        name=RUN_TOOL,
+        title="Run a task",
+        description=(
+            "Give a task to a coding agent that reads, searches, edits and runs commands in its project folder, as far as it is "
+            "allowed, and get its answer. It knows nothing of this conversation: say all that matters. With `session` it goes on "
+            "where an earlier task ended."
+        ),
+        input_schema={
+            "type": "object",
+            "properties": {
+                "prompt": {"type": "string", "minLength": 1, "description": "The task. @path attaches a file."},
+                "session": {"type": "string", "description": "Id of the session to go on with; a new one if left out."},
+            },
+            "required": ["prompt"],
+            "additionalProperties": False,
+        },
+        output_schema={
+            "type": "object",
+            "properties": {
+                "answer": {"type": "string"},
+                "session": {"type": "string"},
+                "status": {"type": "string"},
+                "turns": {"type": "integer"},
+                "tokens": {"type": "integer"},
+                "denied": {"type": "integer"},
+                "cost": {"type": ["number", "null"]},
+            },
+            "required": ["answer", "session", "status"],
+        },
+        annotations=types.ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True),
+    ),
+    types.Tool(
+        name=SESSIONS_TOOL,
+        title="List sessions",
+        description="The sessions of the agent's project folder, last used first: what `run` can go on with.",
+        input_schema={
+            "type": "object",
+            "properties": {"limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}},
+            "additionalProperties": False,
+        },
+        annotations=types.ToolAnnotations(read_only_hint=True),
+    ),
+]
+
+
+def run_result(finished: RunFinished, session: str) -> types.CallToolResult:
+    """What a run gives."""
+    answer = finished.text
+    facts: dict[str, Any] = {
+        "answer": answer,
+        "session": session,
+        "status": finished.status,
+        "turns": finished.turns,
+        "tokens": finished.tokens,
+        "denied": finished.denied,
+        "cost": finished.cost,
+    }
+    notes: list[str] = []
+    if finished.status != "completed":
+        why = f": {finished.error}" if finished.error else ""
+        notes.append(f"The run did not complete ({finished.status}){why}. {finished.hint}".strip())
+    if finished.denied:
+        notes.append(
+            f"{finished.denied} of its calls were not permitted; start the server with --allow RULE to permit them."
+        )
+    if session:
+        notes.append(f"(session {session})")
+    text = "\n\n".join([part for part in (answer, *notes) if part])
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)],
+        structured_content=facts,
+        is_error=finished.status == "error",
+    )
+
+
+def error_result(text: str) -> types.CallToolResult:
+    """A call that could not be made."""
+    return types.CallToolResult(content=[types.TextContent(type="text", text=redact(text))], is_error=True)
+
+
+def sessions_result(sessions: Sequence[Any]) -> types.CallToolResult:
+    """The sessions, a line each."""
+    lines = [
+        f"{info.id}  {info.updated:%Y-%m-%d %H:%M}  {' '.join((info.title or info.preview).split())[:100]}"
+        if info.updated
+        else f"{info.id}  {info.title or info.preview}"
+        for info in sessions
+    ]
+    text = "\n".join(lines) or "There are no sessions yet."
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+
+
+_NOT_JSON, _INVALID = -32700, -32600
+
+
+class _Stream:
+    async def aclose(self) -> None:
+        """Nothing: the lines belong to whoever opened them."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class ReadStream(_Stream):
+    """What the client says. A line that is no message is answered and passed over.
+
+    Args:
+        wire: The lines.
+    """
+
+    def __init__(self, wire: LineTransport) -> None:
+        self._wire = wire
+
+    async def receive(self) -> SessionMessage:
+        """The next message.
+
+        Raises:
+            StopAsyncIteration: At the end.
+        """
+        return await self.__anext__()
+
+    def __aiter__(self) -> ReadStream:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        while True:
+            try:
+                line = await self._wire.line()
+            except LineTooLongError as error:
+                await self._refuse(_INVALID, str(error))
+                continue
+            if line is None:
+                raise StopAsyncIteration
+            try:
+                msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                await self._refuse(_NOT_JSON, f"the line is no JSON: {error}")
+                continue
+            try:
+                return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+            except (ValueError, RecursionError):
+                await self._refuse(_INVALID, "the line is no message of JSON-RPC 2.0")
+
+    async def _refuse(self, code: int, why: str) -> None:
+        answer = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": why}}
+        await self._wire.send(msgspec.json.encode(answer))
+
+
+class WriteStream(_Stream):
+    """What is said to the client.
+
+    Args:
+        wire: The lines.
+    """
+
+    def __init__(self, wire: LineTransport) -> None:
+        self._wire = wire
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write a message.
+
+        Raises:
+            BrokenPipeError: If nobody reads any more.
+        """
+        await self._wire.send(encode_line(item.message.model_dump(by_alias=True, exclude_unset=True), str))
+
 
 MAX_RUNS = 8
 """Runs at the same time; further calls wait."""
 _INPUT_REQUIRED_VERSION = "2026-07-28"
 """The first version of the protocol in which servers send no requests, and ask by what they answer."""
+
 
 Context = ServerRequestContext[Any]
 ToolCallOutcome = types.CallToolResult | types.InputRequiredResult

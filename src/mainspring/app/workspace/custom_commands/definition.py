@@ -1,8 +1,10 @@
-"""One custom command, as its file defines it."""
+"""The definition of a custom command, and the files that define one."""
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from msgspec import Struct
@@ -12,6 +14,7 @@ from mainspring.frontmatter import parse_front_matter
 from mainspring.lazy import lazy_re
 
 Scope = Literal["user", "project"]
+
 
 _ARGUMENT = lazy_re(r"[A-Za-z_][A-Za-z0-9_-]*\??")
 _FRONTMATTER_START = lazy_re(r"\A\ufeff?---[ \t]*\r?\n")
@@ -134,3 +137,44 @@ def _rules(value: Any) -> tuple[str, ...]:
         else:
             parts.append(piece)
     return tuple([part.strip() for part in parts if part.strip()])
+
+
+COMMANDS = "commands"
+MAX_FILES = 1000
+"""Files that are read in one folder."""
+
+
+_MAX_BYTES = 256 << 10
+
+
+def command_files(folder: Path) -> list[Path]:
+    """Return the Markdown files below a folder by name, at most one more than `MAX_FILES`. Links to folders are not followed."""
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(place, n) for n in sorted(names) if n.endswith(".md") and n.lower() != "readme.md"]
+        if len(found) > MAX_FILES:
+            return found[: MAX_FILES + 1]
+    return found
+
+
+def command_name(file: Path, folder: Path) -> str:
+    """Return the name of the command in a file."""
+    return ":".join(file.relative_to(folder).with_suffix("").parts)
+
+
+def read_command(file: Path) -> str:
+    """Read the text of a command.
+
+    Raises:
+        ConfigError: If the file is too large, or not UTF-8.
+        OSError: If it cannot be read.
+    """
+    with file.open("rb") as opened:
+        data = opened.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"it is larger than {_MAX_BYTES // 1024} KiB")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"it is not UTF-8: {error.reason} at byte {error.start}") from None

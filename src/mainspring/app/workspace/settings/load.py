@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -12,7 +13,6 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.workspace.paths import UserPaths, find_project_settings, find_user_paths
-from mainspring.app.workspace.settings.environment import env_float, env_int, env_str
 from mainspring.app.workspace.settings.jsonc import JsonError, parse
 from mainspring.app.workspace.settings.schema import AppConfig, PermissionSettings, Providers, ProviderSettings
 from mainspring.app.workspace.settings.validation import SettingKey as Key
@@ -20,7 +20,63 @@ from mainspring.app.workspace.settings.validation import SettingsChecker, Settin
 from mainspring.errors import ConfigError
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 
+_YES = frozenset({"1", "true", "yes", "on"})
+_NO = frozenset({"0", "false", "no", "off"})
+
+
+def env_str(environ: Mapping[str, str], name: str) -> str | None:
+    """A text."""
+    return environ.get(name, "").strip() or None
+
+
+def env_bool(environ: Mapping[str, str], name: str, default: bool = False) -> bool:
+    """A switch: 1, true, yes, on, or 0, false, no, off.
+
+    Raises:
+        ConfigError: If it is anything else.
+    """
+    value = env_str(environ, name)
+    if value is None:
+        return default
+    word = value.lower()
+    if word not in _YES | _NO:
+        raise ConfigError(f"{name} must be 1 or 0, not {value!r}")
+    return word in _YES
+
+
+def env_int(environ: Mapping[str, str], name: str) -> int | None:
+    """A whole number.
+
+    Raises:
+        ConfigError: If it is anything else.
+    """
+    value = env_str(environ, name)
+    try:
+        return None if value is None else int(value)
+    except ValueError:
+        raise ConfigError(f"{name} must be a whole number, not {value!r}") from None
+
+
+def env_float(environ: Mapping[str, str], name: str) -> float | None:
+    """A finite number.
+
+    Raises:
+        ConfigError: If it is anything else.
+    """
+    value = env_str(environ, name)
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ConfigError(f"{name} must be a number, not {value!r}")
+    return number
+
+
 _LARGEST = 1 << 20
+
 
 ENVIRONMENT: dict[str, tuple[Key, Callable[[Mapping[str, str], str], Any]]] = {
     "AGENT_MODEL": (("model",), env_str),
@@ -37,8 +93,10 @@ ENVIRONMENT: dict[str, tuple[Key, Callable[[Mapping[str, str], str], Any]]] = {
 }
 """The variables that set something, and how they are read. Keys and addresses of providers have variables of their own."""
 
+
 _ACCUMULATING_SECTIONS = frozenset({"permissions", "hooks", "extensions", "sandbox", "execution", "skills"})
 """Sections whose lists add up over all files."""
+
 
 _SERVERS = ("mcp", "servers")
 _LIMIT_KEYS = frozenset(

@@ -40,10 +40,10 @@ from mainspring.models.transport.port import Timeouts, TransportResponse, saniti
 
 if TYPE_CHECKING:
     from mainspring.models.transport.environment import tls_context
-    from mainspring.models.transport.http1.content_encoding import decompress
+    from mainspring.models.transport.http1.body import decompress
 else:  # a host on this machine needs none, and few pack what they send
     tls_context = lazy_function("mainspring.models.transport.environment", "tls_context")
-    decompress = lazy_function("mainspring.models.transport.http1.content_encoding", "decompress")
+    decompress = lazy_function("mainspring.models.transport.http1.body", "decompress")
 
 KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""

@@ -33,7 +33,7 @@ from mainspring.models.wire.anthropic.options import (
     thinking_options,
     with_valid_property_names,
 )
-from mainspring.models.wire.anthropic.server_blocks import decode_server_blocks, parse_json_object
+from mainspring.models.wire.anthropic.payloads import decode_server_blocks, parse_json_object
 
 CACHE_KEY = "anthropic_messages"
 

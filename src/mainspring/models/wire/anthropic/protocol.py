@@ -8,7 +8,7 @@ from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
 from mainspring.models.wire.anthropic.decode import AnthropicDecoder
 from mainspring.models.wire.anthropic.encode import encode_request
-from mainspring.models.wire.anthropic.unsupported import profiles_without_rejected
+from mainspring.models.wire.anthropic.options import profiles_without_rejected
 
 
 class AnthropicProtocol:

@@ -1,8 +1,18 @@
-"""Requests to Gemini bodies."""
+"""Requests to Gemini bodies.
+
+Google documents a subset of JSON Schema for ``parametersJsonSchema`` and ``responseJsonSchema``, and a smaller one of OpenAPI
+for ``parameters``. What is outside of it is left out or said otherwise: the model then knows less of the constraint, and
+our own validation of the arguments still has all of it.
+"""
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from mainspring.messages import (
     ImageBlock,
@@ -21,22 +31,278 @@ from mainspring.models.codec.normalize import (
     prepare_message,
     split_text_and_images,
 )
-from mainspring.models.json_values import as_list, to_json
+from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter, nearest_effort
+from mainspring.models.json_values import as_dict, as_dicts, as_list, as_number, to_json
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
-from mainspring.models.wire.gemini.options import request_options
-from mainspring.models.wire.gemini.schema import json_schema, openapi_schema
+from mainspring.models.token_limits import output_limit
+
+KEYWORDS = frozenset(
+    (
+        "$anchor $defs $id $ref additionalProperties anyOf default description enum format items maxItems maximum minItems "
+        "minimum oneOf prefixItems properties propertyOrdering required title type"
+    ).split()
+)
+"""What ``parametersJsonSchema`` may hold (documented; ``default`` is accepted in practice)."""
+
+
+OPENAPI_KEYWORDS = frozenset(
+    (
+        "anyOf description enum format items maxItems maximum minItems minimum nullable properties propertyOrdering "
+        "required title type"
+    ).split()
+)
+"""What ``parameters`` may hold."""
+
+
+_TYPE_KEYWORDS = {
+    "array": ("items", "prefixItems", "minItems", "maxItems"),
+    "object": ("properties", "required", "propertyOrdering"),
+}
+"""What belongs to one type only."""
+
+
+_MAX_REFERENCES = 500
+"""References that are put in place; beyond that a host would refuse the schema for its size anyway."""
+
+
+def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON Schema within the documented subset."""
+    kept: dict[str, Any] = {}
+    if "$ref" in schema:  # Beside a reference only what begins with a dollar may stand.
+        kept["$ref"] = str(schema["$ref"]).replace("#/definitions/", "#/$defs/")
+        _keep_definitions(schema, kept)
+        return kept
+    for name, value in _translate_keywords(schema).items():
+        if name in ("properties", "$defs"):
+            fields = as_dict(value) or {}
+            kept[name] = {key: json_schema(as_dict(field) or {}) for key, field in fields.items()}
+        elif name in ("anyOf", "oneOf", "prefixItems"):
+            options = [json_schema(option) for option in as_dicts(value)]
+            if options:
+                kept[name] = options
+        elif name in ("items", "additionalProperties"):
+            inner = as_dict(value)
+            kept[name] = value if inner is None else json_schema(inner)
+        elif name in KEYWORDS:
+            kept[name] = value
+    return kept
+
+
+def openapi_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The same within the smaller subset of OpenAPI: no references, one type, texts as choices."""
+    plain = json_schema(schema)
+    return _openapi(plain, as_dict(plain.get("$defs")) or {}, (), itertools.count())
+
+
+def _keep_definitions(schema: Mapping[str, Any], kept: dict[str, Any]) -> None:
+    for name in ("$defs", "definitions"):
+        for key, value in (as_dict(schema.get(name)) or {}).items():
+            kept.setdefault("$defs", {})[key] = json_schema(as_dict(value) or {})
+
+
+def _translate_keywords(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with its keywords in words that are in the subset, as far as there are any."""
+    fields = dict(schema)
+    definitions = {**(as_dict(fields.pop("definitions", None)) or {}), **(as_dict(fields.get("$defs")) or {})}
+    if definitions:
+        fields["$defs"] = definitions
+    for part in as_dicts(fields.pop("allOf", None)):
+        fields = _merge_schemas(fields, part)
+    if "const" in fields:
+        fields["enum"] = [fields.pop("const")]
+    if "enum" in fields:
+        choices = as_list(fields["enum"])
+        if not choices:
+            del fields["enum"]
+        elif any(not isinstance(c, str | int | float) or isinstance(c, bool) for c in choices):
+            del fields["enum"]  # Only texts and numbers may be choices.
+            _hint(fields, f"One of: {', '.join(map(str, choices))}")
+    for exclusive, inclusive, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
+        bound = as_number(fields.pop(exclusive, None))
+        if bound is not None and fields.get("type") == "integer":
+            fields.setdefault(inclusive, int(bound) + step)
+    for name, text in (("pattern", "Pattern"), ("minLength", "At least, in characters"), ("maxLength", "At most")):
+        if name in fields:
+            _hint(fields, f"{text}: {fields.pop(name)}")
+    items = fields.get("items")
+    if isinstance(items, list):  # An older way to write a tuple.
+        fields["prefixItems"] = fields.pop("items")
+    return fields
+
+
+def _merge_schemas(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """Two schemas that both hold: properties and what is required are put together, of the rest the first wins."""
+    result = {**part, **schema}
+    for name in ("properties", "$defs"):
+        if name in part and name in schema:
+            result[name] = {**(as_dict(part[name]) or {}), **(as_dict(schema[name]) or {})}
+    if "required" in part and "required" in schema:
+        result["required"] = list(dict.fromkeys([*as_list(schema["required"]), *as_list(part["required"])]))
+    return result
+
+
+def _hint(fields: dict[str, Any], text: str) -> None:
+    known = fields.get("description")
+    fields["description"] = f"{known} ({text})" if isinstance(known, str) and known else text
+
+
+def _split_by_type(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """A schema for each of several types, with what belongs to that type; it is taken out of ``fields``."""
+    kinds = [kind for kind in as_list(fields.pop("type")) if isinstance(kind, str)]
+    parts = {kind: {n: fields.pop(n) for n in _TYPE_KEYWORDS.get(kind, ()) if n in fields} for kind in kinds}
+    return [{"type": kind, **parts[kind]} for kind in kinds] or [{}]
+
+
+def _openapi(
+    schema: dict[str, Any], definitions: dict[str, Any], inside: tuple[str, ...], count: Iterator[int]
+) -> dict[str, Any]:
+    """One schema with its references put in place; one that holds itself (``inside``) is just an object there. So is every further
+    one where there are very many: each may hold several that do.
+    """
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rpartition("/")[2]
+        found = as_dict(definitions.get(name))
+        known = found is not None and name not in inside and next(count) < _MAX_REFERENCES
+        return _openapi(found or {}, definitions, (*inside, name), count) if known else {"type": "object"}
+    fields = dict(schema)
+    options = as_dicts(fields.pop("anyOf", None)) or as_dicts(fields.pop("oneOf", None))
+    if as_list(fields.get("type")):
+        options = _split_by_type(fields)
+    elif fields.get("type") == "null":
+        fields.update(type="string", nullable=True)
+    wanted = [option for option in options if option.get("type") != "null"]
+    if len(wanted) < len(options):
+        fields["nullable"] = True
+    if len(wanted) == 1:
+        return _openapi({**wanted[0], **fields}, definitions, inside, count)
+    kept: dict[str, Any] = {name: value for name, value in fields.items() if name in OPENAPI_KEYWORDS}
+    if wanted:
+        kept["anyOf"] = [_openapi(option, definitions, inside, count) for option in wanted]
+    elif "type" not in kept:
+        kept["type"] = "array" if "items" in kept else "object" if "properties" in kept else "string"
+    if "properties" in kept:
+        kept["properties"] = {
+            k: _openapi(as_dict(v) or {}, definitions, inside, count) for k, v in kept["properties"].items()
+        }
+    if kept.get("type") == "array":
+        items = [as_dict(kept.get("items")) or {}, *as_dicts(fields.get("prefixItems"))]
+        kept["items"] = _openapi(next((item for item in items if item), items[0]), definitions, inside, count)
+    if "enum" in kept:
+        kept["enum"] = [str(choice) for choice in kept["enum"]]
+        kept["type"] = "string"
+    return _keep_type_keywords(kept)
+
+
+def _keep_type_keywords(kept: dict[str, Any]) -> dict[str, Any]:
+    foreign = {name for kind, own in _TYPE_KEYWORDS.items() if kept.get("type") != kind for name in own}
+    return {name: value for name, value in kept.items() if name not in foreign}
+
+
+_BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 65536}
+"""Tokens of thinking for each level, where a model takes tokens; clamped to what it takes."""
+
+
+_MOST_STOPS = 5  # documented
+_ANSWER = 1024  # tokens that must be left for an answer behind the thinking
+
+
+def request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
+    """All fields of the body but tools, system instruction and contents. Nothing is sent as null."""
+    dialect = profile.gemini
+    settings: dict[str, Any] = {}
+    thinking = _thinking(request, profile)
+    limit = output_limit(request, profile)
+    if limit is not None:
+        # Thinking counts as output: a cap below it would leave nothing for the answer.
+        settings["maxOutputTokens"] = max(limit, thinking.get("thinkingBudget", 0) + min(limit, _ANSWER))
+    if request.temperature is not None and dialect.temperature:
+        settings["temperature"] = request.temperature
+    if request.stop and dialect.stop:
+        settings["stopSequences"] = list(request.stop)[:_MOST_STOPS]
+    if thinking:
+        settings["thinkingConfig"] = thinking
+    if request.schema is not None and dialect.json_schema and (dialect.schema_with_tools or not request.tools):
+        settings["responseMimeType"] = "application/json"
+        settings["responseJsonSchema"] = json_schema(request.schema)
+    extra = dict(request.extra)
+    settings.update(as_dict(extra.pop("generationConfig", None)) or {})
+    fields: dict[str, Any] = {"generationConfig": settings} if settings else {}
+    if request.tools and request.tool_choice != "auto":
+        fields["toolConfig"] = {"functionCallingConfig": _choice(request.tool_choice)}
+    return {**fields, **extra}
+
+
+def _choice(choice: str) -> dict[str, Any]:
+    if choice == "none":
+        return {"mode": "NONE"}
+    return {"mode": "ANY"} if choice == "required" else {"mode": "ANY", "allowedFunctionNames": [choice]}
+
+
+def _thinking(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
+    dialect, level, budget = profile.gemini, request.thinking, request.thinking_budget
+    if dialect.thinking == "none" or (level is None and budget is None):
+        return {}
+    if budget is None and dialect.thinking == "level":
+        word = nearest_effort(level, dialect.levels, reasons=True)
+        return {"thinkingLevel": word, **({} if level == "off" else {"includeThoughts": True})}
+    tokens = budget if budget is not None else _BUDGETS.get(level or "", 0)
+    if tokens <= 0:
+        return {"thinkingBudget": 0 if dialect.can_rest else dialect.least_budget}
+    tokens = min(max(tokens, dialect.least_budget), dialect.most_budget)
+    most = profile.info.max_output_tokens
+    return {"thinkingBudget": min(tokens, most - _ANSWER) if most else tokens, "includeThoughts": True}
+
+
+_REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
+    (r"parameters_?json_?schema", {"tool_schema": "openapi"}),
+    (r"response_?(json_?)?schema|response mime ?type|response_?mime_?type|json mode", {"json_schema": False}),
+    (r"thinking.?level", {"thinking": "budget"}),
+    (r"thinking.?budget", {"thinking": "level"}),
+    (r"thinking|thought", {"thinking": "none"}),
+    (r"""unknown name ['"\\]+id\b|function.?(call|response)\S*\.id\b""", {"call_ids": False}),
+    (r"function_?response\S*parts|multimodal function|unknown name ['\"\\]+parts\b", {"result_images": "behind"}),
+    (r"temperature", {"temperature": False}),
+    (r"stop.?sequence", {"stop": False}),
+)
+"""Words of a refusal, and the change that answers it."""
+
+
+def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
+    """Profiles that leave out what a host says it does not take, the most likely first; none if the text names nothing."""
+    text = refusal.lower()
+    if re.search(r"thought.?signature", text):
+        if "missing" not in text:
+            yield _changed(profile, {"echo": False, "sign_calls": True})
+        yield _changed(profile, {"sign_calls": True})
+        yield _changed(profile, {"echo": False, "sign_calls": False})
+    # Hosts name the field by its path, and often without saying that it is the field that they refuse.
+    if not is_unsupported_parameter(text) and "cannot find field" not in text:
+        return
+    for pattern, change in _REFUSABLE:
+        if re.search(pattern, text, re.DOTALL):
+            yield _changed(profile, change)
+    if profile.info.vision and is_images_unsupported(text):
+        yield replace(profile, info=replace(profile.info, vision=False))
+
+
+def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
+    return replace(profile, gemini=replace(profile.gemini, **change))
+
 
 SLOT = "gemini"
 _SKIP_SIGNATURE = "skip_thought_signature_validator"
 """What Google documents as the signature of a call that another model made."""
 
+
 _MODEL = b',{"role": "model","parts":'
 _SEAMS: tuple[MessageBoundary, ...] = ((b"] }", _MODEL + b"["),)
 """Two answers in a row become one: a call may not follow a turn of the model. Two turns of the user may stand in a row."""
 
+
 _INSIDE, _BEHIND = "[with an image]", "[the image follows]"
 """What the text of a result says of its image."""
+
 
 _OPENING = b',{"role":"user","parts":[{"text":"Continue."}]}'
 """Stands before a conversation that begins with the model: a call must follow a turn of the user."""

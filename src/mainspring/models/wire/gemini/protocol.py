@@ -8,8 +8,7 @@ from urllib.parse import quote
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
 from mainspring.models.wire.gemini.decode import GeminiDecoder
-from mainspring.models.wire.gemini.encode import encode_request
-from mainspring.models.wire.gemini.options import profiles_without_rejected
+from mainspring.models.wire.gemini.encode import encode_request, profiles_without_rejected
 
 
 class GeminiProtocol:

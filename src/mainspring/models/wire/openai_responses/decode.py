@@ -1,30 +1,361 @@
-"""Responses answers to events, streamed or whole."""
+"""Responses answers to events, streamed or whole.
+
+Hosts repeat what they say (piece by piece, as a finished part, as a finished item, in the finished answer) and leave out any of
+it. What a later telling has more is added, nothing is said twice, and the last word about a message or a call holds.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from mainspring.events import StreamEvent
 from mainspring.lazy import lazy_function
 from mainspring.messages import StopReason
 from mainspring.models.codec.errors import ResponseErrors
-from mainspring.models.json_values import DECODE_ERRORS, parse_object_leniently
-from mainspring.models.message_builder import MessageBuilder
+from mainspring.models.codec.normalize import new_call_id
+from mainspring.models.json_values import DECODE_ERRORS, parse_object_leniently, to_json
+from mainspring.models.message_builder import MessageBuilder, parse_call
 from mainspring.models.profile import ModelProfile
 from mainspring.models.usage import normalize_usage, reported_cost, with_cost
-from mainspring.models.wire.openai_responses.items import OutputItemAssembler
 from mainspring.models.wire.openai_responses.payloads import (
     Answer,
     Event,
     LenientEventParser,
+    OutputItem,
+    ResponsesPart,
     decode_event,
     decode_response,
+    encode_item_metadata,
 )
 
 if TYPE_CHECKING:
     from mainspring.models.errors import ErrorBody
-else:  # most answers are none
+else:
     ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
+
+
+Kind = Literal["message", "reasoning", "call"]
+
+
+KINDS: dict[str, Kind] = {
+    "message": "message",
+    "reasoning": "reasoning",
+    "function_call": "call",
+    "custom_tool_call": "call",
+}
+"""Types of items that become blocks; all others are what the host did by itself."""
+
+
+_TYPES: dict[Kind, str] = {kind: type for type, kind in reversed(KINDS.items())}
+
+
+class OpenItem:
+    """An item that grows, or has grown.
+
+    Attributes:
+        kind: What it is.
+        id: The host's id of it, as told first.
+        block: Its block in the draft; of reasoning in several parts, the last one.
+        pieces: What has been handed out of it.
+        told: Finished parts, by their place: what it must be in the end if nothing more is said.
+        part: The part of the reasoning that grows: whether it is raw reasoning (not a summary), and its number.
+        call_id: Id of the call, made up where the host gave none (``given`` is false then).
+        custom: Whether the call's argument is free text.
+        done: Whether it is complete.
+    """
+
+    __slots__ = ("block", "call_id", "custom", "done", "given", "id", "kind", "name", "part", "pieces", "told")
+
+    def __init__(self, kind: Kind, id: str | None, block: int) -> None:
+        self.kind: Kind = kind
+        self.id = id
+        self.block = block
+        self.pieces: list[str] = []
+        self.told: dict[Any, str] = {}
+        self.part: tuple[bool, int] | None = None
+        self.call_id = ""
+        self.given = False
+        self.name = ""
+        self.custom = False
+        self.done = False
+
+
+class OutputItemAssembler:
+    """All items of one answer.
+
+    Args:
+        draft: Where their blocks go.
+
+    Attributes:
+        answer_id: The host's id of the answer; ids of calls that have none are made from it, so that decoding the same
+            answer twice gives the same ids.
+    """
+
+    __slots__ = ("_by_id", "_by_place", "_call_ids", "_draft", "_items", "_kept", "answer_id")
+
+    def __init__(self, draft: MessageBuilder) -> None:
+        self._draft = draft
+        self._items: list[OpenItem] = []
+        self._by_id: dict[str | None, OpenItem] = {}
+        self._by_place: dict[int | None, OpenItem] = {}
+        self._call_ids: set[str] = set()
+        self._kept: set[str] = set()
+        self.answer_id = ""
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether the model wants to call something."""
+        return any(item.kind == "call" for item in self._items)
+
+    def find(self, event: Event) -> OpenItem | None:
+        """The item that an event belongs to. Its id decides; hosts that change ids from event to event have its place."""
+        return self._by_id.get(event.item_id) or self._by_place.get(event.output_index)
+
+    def add(self, item: OutputItem, place: int | None, out: list[StreamEvent]) -> None:
+        """An item begins; one that is known already does not begin again."""
+        kind = KINDS.get(item.type)
+        if kind is None or item.role not in (None, "assistant"):
+            self._by_place.pop(place, None)
+            return
+        if self._named(item, kind) is not None:
+            return
+        self._open(kind, item, place, out)
+
+    def end(self, item: OutputItem, place: int | None, out: list[StreamEvent]) -> None:
+        """An item is complete, whether it was said to begin or not."""
+        kind = KINDS.get(item.type)
+        if kind is None or item.role not in (None, "assistant"):
+            self._keep(item)
+            return
+        known = self._named(item, kind)
+        if known is None:
+            known = self._by_place.get(place)
+            if known is not None and (known.kind != kind or (known.done and not self._repeats(known, item))):
+                known = None
+        if known is None:
+            known = self._open(kind, item, place, out)
+        if not known.done:
+            self._close(known, item, out)
+
+    def fill(self, items: list[OutputItem], out: list[StreamEvent]) -> None:
+        """The finished answer tells all items once more: take what is missing."""
+        ids = {item.id for item in items}
+        strangers = [known for known in self._items if known.id is None or known.id not in ids]
+        for item in items:
+            kind = KINDS.get(item.type)
+            if kind is None or item.role not in (None, "assistant"):
+                self._keep(item)
+                continue
+            known = self._named(item, kind) or next((k for k in strangers if _could_be_same(k, kind, item)), None)
+            if known in strangers:
+                strangers.remove(known)
+            if known is None:
+                known = self._open(kind, item, None, out)
+            if not known.done:
+                self._close(known, item, out)
+
+    def text(self, event: Event, out: list[StreamEvent]) -> None:
+        """More text of a message."""
+        item = self._growing("message", event, out)
+        delta = event.delta
+        if item is not None and type(delta) is str and delta:
+            item.pieces.append(delta)
+            out.append(self._draft.text(item.block, delta))
+
+    def reasoning(self, event: Event, out: list[StreamEvent], *, raw: bool) -> None:
+        """More reasoning: of a summary, or raw."""
+        item = self._growing("reasoning", event, out)
+        delta = event.delta
+        if item is None or type(delta) is not str or not delta:
+            return
+        number = event.content_index if raw else event.summary_index
+        self._switch_part(item, (raw, number or 0), out)
+        item.pieces.append(delta)
+        out.append(self._draft.thinking(item.block, delta))
+
+    def arguments(self, event: Event, out: list[StreamEvent]) -> None:
+        """More of a call's arguments."""
+        item = self._growing("call", event, out)
+        delta = event.delta
+        if item is None or type(delta) is not str or not delta:
+            return
+        item.pieces.append(delta)
+        if not item.custom:
+            out.append(self._draft.arguments(item.block, delta))
+
+    def told(self, event: Event, text: str | None) -> None:
+        """A part is complete, and this is all of it."""
+        item = self.find(event)
+        if item is None or item.done or not text:
+            return
+        if item.kind == "reasoning":
+            raw = "summary" not in event.type
+            item.told[raw, (event.content_index if raw else event.summary_index) or 0] = text
+        else:
+            item.told[event.content_index or 0] = text
+
+    def close(self, out: list[StreamEvent]) -> None:
+        """End all items that are still open."""
+        for item in self._items:
+            if not item.done:
+                self._close(item, None, out)
+
+    def _open(self, kind: Kind, item: OutputItem, place: int | None, out: list[StreamEvent]) -> OpenItem:
+        draft = self._draft
+        if kind == "call":
+            call_id = item.call_id or item.id or ""
+            given = bool(call_id) and call_id not in self._call_ids
+            if not given:
+                call_id = new_call_id(self.answer_id, len(self._items))
+            self._call_ids.add(call_id)
+            event = draft.open_call(call_id, item.name or "")
+            made = OpenItem(kind, item.id, event.index)
+            made.call_id, made.given, made.name = call_id, given and bool(item.call_id), item.name or ""
+            made.custom = item.type == "custom_tool_call"
+            if isinstance(item.arguments, str):
+                made.told[0] = item.arguments
+        else:
+            event = draft.open_text() if kind == "message" else draft.open_thinking()
+            made = OpenItem(kind, item.id, event.index)
+        out.append(event)
+        self._items.append(made)
+        if item.id is not None:
+            self._by_id[item.id] = made
+        if place is not None:
+            self._by_place[place] = made
+        return made
+
+    def _named(self, item: OutputItem, kind: Kind) -> OpenItem | None:
+        """The item of this kind that has the id."""
+        known = self._by_id.get(item.id)
+        return known if known is not None and known.kind == kind else None
+
+    def _growing(self, kind: Kind, event: Event, out: list[StreamEvent]) -> OpenItem | None:
+        """The item that a piece is of, also if its beginning was not told; ``None`` for pieces that come behind its end."""
+        item = self.find(event)
+        if item is None and event.item_id is None and event.output_index is None:
+            item = next((known for known in reversed(self._items) if known.kind == kind and not known.done), None)
+        if item is not None and item.kind == kind:
+            return None if item.done else item
+        type = "custom_tool_call" if "custom_tool_call" in event.type else _TYPES[kind]
+        return self._open(kind, OutputItem(type, event.item_id), event.output_index, out)
+
+    def _keep(self, item: OutputItem) -> None:
+        """A summary that the host made of the conversation goes back to it as it came."""
+        if item.type == "compaction" and item.encrypted_content and item.encrypted_content not in self._kept:
+            self._kept.add(item.encrypted_content)
+            mark = encode_item_metadata(type="compaction", id=item.id, encrypted_content=item.encrypted_content)
+            self._draft.redacted_thinking(mark or "")
+
+    def _repeats(self, known: OpenItem, item: OutputItem) -> bool:
+        """Whether an item is the one that has ended at this place, under another id."""
+        if known.kind == "call":
+            return known.call_id == item.call_id
+        return "".join(known.pieces) == "".join(_texts(item.content) + _texts(item.summary))
+
+    def _close(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
+        known.done = True
+        if known.kind == "message":
+            self._close_message(known, item, out)
+        elif known.kind == "reasoning":
+            self._close_reasoning(known, item, out)
+        else:
+            self._close_call(known, item, out)
+
+    def _close_message(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
+        final = "".join(_texts(item.content) if item else []) or "".join([known.told[at] for at in sorted(known.told)])
+        if rest := _missing_suffix(known.pieces, final):
+            known.pieces.append(rest)
+            out.append(self._draft.text(known.block, rest))
+        mark = (
+            encode_item_metadata(id=item.id or known.id, phase=item.phase)
+            if item
+            else encode_item_metadata(id=known.id)
+        )
+        out.append(self._draft.close_text(known.block, mark, final or None))
+
+    def _close_reasoning(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
+        parts: list[tuple[tuple[bool, int], str]] = []
+        if item is not None:
+            parts += [((False, at), text) for at, text in enumerate(_texts(item.summary))]
+            parts += [((True, at), text) for at, text in enumerate(_texts(item.content))]
+        parts = [part for part in parts if part[1]] or sorted(known.told.items())
+        if not known.pieces:
+            for part, text in parts:
+                self._switch_part(known, part, out)
+                known.pieces.append(text)
+                out.append(self._draft.thinking(known.block, text))
+        elif rest := _missing_suffix(known.pieces, "".join([text for _, text in parts])):
+            known.pieces.append(rest)
+            out.append(self._draft.thinking(known.block, rest))
+        mark = encode_item_metadata(
+            type="reasoning",
+            id=(item.id if item else None) or known.id,
+            encrypted_content=item.encrypted_content if item else None,
+            raw=True if known.part and known.part[0] else None,
+        )
+        out.append(self._draft.close_thinking(known.block, mark))
+
+    def _switch_part(self, item: OpenItem, part: tuple[bool, int], out: list[StreamEvent]) -> None:
+        """Each part of the reasoning has a block of its own; the mark of the last one tells where they belong."""
+        if item.part is not None and item.part != part:
+            out.append(
+                self._draft.close_thinking(item.block, encode_item_metadata(part="raw" if item.part[0] else "summary"))
+            )
+            event = self._draft.open_thinking()
+            item.block = event.index
+            out.append(event)
+        item.part = part
+
+    def _close_call(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
+        if item is not None:
+            self._name(known, item)
+        told = item.input if item and known.custom else item.arguments if item else None
+        final = to_json(told).decode() if isinstance(told, dict) else told or known.told.get(0) or ""
+        input: dict[str, Any] | None = None
+        if known.custom:
+            text = to_json({"input": final or "".join(known.pieces)}).decode()
+            out.append(self._draft.arguments(known.block, text))
+        elif rest := _missing_suffix(known.pieces, final):
+            out.append(self._draft.arguments(known.block, rest))
+        elif final and final != "".join(known.pieces):
+            input = parse_call("", "", final).input or None  # The last word holds, if it is one.
+        mark = encode_item_metadata(
+            id=(item.id if item else None) or known.id, namespace=item.namespace if item else None
+        )
+        out.append(self._draft.close_call(known.block, input=input, signature=mark))
+
+    def _name(self, known: OpenItem, item: OutputItem) -> None:
+        """Take an id or a name that is told only at the end."""
+        late = item.call_id if not known.given and item.call_id else None
+        if late in self._call_ids:
+            late = None
+        if late or (item.name and item.name != known.name):
+            known.call_id, known.name = late or known.call_id, item.name or known.name
+            known.given = known.given or late is not None
+            self._call_ids.add(known.call_id)
+            self._draft.update_call(known.block, known.call_id, known.name)
+
+
+def _could_be_same(known: OpenItem, kind: Kind, item: OutputItem) -> bool:
+    """Whether an item that has grown may be the one of the finished answer, under another id."""
+    return known.kind == kind and (
+        kind != "call" or not (known.given and item.call_id) or known.call_id == item.call_id
+    )
+
+
+def _texts(content: list[ResponsesPart] | str | None) -> list[str]:
+    """The text of each part."""
+    if content is None:
+        return []
+    return [content] if isinstance(content, str) else [part.text or part.refusal or "" for part in content]
+
+
+def _missing_suffix(pieces: list[str], final: str) -> str:
+    """What the finished text has more than its pieces; nothing if it is another text."""
+    shown = "".join(pieces)
+    return final[len(shown) :] if len(final) > len(shown) and final.startswith(shown) else ""
+
 
 _TERMINAL = {
     "response.completed": "completed",
@@ -34,6 +365,7 @@ _TERMINAL = {
     "response.cancelled": "cancelled",
 }
 """Events that end a stream, and the status they stand for."""
+
 
 _LENGTH_REASONS = frozenset({"", "max_output_tokens", "max_tokens", "length"})
 _FILTERED = frozenset({"content_filter", "safety", "moderation"})

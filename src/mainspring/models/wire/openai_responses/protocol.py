@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
 from mainspring.models.wire.openai_responses.decode import ResponsesDecoder
-from mainspring.models.wire.openai_responses.encode import encode_request
-from mainspring.models.wire.openai_responses.options import profiles_without_rejected
+from mainspring.models.wire.openai_responses.encode import encode_request, profiles_without_rejected
 
 
 class ResponsesProtocol:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mainspring.tools.support.editing.diff import Diff, diff
+from mainspring.tools.support.editing.preview import Diff, diff
 from mainspring.tools.support.editing.replacement import Edit, EditChange, EditError, compute_edit
 from mainspring.tools.support.paths import ResolvedFile, failure, os_error_result, resolve_file
 from mainspring.tools.support.text_files import DecodedText, decode_text, replace_surrogates

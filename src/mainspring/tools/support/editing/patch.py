@@ -5,22 +5,239 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import posixpath
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
 from msgspec import Struct, field
 
 from mainspring.env import RealPath, explain
-from mainspring.env.paths import display_path
+from mainspring.env.paths import display_path, is_inside
 from mainspring.tools.support.editing.apply import MAX_FILE_BYTES
-from mainspring.tools.support.editing.diff import Diff, diff
-from mainspring.tools.support.editing.patch_match import PatchMatchError, apply_chunks
-from mainspring.tools.support.editing.patch_parser import PatchError, PatchSection, parse_patch
-from mainspring.tools.support.editing.transaction import FileStep, MoveStep, RemoveStep, WriteStep, apply_steps
+from mainspring.tools.support.editing.closest_match import describe_closest_match
+from mainspring.tools.support.editing.match import TOLERANCE_LABELS, Match, MatchTolerance, fold_lookalikes
+from mainspring.tools.support.editing.patch_parser import PatchChunk, PatchError, PatchSection, parse_patch
+from mainspring.tools.support.editing.preview import Diff, diff
+from mainspring.tools.support.editing.splice import UnclearIndentationError, splice
+from mainspring.tools.support.editing.text_view import NormalizedText
 from mainspring.tools.support.paths import failure, file_accesses, resolve_file
 from mainspring.tools.support.text_files import decode_text, replace_surrogates
 from mainspring.tools.tool import Access, ToolContext, ToolErrorCode, ToolResult
+
+
+class WriteStep(Struct, frozen=True):
+    """A file gets new content.
+
+    Attributes:
+        path: Its real path.
+        data: The content.
+        before: What it held; ``None`` if there was none.
+    """
+
+    path: RealPath
+    data: bytes
+    before: bytes | None
+
+
+class MoveStep(Struct, frozen=True):
+    """A file gets another name, and whatever had that name goes."""
+
+    path: RealPath
+    target: RealPath
+    replaces: bool = False
+
+
+class RemoveStep(Struct, frozen=True):
+    """A file goes."""
+
+    path: RealPath
+
+
+FileStep = WriteStep | MoveStep | RemoveStep
+
+
+async def apply_steps(ctx: ToolContext, steps: Sequence[FileStep]) -> None:
+    """Do all steps. If one fails, those before it are undone.
+
+    A removed file only gets a hidden name until all went well, so that it can come back as it was.
+
+    Raises:
+        OSError: What the step that failed met.
+    """
+    undo: list[Callable[[], Awaitable[None]]] = []
+    set_aside: list[RealPath] = []
+    try:
+        for step in steps:
+            await _apply_step(ctx, step, undo, set_aside)
+    except BaseException:
+        for back in reversed(undo):
+            await _quietly(back)
+        raise
+    for path in set_aside:
+        await _quietly(lambda path=path: ctx.env.remove(path))
+
+
+async def _apply_step(
+    ctx: ToolContext, step: FileStep, undo: list[Callable[[], Awaitable[None]]], set_aside: list[RealPath]
+) -> None:
+    env = ctx.env
+    match step:
+        case WriteStep(path, data, before):
+            if before is None:
+                undo.append(lambda: env.remove(path))
+            else:
+                undo.append(lambda: env.write_bytes(path, before))
+            await env.write_bytes(path, data, parents=is_inside(path, env.cwd))
+        case MoveStep(path, target, replaces):
+            if replaces:
+                await _set_aside(ctx, target, undo, set_aside)
+            await env.rename(path, target, parents=is_inside(target, env.cwd))
+            undo.append(lambda: env.rename(target, path))
+        case RemoveStep(path):
+            await _set_aside(ctx, path, undo, set_aside)
+
+
+async def _set_aside(
+    ctx: ToolContext, path: RealPath, undo: list[Callable[[], Awaitable[None]]], set_aside: list[RealPath]
+) -> None:
+    folder, name = posixpath.split(path)
+    hidden = RealPath(folder) / f".{name[:100]}.{secrets.token_hex(4)}.removed"
+    await ctx.env.rename(path, hidden)
+    undo.append(lambda: ctx.env.rename(hidden, path))
+    set_aside.append(hidden)
+
+
+async def _quietly(work: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await work()
+    except OSError:
+        pass  # What cannot be undone or tidied up stays; the failure that is told is the first one.
+
+
+Key = Callable[[str], str]
+
+
+_LEVELS: tuple[tuple[MatchTolerance, Key], ...] = (
+    ("", lambda line: line),
+    ("trailing spaces", str.rstrip),
+    ("look-alikes", lambda line: fold_lookalikes(line)[0].rstrip()),
+    ("indentation", lambda line: fold_lookalikes(line)[0].strip()),
+)
+"""What is disregarded, least first."""
+
+
+class PatchMatchError(ValueError):
+    """A change has no place in the file; the text says why and what to do."""
+
+
+def apply_chunks(raw: str, chunks: Sequence[PatchChunk]) -> tuple[str, tuple[str, ...]]:
+    """The text after all changes, and a note on each that did not match to the letter.
+
+    Raises:
+        ChunkError: If one has no place, or several equally good ones.
+    """
+    cursor = 0
+    notes: list[str] = []
+    for chunk in chunks:
+        raw, cursor, note = _apply_chunk(NormalizedText(raw), chunk, cursor)
+        if note:
+            notes.append(note)
+    return raw, tuple(notes)
+
+
+def _apply_chunk(view: NormalizedText, chunk: PatchChunk, cursor: int) -> tuple[str, int, str]:
+    """The text after one change, the line after it, and a note."""
+    lines = _lines(view)
+    start = cursor
+    for context in chunk.contexts:
+        start = _find_context(lines, context, start) + 1
+    if not chunk.old:
+        at = start if chunk.contexts else len(lines)
+        return _insert_lines(view, lines, at, chunk.new), at + len(chunk.new), ""
+    old, new = chunk.old, chunk.new
+    found = _find(lines, old, start, chunk)
+    if found is None and len(old) > 1 and not old[-1] and new and not new[-1]:
+        old, new = old[:-1], new[:-1]  # The empty line behind the last one, which is none in the file.
+        found = _find(lines, old, start, chunk)
+    if found is None:
+        raise PatchMatchError(_not_found_message(view, chunk))
+    at, fuzz = found
+    if chunk.old == chunk.new:
+        return view.raw, at + len(old), ""
+    text = _replace_lines(view, lines, at, old, new, fuzz)
+    note = f"lines {at + 1}-{at + len(old)} matched {TOLERANCE_LABELS[fuzz]}" if fuzz else ""
+    return text, at + len(new), note
+
+
+def _lines(view: NormalizedText) -> list[str]:
+    return view.lines[:-1] if view.lines[-1] == "" else view.lines
+
+
+def _find_context(lines: Sequence[str], context: str, start: int) -> int:
+    for _, key in _LEVELS:
+        wanted = key(context)
+        for i in range(start, len(lines)):
+            if key(lines[i]) == wanted:
+                return i
+    raise PatchMatchError(f"the line {context!r} that is named after @@ is not in the file behind line {start}")
+
+
+def _find(lines: Sequence[str], old: Sequence[str], start: int, chunk: PatchChunk) -> tuple[int, MatchTolerance] | None:
+    """Where the old lines begin: exactly at the first place, else nearly but then at one place only."""
+    last = len(lines) - len(old)
+    for fuzz, key in _LEVELS:
+        wanted = [key(line) for line in old]
+        keys = [key(line) for line in lines]
+        places = [i for i in range(start, last + 1) if keys[i : i + len(old)] == wanted]
+        if chunk.at_end:
+            places = [i for i in places if i == last]
+        if not places:
+            continue
+        if fuzz and len(places) > 1:
+            shown = ", ".join([str(i + 1) for i in places[:10]])
+            raise PatchMatchError(
+                f"the change at line {chunk.line} of the patch matches at {len(places)} places ({TOLERANCE_LABELS[fuzz]}), "
+                f"starting at lines {shown}; give more lines around it, or name the place after @@"
+            )
+        return places[0], fuzz
+    return None
+
+
+def _replace_lines(
+    view: NormalizedText, lines: Sequence[str], at: int, old: Sequence[str], new: Sequence[str], fuzz: MatchTolerance
+) -> str:
+    begin = view.start_tool[at]
+    after = at + len(old)
+    end = view.start_tool[after] if after < len(view.start_tool) else len(view.text)
+    ends_open = after == len(lines) and not view.text.endswith("\n")
+    before = "\n".join(old) + ("" if ends_open else "\n")
+    text = "".join([line + "\n" for line in new])
+    try:
+        return splice(view, Match(((begin, end),), before, fuzz), text)
+    except UnclearIndentationError:
+        raise PatchMatchError(
+            f"line {at + 1} of the file is found, but with another indentation, and how to indent the new lines cannot "
+            "be told from it; give the lines as they stand in the file"
+        ) from None
+
+
+def _insert_lines(view: NormalizedText, lines: Sequence[str], at: int, new: Sequence[str]) -> str:
+    place = view.start_tool[at] if at < len(lines) else len(view.text)
+    ending = view.ending_around(max(0, place - 1))
+    text = "".join([line + ending for line in new])
+    if at >= len(lines) and view.text and not view.text.endswith("\n"):
+        text = ending + text
+    here = view.to_raw_index(place)
+    return view.raw[:here] + text + view.raw[here:]
+
+
+def _not_found_message(view: NormalizedText, chunk: PatchChunk) -> str:
+    where = " at the end of the file" if chunk.at_end else ""
+    return (
+        f"the old lines of the change at line {chunk.line} of the patch are not in the file{where}\n\n"
+        f"{describe_closest_match(view, chr(10).join(chunk.old))}"
+    )
 
 
 class _FileSummary(Struct, frozen=True):

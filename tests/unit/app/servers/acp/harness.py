@@ -14,7 +14,7 @@ from acp.client.connection import ClientSideConnection
 
 from mainspring.app.chat import ChatOptions
 from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
-from mainspring.app.servers.acp.connection import serve_acp
+from mainspring.app.servers.acp.agent import serve_acp
 from mainspring.app.servers.stdio import ChatRegistry, LineTransport
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.app.servers.acp.schema_rules import Watch

@@ -13,10 +13,9 @@ from mainspring import Agent, Permissions, tool
 from mainspring.app.run_service.service import Factory, RunService, ServiceOptions
 from mainspring.app.servers.http.app import create_app
 from mainspring.app.servers.http.auth import OriginPolicy, Tokens
-from mainspring.app.servers.http.limits import Limits
 from mainspring.app.servers.http.server import ServerOptions, run_test_server
 from mainspring.app.servers.http.sse import StreamTimeouts
-from mainspring.app.servers.http.state import ServerState
+from mainspring.app.servers.http.state import Limits, ServerState
 from mainspring.durable import DurableSteps, MemoryEngine
 from mainspring.testing.scripted_model import ScriptedModel
 

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from mainspring.app.servers.http.auth import Tokens, watch_token_file
-from mainspring.app.servers.http.limits import Limits
 from mainspring.app.servers.http.routes import OPERATIONS
 from mainspring.app.servers.http.server import MAX_JSON_DEPTH, is_json_too_deep
 from mainspring.app.servers.http.sse import StreamTimeouts
+from mainspring.app.servers.http.state import Limits
 from mainspring.testing import ScriptedCall
 from tests.unit.app.servers.ag_ui.client import Thread
 from tests.unit.app.servers.http.harness import ANN, BEN, Client, Gate, Stage, on_stage, scripted

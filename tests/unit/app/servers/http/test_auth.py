@@ -15,7 +15,7 @@ from mainspring.app.servers.http.auth import (
     pop_token_from_env,
     read_tokens,
 )
-from mainspring.app.servers.http.limits import Limits, RateLimiter
+from mainspring.app.servers.http.state import Limits, RateLimiter
 from mainspring.errors import ConfigError
 from mainspring.testing.scripted_model import Reply, ScriptedCall
 from tests.unit.app.servers.http.harness import ANN, BEN, Client, Gate, on_stage, scripted

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mainspring.app.servers.viewer import RunDetail, Summary, Viewer, ViewSpan
 from mainspring.app.servers.viewer.otlp import ReceivedSpan
-from mainspring.app.servers.viewer.store import SpanStore, Trace
+from mainspring.app.servers.viewer.server import SpanStore, Trace
 from tests.unit.app.servers.viewer.test_otlp import SPAN, request
 
 pytestmark = pytest.mark.usefixtures("no_blocking")

@@ -1,0 +1,146 @@
+"""Cut a stream of bytes into frames: server-sent events, and JSON lines."""
+
+from __future__ import annotations
+
+Frame = tuple[str, bytes]
+"""Name of the event (empty where the server gave none) and its data."""
+
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class SseParser:
+    """Cuts a byte stream into events; wherever the bytes are split, the events are the same.
+
+    Lines end with LF, CRLF or CR, and with nothing else: the line separators of Unicode are ordinary text here. Comments,
+    ``id`` and ``retry`` are left out; several ``data`` lines are joined with LF. An event without data is no event.
+    """
+
+    __slots__ = ("_after_cr", "_pending", "_started")
+
+    def __init__(self) -> None:
+        self._pending: list[bytes] = []  # pieces of a block that is not complete yet, line ends already LF
+        self._after_cr = False  # the last byte seen was CR: an LF right behind it belongs to it
+        self._started = False
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take more bytes.
+
+        Returns:
+            The events that they complete, in order.
+        """
+        pending = self._pending
+        if b"\r" in data or self._after_cr:
+            if data[:6] == b"data: " and data.find(b"\r") == len(data) - 4 and not pending and not self._after_cr:
+                if data[-4:] == b"\r\n\r\n" and data.find(b"\n") == len(data) - 3:
+                    self._started = True
+                    return [("", data[6:-4])]  # One event of one line, from a host that ends lines with CRLF.
+            data = self._without_cr(data)
+        elif not pending and data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == 10:
+            self._started = True
+            return [("", data[6:-2])]  # One event of one line: what most pieces are.
+        elif not pending and data[:7] == b"event: " and data[-2:] == b"\n\n":
+            lines = data.split(b"\n", 4)
+            if len(lines) == 4 and lines[1][:6] == b"data: ":
+                self._started = True
+                return [(lines[0][7:].decode("utf-8", "replace"), lines[1][6:])]  # The same with a name.
+        if b"\n\n" not in data and not (data[:1] == b"\n" and pending and pending[-1][-1] == 10):
+            if data:
+                pending.append(data)  # Joined once, when the block ends: an event may come in a million pieces.
+            return []
+        if pending:
+            pending.append(data)
+            data = b"".join(pending)
+            pending.clear()
+        if not self._started:
+            self._started = True
+            data = data.removeprefix(_BOM)
+        blocks = data.split(b"\n\n")
+        rest = blocks.pop()
+        if rest:
+            pending.append(rest)
+        return _frames(blocks)
+
+    def _without_cr(self, data: bytes) -> bytes:
+        """The same with LF as the only line end."""
+        if self._after_cr and data:
+            self._after_cr = False
+            if data[0] == 10:
+                data = data[1:]
+        if data[-1:] == b"\r":
+            self._after_cr = True
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def finish(self) -> list[Frame]:
+        """The event that the end of the stream left without its blank line, if there is one."""
+        rest = b"".join(self._pending)
+        self._pending.clear()
+        return _frames([rest if self._started else rest.removeprefix(_BOM)])
+
+
+def _frames(blocks: list[bytes]) -> list[Frame]:
+    frames: list[Frame] = []
+    for block in blocks:
+        if block[:6] == b"data: " and b"\n" not in block:
+            frames.append(("", block[6:]))
+        elif block:
+            frame = _parse_simple(block) or _parse(block)
+            if frame is not None:
+                frames.append(frame)
+    return frames
+
+
+def _parse_simple(block: bytes) -> Frame | None:
+    """A block of a name and one line of data, as hosts of Anthropic Messages and OpenAI Responses send them all."""
+    at = block.find(b"\n")
+    if block[:7] != b"event: " or block[at + 1 : at + 7] != b"data: " or block.find(b"\n", at + 1) >= 0:
+        return None
+    return block[7:at].decode("utf-8", "replace"), block[at + 7 :]
+
+
+def _parse(block: bytes) -> Frame | None:
+    name = ""
+    data: list[bytes] = []
+    for line in block.split(b"\n"):
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.removeprefix(b" ").decode("utf-8", "replace")
+    return (name, b"\n".join(data)) if data else None
+
+
+StreamFrame = tuple[str, bytes]
+"""An empty name, and the line."""
+
+
+class NdjsonParser:
+    """Cuts a byte stream into lines; wherever the bytes are split, the lines are the same.
+
+    A line ends with LF, or CRLF, and with nothing else. Blank lines are left out.
+    """
+
+    __slots__ = ("_pending",)
+
+    def __init__(self) -> None:
+        self._pending: list[bytes] = []  # pieces of a line that is not complete yet
+
+    def feed(self, data: bytes) -> list[StreamFrame]:
+        """Take more bytes; returns the lines that they complete."""
+        if b"\n" not in data:
+            self._pending.append(data)
+            return []
+        if self._pending:
+            self._pending.append(data)
+            data = b"".join(self._pending)
+            self._pending.clear()
+        *lines, rest = data.split(b"\n")
+        if rest:
+            self._pending.append(rest)
+        return [("", line) for line in lines if line and not line.isspace()]
+
+    def finish(self) -> list[StreamFrame]:
+        """The line that the end of the stream left without its end, if there is one."""
+        rest = b"".join(self._pending)
+        self._pending.clear()
+        return [("", rest)] if rest and not rest.isspace() else []

@@ -1,0 +1,212 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring import RunOptions
+from mainspring.loop.hooks import ChildToolAfter, ChildToolGate
+from mainspring.permissions import PermissionRequest, Permissions
+from mainspring.skills.active import parse_allowed_tools
+from mainspring.subagents import Subagents
+from mainspring.testing import ScriptedCall, ScriptedModel
+from mainspring.tools import tool
+from mainspring.tools.builtin import builtin_tools
+from tests.unit.skills.factories import agent_with, results, write_skill
+
+
+def use(name: str) -> ScriptedCall:
+    return ScriptedCall("skills_use", {"name": name})
+
+
+async def allowed(
+    tmp_path: Path, entries: str, *calls: ScriptedCall, others: tuple[tuple[str, str], ...] = ()
+) -> list[bool]:
+    """Which calls are let through while a skill with these allowed tools is active."""
+    write_skill(tmp_path / "s", "one", head=f"allowed-tools: {entries}")
+    for name, listed in others:
+        write_skill(tmp_path / "s", name, head=f"allowed-tools: {listed}" if listed else "")
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "docs").mkdir()
+    (tmp_path / "p" / "docs" / "a.md").write_text("a", encoding="utf-8")
+
+    @tool
+    def mcp__docs__search(query: str) -> str:
+        """Search."""
+        return query
+
+    first = [use("one"), *[use(name) for name, _ in others]]
+    agent, _, _ = agent_with(
+        tmp_path / "s",
+        first,
+        list(calls),
+        "done",
+        execution=str(tmp_path / "p"),
+        tools=[*builtin_tools(), mcp__docs__search],
+    )
+    await agent.run("go")
+    return [not r.text.startswith(("Blocked", "Permission denied")) for r in results(agent)[len(first) :]]
+
+
+def sh(command: str) -> ScriptedCall:
+    return ScriptedCall("shell", {"command": command})
+
+
+READ = ScriptedCall("read_file", {"path": "docs/a.md"})
+WRITE = ScriptedCall("write_file", {"path": "x", "content": "x"})
+SEARCH = ScriptedCall("mcp__docs__search", {"query": "x"})
+
+
+@pytest.mark.covers("SKL-28")
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ("Read", [True, False, False, False, False]),
+        ("Read Write", [True, True, False, False, False]),
+        ("read_file, shell(git *)", [True, False, True, False, False]),
+        ("Bash(git:*)", [False, False, True, False, False]),
+        ("Bash", [False, False, True, True, False]),
+        ("Bash(*) mcp__docs__*", [False, False, True, True, True]),
+        ("mcp__docs__search Read(docs/**)", [True, False, False, False, True]),
+        ("Read(other/**)", [False, False, False, False, False]),
+        ("Bash(git status:*) Write", [False, True, False, False, False]),
+        ('""', [True, True, True, True, True]),
+    ],
+)
+async def test_only_what_an_active_skill_allows_is_called(tmp_path: Path, entries: str, expected: list[bool]) -> None:
+    calls = (READ, WRITE, sh("git --version"), sh("ls"), SEARCH)
+
+    assert await allowed(tmp_path, entries, *calls) == expected
+
+
+@pytest.mark.covers("SKL-28")
+async def test_nothing_is_slipped_in_behind_an_allowed_command(tmp_path: Path) -> None:
+    commands = (
+        "git --version && rm -rf docs",
+        "git --version; ls",
+        "$(rm x) git",
+        "GIT_PAGER='sh -c ls' git log",
+        "git --version | sh",
+    )
+
+    assert await allowed(tmp_path, "Bash(git:*)", *map(sh, commands)) == [False] * len(commands)
+    assert (tmp_path / "p" / "docs" / "a.md").exists()
+
+
+@pytest.mark.covers("SKL-28")
+async def test_all_active_skills_together_allow_and_one_without_a_list_changes_nothing(tmp_path: Path) -> None:
+    calls = (
+        READ,
+        WRITE,
+        sh("git --version"),
+        use("one"),
+        ScriptedCall("skills_read", {"skill": "one", "path": "SKILL.md"}),
+    )
+    others = (("two", "Bash(git:*)"), ("free", ""))
+
+    assert await allowed(tmp_path, "Read", *calls, others=others) == [True, False, True, True, True]
+
+
+@pytest.mark.covers("SKL-28")
+async def test_what_the_run_before_allowed_is_over_and_nobody_is_asked_in_vain(tmp_path: Path) -> None:
+    write_skill(tmp_path / "s", "one", head="allowed-tools: Read")
+    asked: list[PermissionRequest] = []
+
+    def ask(request: PermissionRequest) -> bool:
+        asked.append(request)
+        return True
+
+    agent, _, _ = agent_with(
+        tmp_path / "s",
+        *(use("one"), WRITE, "done", WRITE, "done"),
+        execution=str(tmp_path),
+        tools=builtin_tools(),
+        permissions=Permissions(on_permission_request=ask),
+    )
+    await agent.run("go")
+    assert asked == []
+    assert results(agent)[1].text.startswith(
+        "Blocked: this call of write_file is not among what the active skill allows (one: Read)"
+    )
+
+    await agent.run("go")
+    assert len(asked) == 1
+    assert not results(agent)[2].is_error
+
+
+@pytest.mark.covers("SKL-28")
+async def test_a_skill_that_a_trigger_brought_restricts_only_when_it_is_taken_up(tmp_path: Path) -> None:
+    write_skill(tmp_path / "s", "one", head="allowed-tools: Read\ntriggers:\n  keywords: [notes]")
+    agent, _, _ = agent_with(
+        tmp_path / "s", WRITE, use("one"), WRITE, "done", execution=str(tmp_path), tools=builtin_tools()
+    )
+
+    await agent.run("write the notes")
+
+    assert [r.is_error for r in results(agent)] == [False, False, True]
+
+
+@pytest.mark.covers("SKL-28")
+async def test_a_sub_agent_is_held_to_what_its_parents_skill_allows(tmp_path: Path) -> None:
+    write_skill(tmp_path / "s", "one", head="allowed-tools: Read Task")
+    write_skill(tmp_path / "s", "two", "Second.")
+    model = ScriptedModel(
+        use("one"),
+        ScriptedCall("spawn", {"task": "write it"}),
+        [WRITE, READ, use("two")],  # the child
+        "child is done",
+        [use("two"), ScriptedCall("skills_read", {"skill": "two", "path": "SKILL.md"})],
+        "done",
+    )
+    agent, _, skills = agent_with(
+        tmp_path / "s", model=model, execution=str(tmp_path), tools=builtin_tools(), subagents=Subagents()
+    )
+    inner: list[tuple[str, bool]] = []
+    agent.on(ChildToolAfter, lambda h: inner.append((h.name, h.is_error)))
+    blocked: list[str] = []
+    agent.on(ChildToolGate, lambda h: blocked.append(h.name), order=50)
+
+    await agent.run("go")
+
+    assert not (tmp_path / "x").exists()
+    assert inner == [("read_file", True), ("skills_use", False)]
+    assert model.requests[3].messages[-1].tool_results[0].text.startswith("Blocked: this call of write_file")
+    child = model.requests[2].request
+    assert "- two: All about two." in child.system
+    assert [t.name for t in child.tools].count("skills_use") == 1
+    assert results(agent)[2].text.startswith('<skill_content name="two"')  # it was the child's, not the parent's
+    assert skills.active.names == ()
+
+
+@pytest.mark.covers("SKL-28")
+async def test_an_answer_in_a_form_is_no_call_to_be_kept_out(tmp_path: Path) -> None:
+    write_skill(tmp_path / "s", "one", head="allowed-tools: Read")
+    agent, _, _ = agent_with(tmp_path / "s", use("one"), ScriptedCall("__output__", {"n": 5}), execution=str(tmp_path))
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+    result = await agent.run("go", behavior=RunOptions(schema=schema))
+
+    assert result.output == {"n": 5}
+
+
+@pytest.mark.covers("SKL-28")
+@given(st.lists(st.text(max_size=30), max_size=5))
+def test_whatever_stands_there_is_read(entries: list[str]) -> None:
+    read = parse_allowed_tools(tuple(entries))
+
+    assert len(read.odd) <= len(entries)
+    for each in read.odd:
+        assert not parse_allowed_tools((each,)).tools
+
+
+@pytest.mark.covers("SKL-28")
+def test_names_of_other_programs_are_ours() -> None:
+    read = parse_allowed_tools(
+        ("Bash", "Edit", "WebFetch", "MultiEdit", "TodoWrite", "LS", "Grep", "Task", "mcp__A__B", "Bash(git:*", "a b")
+    )
+
+    assert read.tools == (
+        *("shell", "jobs", "edit", "multi_edit", "apply_patch", "fetch", "todo_write", "list_files", "grep", "spawn"),
+        "mcp__A__B",
+    )
+    assert read.odd == ("Bash(git:*", "a b")
