@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from mainspring.errors import AgentAbortedError
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class CancelToken:
@@ -85,7 +85,7 @@ async def sleep(seconds: float, signal: CancelToken | None = None) -> bool:
     return False
 
 
-async def run_cancellable(work: Callable[[], Awaitable[T]], signal: CancelToken, grace: float) -> T:
+async def run_cancellable(work: Callable[[], Awaitable[_T]], signal: CancelToken, grace: float) -> _T:
     """Run ``work``; when ``signal`` is set cancel it, and abandon it if it has not ended ``grace`` seconds later.
 
     Raises:

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-NAME = "mainspring"
+_NAME = "mainspring"
 
 
 def install_command(extra: str) -> str:
@@ -24,7 +24,7 @@ def _pip_requirement(extra: str, origin: dict[str, Any]) -> str:
     """What pip is told: a clone installs from itself again, since an index may not have it."""
     url = urlsplit(str(origin.get("url", "")))
     if url.scheme != "file":
-        return f"'{NAME}[{extra}]'"
+        return f"'{_NAME}[{extra}]'"
     editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
     return editable + shlex.quote(f"{unquote(url.path)}[{extra}]")
 
@@ -33,7 +33,7 @@ def _install_source() -> dict[str, Any]:
     """What the installer noted of it; empty where it came from an index, or is not installed."""
     metadata = import_module("importlib.metadata")  # takes a while, and is seldom wanted
     try:
-        noted = metadata.distribution(NAME).read_text("direct_url.json")
+        noted = metadata.distribution(_NAME).read_text("direct_url.json")
         return msgspec.json.decode(noted or "{}", type=dict[str, Any])
     except (metadata.PackageNotFoundError, OSError, msgspec.DecodeError):
         return {}

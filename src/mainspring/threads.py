@@ -13,20 +13,20 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-async def run_in_thread(work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+async def run_in_thread(work: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:
     """Call ``work`` in a thread of its own, in the context of the caller. Nobody waits for one that was given up.
 
     Raises:
         BaseException: What ``work`` raised; a StopIteration, which no coroutine can raise, as a RuntimeError.
     """
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
+    done: asyncio.Future[_T] = loop.create_future()
     context = copy_context()
 
-    def settle(value: T | None, error: BaseException | None) -> None:
+    def settle(value: _T | None, error: BaseException | None) -> None:
         if done.done():
             return  # given up
         if error is None:

@@ -20,14 +20,14 @@ from mainspring.messages import Message, ToolDefinition
 from mainspring.models.codec.tool_schema import simplify_tool_schema, split_description
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile
-from mainspring.models.providers.gemini import capabilities_for
+from mainspring.models.providers.gemini import gemini_capabilities
 from mainspring.models.wire import anthropic as anthropic_messages
 from mainspring.models.wire import gemini, ollama, openai_chat, openai_responses
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from mainspring.tools import parse_arguments
 
 PROFILE = ModelProfile(ModelInfo("m", "p"), "http://h")
-JSON_SCHEMA = capabilities_for("gemini-3-pro")
+JSON_SCHEMA = gemini_capabilities("gemini-3-pro")
 OPENAPI = replace(JSON_SCHEMA, tool_schema="openapi")
 Encode = Callable[[ModelRequest, ModelProfile], bytes]
 WIRES: dict[str, tuple[Encode, ModelProfile]] = {

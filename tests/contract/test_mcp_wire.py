@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring.mcp import ElicitResult, McpError, McpServerConfig, connect_mcp
-from mainspring.mcp.content import to_messages, tool_result
+from mainspring.mcp.content import prompt_to_messages, tool_result
 from mainspring.messages import ImageBlock
 
 PLAYER = Path(__file__).with_name("mcp_replay_server.py")
@@ -77,7 +77,7 @@ async def test_resources_prompts_and_progress_of_the_reference_server(material: 
         with pytest.raises(McpError, match="Resource demo://nope not found"):
             await server.read_resource("demo://nope")
         assert {p.name for p in await server.list_prompts()} >= {"simple-prompt"}
-        assert to_messages(await server.get_prompt("simple-prompt"))[0].role == "user"
+        assert prompt_to_messages(await server.get_prompt("simple-prompt"))[0].role == "user"
         with pytest.raises(McpError, match="Prompt nope not found"):
             await server.get_prompt("nope")
         told: list[float] = []

@@ -19,7 +19,7 @@ from mainspring.messages import (
 )
 from mainspring.models.port import EncodingCache, ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile
-from mainspring.models.providers.gemini import capabilities_for
+from mainspring.models.providers.gemini import gemini_capabilities
 from mainspring.models.wire import anthropic as anthropic_messages
 from mainspring.models.wire import gemini, ollama, openai_chat, openai_responses
 from tests.contract import request_rules as shapes
@@ -29,7 +29,7 @@ WIRES: dict[str, tuple[Callable[[ModelRequest, ModelProfile], bytes], ModelProfi
     "chat_completions": (openai_chat.encode_request, ModelProfile(INFO, "http://h")),
     "responses": (openai_responses.encode_request, ModelProfile(INFO, "http://h")),
     "messages": (anthropic_messages.encode_request, ModelProfile(INFO, "http://h")),
-    "gemini": (gemini.encode_request, ModelProfile(INFO, "http://h", gemini=capabilities_for("gemini-3-pro"))),
+    "gemini": (gemini.encode_request, ModelProfile(INFO, "http://h", gemini=gemini_capabilities("gemini-3-pro"))),
     "ollama": (ollama.encode_request, ModelProfile(INFO, "http://h")),
 }
 IMAGE = ImageBlock("image/png", "iVBORw0KGgo=")

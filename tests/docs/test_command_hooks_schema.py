@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from mainspring.extensions.command_hooks import EVENTS
+from mainspring.extensions.command_hooks import COMMAND_EVENTS
 from mainspring.extensions.command_hooks.protocol import PreToolUseInput, encode_payload
 from tests.helpers.schemas import tidy
 
@@ -36,7 +36,7 @@ def test_the_schema_takes_what_is_sent_and_refuses_what_would_not_be_understood(
     assert not inputs.is_valid({**sent, "tool_input": "ls"})
     assert outputs.is_valid({"decision": "block", "reason": "no", "continue": False})
     assert not outputs.is_valid({"decison": "block"})
-    assert sorted(schema["properties"]["input"]["properties"]) == sorted(EVENTS)
+    assert sorted(schema["properties"]["input"]["properties"]) == sorted(COMMAND_EVENTS)
     assert (
         msgspec.json.decode(encode_payload(PreToolUseInput(tool_name="x", tool_input={})))["hook_event_name"]
         == "PreToolUse"

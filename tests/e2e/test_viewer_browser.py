@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.app.servers.viewer import Viewer
-from mainspring.app.servers.viewer.otlp import decode
+from mainspring.app.servers.viewer.otlp import decode_spans
 from tests.e2e.devtools import opened
 from tests.unit.app.servers.viewer.test_otlp import request
 
@@ -69,12 +69,12 @@ async def test_a_run_appears_grows_and_can_be_looked_into(tmp_path: Path) -> Non
     try:
         async with opened(viewer.url, tmp_path / "profile") as page:
             await page.until("document.querySelector('#empty') && !document.querySelector('#empty').hidden")
-            viewer.store.add(decode(request(*FIRST), "application/json"))
+            viewer.store.add(decode_spans(request(*FIRST), "application/json"))
 
             await page.until("document.querySelectorAll('.row').length === 2")
             assert await page.js("document.querySelector('#runs .dot').className") == "dot running"
 
-            viewer.store.add(decode(request(*REST), "application/json"))
+            viewer.store.add(decode_spans(request(*REST), "application/json"))
             await page.until("document.querySelectorAll('.row').length === 4")
             names = await page.js("[...document.querySelectorAll('.row .text')].map((node) => node.textContent)")
             assert names == ["invoke_agent main", "chat gpt-5-mini", "execute_tool look", "chat gpt-5-mini"]
@@ -123,7 +123,7 @@ async def test_three_thousand_spans_are_shown(tmp_path: Path) -> None:
     viewer = Viewer()
     await viewer.start()
     spans = [span(n, f"execute_tool t{n}", "execute_tool", 1, n, n + 1) for n in range(2, 3000)]
-    viewer.store.add(await asyncio.to_thread(decode, request(*spans, REST[1]), "application/json"))
+    viewer.store.add(await asyncio.to_thread(decode_spans, request(*spans, REST[1]), "application/json"))
     try:
         async with opened(viewer.url, tmp_path / "profile") as page:
             assert await page.until("document.querySelectorAll('.row').length") == 2999

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class SkillActivator(Protocol):
+class ActivatesSkills(Protocol):
     """A plug by which skills become active."""
 
     async def set_active(self, name: str) -> None:
@@ -101,13 +101,13 @@ class _FolderCheckPlug(Plugin):
                 )
 
 
-def find_skill_activator(plugs: Iterable[Plugin]) -> SkillActivator:
+def find_skill_activator(plugs: Iterable[Plugin]) -> ActivatesSkills:
     """The plug that has the skills.
 
     Raises:
         AgentError: If there is none.
     """
-    found = next((p for p in plugs if isinstance(p, SkillActivator)), None)
+    found = next((p for p in plugs if isinstance(p, ActivatesSkills)), None)
     if found is None:
         raise AgentError("this agent has no skills; give it some: Agent(..., skills=...)")
     return found

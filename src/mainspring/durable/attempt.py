@@ -9,7 +9,7 @@ from typing import TypeVar
 from mainspring.errors import DurableError
 from mainspring.redaction import redact
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class LeaseLostError(Exception):
@@ -26,7 +26,7 @@ class NonDeterminismError(DurableError):
         )
 
 
-class Attempt:
+class RunAttempt:
     """One attempt at a run. The attempt can end before the run does.
 
     Attributes:
@@ -72,7 +72,7 @@ class Attempt:
         if not self._busy:
             self.idle.set()
 
-    async def reach(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def reach(self, ask: Callable[[], Awaitable[_T]]) -> _T:
         """Send a request to the engine. If the engine cannot be reached, this attempt ends and the run does not."""
         try:
             return await ask()

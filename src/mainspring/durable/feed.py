@@ -154,12 +154,12 @@ class Feed(Protocol):
 _KIND: Any = FeedEvent
 
 
-def encode_event(event: FeedEvent) -> bytes:
+def encode_feed_event(event: FeedEvent) -> bytes:
     """Encode an event as JSON, with its ``type``."""
     return encode(event)
 
 
-def decode_event(data: bytes) -> FeedEvent:
+def decode_feed_event(data: bytes) -> FeedEvent:
     """Decode the output of `encode_event`.
 
     Raises:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from mainspring.durable.attempt import Attempt, NonDeterminismError
+from mainspring.durable.attempt import NonDeterminismError, RunAttempt
 from mainspring.durable.engine import (
     FINAL_STATES,
     RunFunction,
@@ -58,7 +58,7 @@ class _RunRecord:
 class _Log:
     """One attempt at a run."""
 
-    def __init__(self, kept: _RunRecord, engine: MemoryEngine, of: Attempt) -> None:
+    def __init__(self, kept: _RunRecord, engine: MemoryEngine, of: RunAttempt) -> None:
         self.kept = kept
         self.engine = engine
         self.of = of
@@ -152,7 +152,7 @@ class MemoryEngine:
         self._agents: frozenset[str] = frozenset()
         self._places = asyncio.Semaphore(1)
         self._tasks: dict[_RunRecord, asyncio.Task[None]] = {}  # Not by ID: the ID of a deleted run can be used again.
-        self._attempts: set[Attempt] = set()
+        self._attempts: set[RunAttempt] = set()
 
     async def work(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
         self._main, self._agents = main, frozenset(agents)
@@ -175,7 +175,7 @@ class MemoryEngine:
                 return
             kept.state = "running"
             kept.attempts += 1
-            attempt = Attempt(kept.id, task, kept.attempts)
+            attempt = RunAttempt(kept.id, task, kept.attempts)
             self._attempts.add(attempt)
             try:
                 kept.result = await main(_Log(kept, self, attempt), kept.agent, kept.input)

@@ -24,7 +24,7 @@ from mainspring.redaction import redact
 from mainspring.tools import ToolResult
 from mainspring.tools.execute import rebuild_exception
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
@@ -93,7 +93,7 @@ def encode(value: Any) -> bytes:
         return _encoder.encode(strip_surrogates(msgspec.to_builtins(value, enc_hook=str)))
 
 
-def decode(data: bytes, kind: type[T]) -> T:
+def decode(data: bytes, kind: type[_T]) -> _T:
     """Decode the output of `encode`.
 
     Raises:

@@ -25,7 +25,7 @@ from mainspring.env.types import (
     WalkResult,
 )
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _ALLOWED_PROGRAMS = ("rg",)
 """Programs that only read, and only below the folder where they are started."""
@@ -110,7 +110,7 @@ class ConfinedEnv:
         old, new = await self._resolve_entry_inside(source), await self._resolve_entry_inside(target)
         await self._env.rename(old, new, parents=parents)
 
-    async def on_files(self, work: Callable[[LocalFiles], T]) -> T | None:
+    async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T | None:
         """See `OnFiles`: the files of the environment within, if it has such."""
         return await self._env.on_files(work) if isinstance(self._env, OnFiles) else None
 

@@ -164,10 +164,10 @@ def _exit_code(code: int | None, signal: str | None) -> int:
         return 128
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-MAX_FILE_BYTES = 1 << 20
+_MAX_FILE_BYTES = 1 << 20
 """Bytes of a file above which the editor is not asked: nobody types in such a file while an agent works on it."""
 
 
@@ -228,7 +228,7 @@ class EditorEnv:
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """See `ExecutionEnv.read_bytes`."""
         real = await resolve(self._env, path)
-        if not is_inside(real, self.cwd) or (await self._env.stat(real)).size > MAX_FILE_BYTES:
+        if not is_inside(real, self.cwd) or (await self._env.stat(real)).size > _MAX_FILE_BYTES:
             return await self._env.read_bytes(real, offset=offset, limit=limit)
         data = await self._seen(real, await self._env.read_bytes(real))
         return data[offset:] if limit is None else data[offset : offset + limit]
@@ -250,7 +250,7 @@ class EditorEnv:
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         """See `ExecutionEnv.write_bytes`."""
         real = await resolve(self._env, path)
-        text = None if len(data) > MAX_FILE_BYTES or data.startswith(codecs.BOM_UTF8) else _text(data)
+        text = None if len(data) > _MAX_FILE_BYTES or data.startswith(codecs.BOM_UTF8) else _text(data)
         if text is None or not is_inside(real, self.cwd) or not await self._exists_on_disk(real):
             await self._env.write_bytes(real, data, parents=parents)
             return
@@ -300,7 +300,7 @@ class EditorEnv:
         await self._env.rename(source, target, parents=parents)
         self._unsaved.clear()
 
-    async def on_files(self, work: Callable[[LocalFiles], T]) -> T:
+    async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T:
         """See `LocalEnv.on_files`: the files on disk, which are what programs see."""
         return await self._env.on_files(work)
 

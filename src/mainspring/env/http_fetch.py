@@ -102,7 +102,7 @@ _NUMBER = lazy_re(r"[0-9]+|0[xX][0-9a-fA-F]*")
 """Ends a host that some systems read as an IPv4 address."""
 
 
-Resolver = Callable[[str, int], Sequence[str]]
+HostResolver = Callable[[str, int], Sequence[str]]
 """The addresses of a host, looked up; blocking."""
 
 
@@ -122,7 +122,7 @@ class HttpFetcher:
         resolve: Looks up addresses; the system's way if not given.
     """
 
-    def __init__(self, reachable: Sequence[str] = (), resolve: Resolver | None = None) -> None:
+    def __init__(self, reachable: Sequence[str] = (), resolve: HostResolver | None = None) -> None:
         self._reachable = frozenset(host.lower() for host in reachable)
         self._resolve = resolve or _addresses
 

@@ -12,7 +12,7 @@ from mainspring.env.types import ProcessResult, StreamName
 
 MAX_RUNNING = 32
 """Commands that may run at the same time in one environment."""
-MAX_OUTPUT_BYTES = 4 << 20
+_MAX_OUTPUT_BYTES = 4 << 20
 """Bytes of output that are kept of each, from its end."""
 _MAX_FINISHED = 100
 
@@ -63,7 +63,7 @@ class Job:
         self.total += len(data)
         self._pieces.append(data)
         self._size += len(data)
-        while self._size - len(self._pieces[0]) >= MAX_OUTPUT_BYTES:
+        while self._size - len(self._pieces[0]) >= _MAX_OUTPUT_BYTES:
             self._size -= len(self._pieces.popleft())
 
     def unseen(self) -> tuple[bytes, int]:

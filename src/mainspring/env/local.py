@@ -20,7 +20,7 @@ from msgspec import Struct
 from mainspring.cancellation import CancelToken
 from mainspring.env import local_files as disk
 from mainspring.env.jobs import JobManager
-from mainspring.env.local_files import LocalFiles, WalkSource
+from mainspring.env.local_files import LocalFiles, LocalWalkSource
 from mainspring.env.locks import PathLocks
 from mainspring.env.process import RunningProcess, StdioConnection, open_connection, start_process, wait_for_result
 from mainspring.env.process_tree import OrphanReaper
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 else:
     HttpFetcher = lazy_function("mainspring.env.http_fetch", "HttpFetcher")
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _READ_SCRIPT = 'IFS= read -rd "" s;{};eval "unset -v s;$s"'
 """The script comes in on standard input up to a NUL: no limit of length, and nothing of it in a process listing, so that
@@ -100,7 +100,7 @@ class LocalEnv:
         Raises:
             ConfigError: If there is no such folder.
         """
-        self._cwd = disk.resolve_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
+        self._cwd = disk.resolve_local_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
         # A tool that writes would make it, and nobody would notice the spelling mistake.
         if must_exist and not os.path.isdir(self._cwd):
             raise ConfigError(f"there is no folder {os.fspath(cwd)}; tools work in one that exists: make it first")
@@ -153,7 +153,7 @@ class LocalEnv:
     ) -> WalkResult:
         """Everything below a folder. See `ExecutionEnv.walk`."""
         stop = signal or CancelToken()
-        folders = WalkSource(self._files)
+        folders = LocalWalkSource(self._files)
 
         def walk(root: str) -> WalkResult:
             walker = DirectoryWalker(folders, root, depth=depth, limit=limit, stopped=lambda: stop.cancelled)
@@ -166,7 +166,7 @@ class LocalEnv:
         """Whether an ignore file leaves it out. See `ExecutionEnv.is_ignored`."""
 
         def check(real: str) -> bool:
-            return is_ignored(real, self._files.is_folder(real), WalkSource(self._files).read)
+            return is_ignored(real, self._files.is_folder(real), LocalWalkSource(self._files).read)
 
         return await self._at(check, path)
 
@@ -179,7 +179,7 @@ class LocalEnv:
         files = self._files
         await self._in_thread(lambda: files.rename(files.named(source), files.named(target), parents))
 
-    async def on_files(self, work: Callable[[LocalFiles], T]) -> T:
+    async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T:
         """Do blocking work with files in a thread; paths are real ones there, and no link is followed."""
         return await self._in_thread(lambda: work(self._files))
 
@@ -251,7 +251,7 @@ class LocalEnv:
     def _private_file(self, data: bytes) -> str:
         """Write what goes with the environment; its path. Blocking."""
         path = self._spools.new_path()
-        disk.write_file(path, data, False)
+        disk.write_local_file(path, data, False)
         return path
 
     async def connect(
@@ -307,11 +307,11 @@ class LocalEnv:
         self._run_agent.clear()  # the set itself stays: the finaliser has it
         await asyncio.gather(*[_end(running) for running in left])
 
-    async def _at(self, work: Callable[..., T], path: str, *args: object) -> T:
+    async def _at(self, work: Callable[..., _T], path: str, *args: object) -> _T:
         """Do blocking work on the real path, in a thread."""
         return await self._in_thread(lambda: work(self._files.resolve(path), *args))
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
         """Do blocking work with files."""
         return await asyncio.to_thread(work)
 

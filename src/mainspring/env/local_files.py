@@ -35,7 +35,7 @@ _BINARY: int = getattr(os, "O_BINARY", 0)
 _CANNOT_RENAME = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV, errno.ENOTSUP, errno.ENAMETOOLONG}
 
 
-def resolve_path(path: str, cwd: str, home: str) -> str:
+def resolve_local_path(path: str, cwd: str, home: str) -> str:
     """See `ExecutionEnv.realpath`."""
     if not path or "\0" in path:
         raise OSError(errno.EINVAL, "the path is empty" if not path else "the path has a NUL character in it", path)
@@ -93,7 +93,7 @@ def open_file(path: str) -> FileIO:
     raise OSError(errno.EINVAL, f"it is no regular file but a {kind_from_mode(mode)}", path)
 
 
-def read_file(path: str, offset: int, limit: int | None) -> bytes:
+def read_local_file(path: str, offset: int, limit: int | None) -> bytes:
     """See `ExecutionEnv.read_bytes`."""
     with open_file(path) as file:
         if offset:
@@ -107,7 +107,7 @@ def read_file(path: str, offset: int, limit: int | None) -> bytes:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def write_file(path: str, data: bytes, parents: bool) -> None:
+def write_local_file(path: str, data: bytes, parents: bool) -> None:
     """See `ExecutionEnv.write_bytes`; ``path`` is a real path."""
     above, name = os.path.split(path)
     if not name:
@@ -326,7 +326,7 @@ class LocalFiles:
 
     def real(self, path: str) -> str:
         """See `ExecutionEnv.realpath`."""
-        return resolve_path(path, self.cwd, self.home)
+        return resolve_local_path(path, self.cwd, self.home)
 
     def resolve(self, path: str) -> str:
         """The real path of what a caller asks for; a real path is taken as it is, whatever it leads to now."""
@@ -362,7 +362,7 @@ class LocalFiles:
 
     def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
         """See `ExecutionEnv.read_bytes`."""
-        return read_file(path, offset, limit)
+        return read_local_file(path, offset, limit)
 
     def open(self, path: str) -> BinaryIO:
         """Open a regular file to read it."""
@@ -374,7 +374,7 @@ class LocalFiles:
 
     def write(self, path: str, data: bytes, parents: bool) -> None:
         """See `ExecutionEnv.write_bytes`."""
-        write_file(path, data, parents)
+        write_local_file(path, data, parents)
 
     def list(self, path: str) -> list[DirEntry]:
         """See `ExecutionEnv.list_dir`."""
@@ -389,7 +389,7 @@ class LocalFiles:
         rename_file(source, target, parents)
 
 
-class WalkSource:
+class LocalWalkSource:
     """The files as a walk needs them."""
 
     def __init__(self, files: LocalFiles) -> None:

@@ -216,7 +216,7 @@ Answer = str | ProcessResult
 """What a program gives: what it prints, or a whole result."""
 
 
-CommandHandler = Callable[[str | list[str]], Answer | Awaitable[Answer]]
+CommandResponder = Callable[[str | list[str]], Answer | Awaitable[Answer]]
 """Answers a command."""
 
 
@@ -237,7 +237,7 @@ class MemoryEnv:
         cwd: str = "/project",
         home: str = "/home/user",
         links: Mapping[str, str] | None = None,
-        run: CommandHandler | Mapping[str, Answer] | None = None,
+        run: CommandResponder | Mapping[str, Answer] | None = None,
         pages: Mapping[str, str | HttpResponse] | None = None,
     ) -> None:
         """Make an environment.
@@ -255,7 +255,7 @@ class MemoryEnv:
         self.guard: PathFilter | None = None
         self._cwd = cwd
         self._tree = MemoryTree(cwd, home)
-        self._answers: CommandHandler | Mapping[str, Answer] = {} if run is None else run
+        self._answers: CommandResponder | Mapping[str, Answer] = {} if run is None else run
         self._locks = PathLocks()
         self.jobs = JobManager()
         self.scratch: dict[str, Any] = {}

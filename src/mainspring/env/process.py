@@ -29,7 +29,7 @@ from mainspring.env.process_tree import (
 from mainspring.env.types import CapturedOutput, OutputLimits, ProcessResult, StreamName
 
 
-class Kept:
+class OutputHeadAndTail:
     """The first and the last bytes of one stream."""
 
     __slots__ = ("_head", "_head_limit", "_pieces", "_tail_limit", "_tail_size", "total")
@@ -68,7 +68,10 @@ class OutputCapture:
     """Both streams of one program."""
 
     def __init__(self, limits: OutputLimits, new_spool: Callable[[], str]) -> None:
-        self.kept: dict[StreamName, Kept] = {"stdout": Kept(limits), "stderr": Kept(limits)}
+        self.kept: dict[StreamName, OutputHeadAndTail] = {
+            "stdout": OutputHeadAndTail(limits),
+            "stderr": OutputHeadAndTail(limits),
+        }
         self.spool: str | None = None
         self._request_timeouts = limits
         self._new_spool = new_spool

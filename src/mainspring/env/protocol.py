@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mainspring.env.jobs import JobManager
     from mainspring.env.local_files import LocalFiles
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class ProcessConnection(Protocol):
@@ -74,7 +74,7 @@ class PathNaming(Protocol):
 class OnFiles(Protocol):
     """An environment whose files can be used directly, to check what a program has found in them."""
 
-    async def on_files(self, work: Callable[[LocalFiles], T]) -> T | None:
+    async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T | None:
         """Do blocking work with files in a thread; paths are real ones there, and no link is followed.
 
         Returns:

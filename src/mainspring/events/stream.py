@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
-E = TypeVar("E")
-R = TypeVar("R")
+_E = TypeVar("_E")
+_R = TypeVar("_R")
 
 
-class EventStream(Generic[E, R]):
+class EventStream(Generic[_E, _R]):
     """Somebody pushes events, others iterate over them or await the result.
 
     Nothing pushed before a reader attaches is lost, and every reader is released at the end. Events are handed to one
@@ -22,13 +22,13 @@ class EventStream(Generic[E, R]):
         extract: Makes the result out of the last event. Needed with ``is_final``.
     """
 
-    def __init__(self, is_final: Callable[[E], bool] | None = None, extract: Callable[[E], R] | None = None) -> None:
+    def __init__(self, is_final: Callable[[_E], bool] | None = None, extract: Callable[[_E], _R] | None = None) -> None:
         self._is_final = is_final
         self._extract = extract
-        self._events: deque[E] = deque()
+        self._events: deque[_E] = deque()
         self._waiting: set[asyncio.Future[None]] = set()
         self._ended = False
-        self._result: R | None = None
+        self._result: _R | None = None
         self._error: BaseException | None = None
 
     @property
@@ -36,7 +36,7 @@ class EventStream(Generic[E, R]):
         """Whether the last event has been pushed."""
         return self._ended
 
-    def push(self, event: E) -> None:
+    def push(self, event: _E) -> None:
         """Add an event; after the end it is dropped."""
         if self._ended:
             return
@@ -46,7 +46,7 @@ class EventStream(Generic[E, R]):
         elif self._waiting:
             self._notify_waiter()
 
-    def end(self, result: R | None = None) -> None:
+    def end(self, result: _R | None = None) -> None:
         """No further events; ``result`` is what `result` returns."""
         if not self._ended:
             self._ended = True
@@ -60,7 +60,7 @@ class EventStream(Generic[E, R]):
             self._error = error
             self._notify_waiter()
 
-    async def result(self) -> R:
+    async def result(self) -> _R:
         """Wait for the end.
 
         Raises:
@@ -72,10 +72,10 @@ class EventStream(Generic[E, R]):
             raise self._error
         return self._result  # pyright: ignore[reportReturnType]
 
-    def __aiter__(self) -> AsyncIterator[E]:
+    def __aiter__(self) -> AsyncIterator[_E]:
         return self
 
-    async def __anext__(self) -> E:
+    async def __anext__(self) -> _E:
         events = self._events
         while not events:
             if self._ended:

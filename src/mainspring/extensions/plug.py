@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainspring")
 
 
-H = TypeVar("H", bound=Hook)
+_H = TypeVar("_H", bound=Hook)
 
 
 LOAD_SECONDS = 30.0
 """Seconds that an async extension may take to load; the first run waits for it."""
 
 
-COMMANDS = 50
+_COMMANDS = 50
 """The order of commands among handlers of `input`: behind those that expand aliases."""
 
 
@@ -88,7 +88,7 @@ class ExtensionRunner:
         self._open: str | None = None
         bus = agent.bus
         bus.on(SystemTransform, self.ctx.record_request, order=_LAST)
-        bus.on(PromptSubmitted, self._command, order=COMMANDS)
+        bus.on(PromptSubmitted, self._command, order=_COMMANDS)
         bus.on(SessionOpen, self._opened, order=-_LAST)
         bus.on(SessionClosed, self._shut, order=_LAST)
 
@@ -237,7 +237,7 @@ class ExtensionRunner:
         """Whether an extension listens to an event, by its short name or the hook's."""
         return any(event in (each.event, each.hook.event) for each in self.listening)
 
-    async def emit(self, hook: H) -> H:
+    async def emit(self, hook: _H) -> _H:
         """Ask the extensions, and nobody else on the bus; the hook afterwards holds what they decided."""
         return await self.ctx.agent.bus.emit(hook, only=lambda _, handler: hasattr(handler, EXTENSION_HANDLER_ATTR))
 

@@ -52,10 +52,10 @@ class Shortcut(Struct, frozen=True, eq=False):
     extension: str = ""
 
 
-T = TypeVar("T", Command, Shortcut)
+_T = TypeVar("_T", Command, Shortcut)
 
 
-class Registry(Generic[T]):
+class Registry(Generic[_T]):
     """What is offered, by name; a name is given once. Those that are reserved belong to the front end.
 
     Args:
@@ -66,9 +66,9 @@ class Registry(Generic[T]):
     def __init__(self, what: str, reserved: frozenset[str] = frozenset()) -> None:
         self.reserved = reserved
         self._what = what
-        self._offers: dict[str, T] = {}
+        self._offers: dict[str, _T] = {}
 
-    def add(self, name: str, offer: T) -> Callable[[], None]:
+    def add(self, name: str, offer: _T) -> Callable[[], None]:
         """Add one; the returned function takes it away again.
 
         Raises:
@@ -86,11 +86,11 @@ class Registry(Generic[T]):
 
         return remove
 
-    def get(self, name: str) -> T | None:
+    def get(self, name: str) -> _T | None:
         """The one of that name."""
         return self._offers.get(name)
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[_T]:
         return iter(sorted(self._offers.values(), key=lambda o: o.name if isinstance(o, Command) else o.key))
 
     def __len__(self) -> int:

@@ -104,7 +104,7 @@ Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
 """Text, blocks of text and images, or messages."""
 
 
-H = TypeVar("H", bound=Hook)
+_H = TypeVar("_H", bound=Hook)
 
 
 class CoreAgent:
@@ -431,10 +431,10 @@ class CoreAgent:
     # --- who is asked and told --------------------------------------------------------------------------------------
 
     @overload
-    def on(self, event: type[H] | str, handler: Handler[H], *, order: int = 0) -> Callable[[], None]: ...
+    def on(self, event: type[_H] | str, handler: Handler[_H], *, order: int = 0) -> Callable[[], None]: ...
     @overload
-    def on(self, event: type[H] | str, *, order: int = 0) -> Callable[[Handler[H]], Handler[H]]: ...
-    def on(self, event: type[H] | str, handler: Handler[H] | None = None, *, order: int = 0) -> Any:
+    def on(self, event: type[_H] | str, *, order: int = 0) -> Callable[[Handler[_H]], Handler[_H]]: ...
+    def on(self, event: type[_H] | str, handler: Handler[_H] | None = None, *, order: int = 0) -> Any:
         """Register a handler of a hook: ``agent.on(ToolGate, check)``, or as a decorator ``@agent.on(ToolGate)``.
 
         Raises:
@@ -443,7 +443,7 @@ class CoreAgent:
         if handler is not None:
             return self.bus.on(event, handler, order=order)
 
-        def register(handler: Handler[H]) -> Handler[H]:
+        def register(handler: Handler[_H]) -> Handler[_H]:
             self.bus.on(event, handler, order=order)
             return handler
 

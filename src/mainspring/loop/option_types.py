@@ -70,7 +70,7 @@ class ThinkingDecay(Struct, frozen=True):
         return base if not late else max(base * self.factor**late, self.floor)
 
 
-CallKey = Callable[[Mapping[str, Any]], Hashable]
+CallKeyFunction = Callable[[Mapping[str, Any]], Hashable]
 """Gives, for the arguments of a call, what makes it the same as another: the same value, the same result."""
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from mainspring.loop.option_types import Budget, CallKey, Compaction, Compactor, ThinkingDecay, ToolBudget
+from mainspring.loop.option_types import Budget, CallKeyFunction, Compaction, Compactor, ThinkingDecay, ToolBudget
 from mainspring.models import RetryConfig, ThinkingLevel
 
 
@@ -83,7 +83,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     dedup_reads: bool | UnsetType = UNSET
     require_read_before_edit: bool | UnsetType = UNSET
     elide_stale_reads: bool | UnsetType = UNSET
-    dedup_tools: Mapping[str, CallKey] | UnsetType = UNSET
+    dedup_tools: Mapping[str, CallKeyFunction] | UnsetType = UNSET
     repeat_hint: int | None | UnsetType = UNSET
     tool_budgets: Mapping[str, int | ToolBudget] | UnsetType = UNSET
     tool_output_budget: int | None | UnsetType = UNSET
@@ -132,7 +132,7 @@ class ResolvedRunOptions(Struct, frozen=True, kw_only=True):
     dedup_reads: bool = True
     require_read_before_edit: bool = False
     elide_stale_reads: bool = False
-    dedup_tools: Mapping[str, CallKey] = {}
+    dedup_tools: Mapping[str, CallKeyFunction] = {}
     repeat_hint: int | None = None
     tool_budgets: Mapping[str, int | ToolBudget] = {}
     tool_output_budget: int | None = None

@@ -16,7 +16,7 @@ from mainspring.events import Event, EventStream, RunStatus, SubagentStats
 from mainspring.loop.hooks import HookBus
 from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class AgentStats(Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
         """How many model calls were answered."""
         return self.stats.turns
 
-    def output_as(self, kind: type[T]) -> T:
+    def output_as(self, kind: type[_T]) -> _T:
         """The structured answer, as the class that was asked for: type checkers know then what it is.
 
         Raises:

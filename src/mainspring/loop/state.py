@@ -21,7 +21,7 @@ from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseB
 from mainspring.models import EncodingCache, ModelProvider
 from mainspring.tools import ToolRegistry
 
-H = TypeVar("H", bound=Hook)
+_H = TypeVar("_H", bound=Hook)
 
 MessageConverter = Callable[[Sequence[AgentMessage]], "Sequence[Message] | Awaitable[Sequence[Message]]"]
 """Maps the history to what a model may see; application messages are mapped or dropped here. Sync or async."""
@@ -202,7 +202,7 @@ class RunState:
         self.expired = not self.signal.cancelled
         self.signal.cancel(reason)
 
-    async def emit(self, hook: H) -> H:
+    async def emit(self, hook: _H) -> _H:
         """Ask the handlers of a hook. An abort ends a gate at once; other handlers get the grace that tools get.
 
         Raises:

@@ -21,15 +21,15 @@ from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.redaction import masked_repr
 
-Transport = Literal["stdio", "http", "sse"]
-Disclosure = Literal["eager", "lazy"]
+McpTransport = Literal["stdio", "http", "sse"]
+DisclosureMode = Literal["eager", "lazy"]
 
 
 DEFAULT_CALL_TIMEOUT = 120.0
 """How long a call may take without a sign of life, where nobody says otherwise."""
 DEFAULT_CONNECT_TIMEOUT = 30.0
 """The same for a connection."""
-MAX_TIMEOUT = 86_400.0
+_MAX_TIMEOUT = 86_400.0
 
 
 class McpServerConfig(Struct, frozen=True, kw_only=True):
@@ -63,14 +63,14 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    transport: Transport = "stdio"
+    transport: McpTransport = "stdio"
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     cwd: str | None = None
     url: str = ""
     headers: dict[str, str] = {}
-    disclosure: Disclosure | None = None
+    disclosure: DisclosureMode | None = None
     enabled: bool = True
     timeout: float = DEFAULT_CALL_TIMEOUT
     connect_timeout: float = DEFAULT_CONNECT_TIMEOUT
@@ -263,8 +263,8 @@ def _convert_entry(name: str, given: dict[str, Any], place: str) -> McpServerCon
             f"transport {made.transport} needs a url that begins with http:// or https://, not {made.url!r:.200}"
         )
     for key in ("timeout", "connect_timeout"):
-        if not 0 < getattr(made, key) <= MAX_TIMEOUT:
-            raise ValueError(f"{key} is in seconds, 0 to {MAX_TIMEOUT:g}, not {getattr(made, key):g}")
+        if not 0 < getattr(made, key) <= _MAX_TIMEOUT:
+            raise ValueError(f"{key} is in seconds, 0 to {_MAX_TIMEOUT:g}, not {getattr(made, key):g}")
     return made
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from mainspring.mcp.types import Answer, ContentBlock, PromptMessage
+from mainspring.mcp.types import Answer, McpContentBlock, PromptMessage
 from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.tools import Attachment, ToolErrorCode, ToolOutput, ToolResult
 
@@ -62,7 +62,7 @@ def _merge_text_blocks(blocks: Sequence[TextBlock | ImageBlock]) -> list[TextBlo
     return [*made, TextBlock("\n".join(lines))] if lines else made
 
 
-def to_model_blocks(content: Iterable[ContentBlock]) -> tuple[list[TextBlock | ImageBlock], list[Attachment]]:
+def to_model_blocks(content: Iterable[McpContentBlock]) -> tuple[list[TextBlock | ImageBlock], list[Attachment]]:
     """Content blocks as a model sees them, and what it cannot see."""
     blocks: list[TextBlock | ImageBlock] = []
     attachments: list[Attachment] = []
@@ -75,13 +75,13 @@ def to_model_blocks(content: Iterable[ContentBlock]) -> tuple[list[TextBlock | I
             case "resource_link":
                 blocks.append(TextBlock(_describe_link(block)))
             case "resource":
-                blocks.append(_convert_embedded(cast("ContentBlock", block.get("resource") or {}), attachments))
+                blocks.append(_convert_embedded(cast("McpContentBlock", block.get("resource") or {}), attachments))
             case other:
                 blocks.append(TextBlock(f"[content of the unknown type {str(other)[:100]!r}]"))
     return blocks, attachments
 
 
-def _convert_media(block: ContentBlock, name: str, attachments: list[Attachment]) -> TextBlock | ImageBlock:
+def _convert_media(block: McpContentBlock, name: str, attachments: list[Attachment]) -> TextBlock | ImageBlock:
     kind = str(block.get("mimeType") or "application/octet-stream").lower()
     data = "".join(str(block.get("data") or "").split())  # some break it into lines
     if kind == "image/jpg":
@@ -106,20 +106,20 @@ def _is_base64(data: str) -> bool:
         return False
 
 
-def _describe_link(block: ContentBlock) -> str:
+def _describe_link(block: McpContentBlock) -> str:
     kind = f", {block['mimeType']}" if block.get("mimeType") else ""
     about = f": {block['description']}" if block.get("description") else ""
     return f"[resource {block.get('title') or block.get('name')}, {block.get('uri')}{kind}]{about}"
 
 
-def _convert_embedded(resource: ContentBlock, attachments: list[Attachment]) -> TextBlock | ImageBlock:
+def _convert_embedded(resource: McpContentBlock, attachments: list[Attachment]) -> TextBlock | ImageBlock:
     uri = str(resource.get("uri", ""))
     if isinstance(resource.get("text"), str):
         return TextBlock(f"[resource {uri}]\n{resource['text']}")
     return _convert_media({"mimeType": resource.get("mimeType"), "data": resource.get("blob")}, uri, attachments)
 
 
-def to_messages(messages: Iterable[PromptMessage]) -> list[Message]:
+def prompt_to_messages(messages: Iterable[PromptMessage]) -> list[Message]:
     """A prompt that was filled in, as messages for a history."""
     made: list[Message] = []
     for message in messages:

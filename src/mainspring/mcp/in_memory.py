@@ -11,8 +11,8 @@ from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.types import (
     Answer,
     ClientHandler,
-    ContentBlock,
     McpConnection,
+    McpContentBlock,
     McpError,
     ProgressCallback,
     PromptInfo,
@@ -152,7 +152,7 @@ class _InMemoryConnection:
     async def list_resources(self) -> Sequence[ResourceInfo]:
         return [ResourceInfo(uri=uri, name=uri, media_type="text/plain") for uri in self._server.resources]
 
-    async def read_resource(self, uri: str) -> Sequence[ContentBlock]:
+    async def read_resource(self, uri: str) -> Sequence[McpContentBlock]:
         text = self._server.resources.get(uri)
         if text is None:
             raise McpError(self._name, f"MCP server {self._name!r}: there is no resource {uri}")

@@ -24,7 +24,7 @@ from mainspring.text import escape_invisible
 if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult
 
-LOGIN_TIMEOUT = 300.0
+_LOGIN_TIMEOUT = 300.0
 """How long the user may take."""
 
 ShowUrl = Callable[[str], Awaitable[None] | None]
@@ -40,7 +40,7 @@ async def login_mcp(
     show: ShowUrl,
     environ: Mapping[str, str] | None = None,
     browser: bool = True,
-    seconds: float = LOGIN_TIMEOUT,
+    seconds: float = _LOGIN_TIMEOUT,
 ) -> bool:
     """Log in at a server. What it gives is kept for later runs.
 

@@ -190,7 +190,7 @@ logger = logging.getLogger("mainspring")
 _SILENT_WAIT = 0.75  # what takes no longer is not worth telling
 GRACE = 3.0
 """Seconds that the first prompt waits for servers, at most."""
-HOOK_ORDER = -900
+_HOOK_ORDER = -900
 """Tools change before anything else of a request is made."""
 
 
@@ -277,8 +277,8 @@ class McpPlug(Plugin):
         self._asking.interaction = lambda: agent.extra.get(INTERACTION_KEY)
         if not self.servers:
             return
-        agent.on(SessionStart, self._begin, order=HOOK_ORDER)
-        agent.on(ContextTransform, self._turn, order=HOOK_ORDER)
+        agent.on(SessionStart, self._begin, order=_HOOK_ORDER)
+        agent.on(ContextTransform, self._turn, order=_HOOK_ORDER)
         agent.on(RunDone, self._on_agent_done)
         agent.on(ToolUnknown, self._on_tool_unknown)
         add_mcp_hooks(agent, agent.tools.get)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mainspring.errors import ConfigError
-from mainspring.mcp.content import to_messages
+from mainspring.mcp.content import prompt_to_messages
 from mainspring.mcp.server import McpServer
 from mainspring.mcp.types import PromptArgument, PromptInfo
 from mainspring.messages import Message
@@ -75,4 +75,4 @@ class McpPrompt:
         Raises:
             McpFailure: If the server gives none.
         """
-        return to_messages(await self.server.get_prompt(self.info.name, arguments))
+        return prompt_to_messages(await self.server.get_prompt(self.info.name, arguments))

@@ -21,14 +21,14 @@ from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.errors import EndpointState, to_mcp_error
 from mainspring.mcp.message_repair import RepairingStream
 from mainspring.mcp.oauth import load_auth
-from mainspring.mcp.stdio_transport import OrphanReaper, stdio_transport
+from mainspring.mcp.stdio_transport import ServerReaper, stdio_transport
 from mainspring.mcp.types import (
     Answer,
     ClientHandler,
-    ContentBlock,
     ElicitRequest,
     ListKind,
     McpConnection,
+    McpContentBlock,
     McpError,
     ProgressCallback,
     PromptArgument,
@@ -231,7 +231,7 @@ class SdkCallbacks:
             self._on_usage.changed(kind)
 
 
-def _blocks(content: Any) -> tuple[ContentBlock, ...]:
+def _blocks(content: Any) -> tuple[McpContentBlock, ...]:
     several = cast("list[Any]", content) if isinstance(content, list) else [content]
     return tuple([block.model_dump(by_alias=True, exclude_none=True, mode="json") for block in several])
 
@@ -240,8 +240,8 @@ MAX_PAGES = 100
 """Most pages of a list; a server that has more has no end."""
 
 
-T = TypeVar("T")
-Page = tuple[Sequence[T], str | None]
+_T = TypeVar("_T")
+Page = tuple[Sequence[_T], str | None]
 
 
 class SdkConnector:
@@ -255,7 +255,7 @@ class SdkConnector:
     def __init__(self, environ: Mapping[str, str] = os.environ, tokens: Path | None = None) -> None:
         self._environ = environ
         self._tokens = tokens
-        self._orphans = OrphanReaper()
+        self._orphans = ServerReaper()
 
     async def ready(self) -> None:
         """See `ReadyingConnector.ready`: half a second of work, in a thread.
@@ -402,7 +402,7 @@ class SdkConnection:
             more = []
         return [*found, *(_to_resource_info(t, t.uri_template, template=True) for t in more)]
 
-    async def read_resource(self, uri: str) -> Sequence[ContentBlock]:
+    async def read_resource(self, uri: str) -> Sequence[McpContentBlock]:
         """See `McpConnection.read_resource`."""
         got = await self._request(lambda: self._client.read_resource(uri))
         return [{"type": "resource", "resource": _model_to_dict(c)} for c in got.contents]
@@ -447,7 +447,7 @@ class SdkConnection:
             seen.add(cursor)
         return found
 
-    async def _request(self, request: Callable[[], Awaitable[T]]) -> T:
+    async def _request(self, request: Callable[[], Awaitable[_T]]) -> _T:
         if self.lost.is_set():
             raise await to_mcp_error(ConnectionError("the connection is closed"), self._end, "lost")
         try:

@@ -17,15 +17,15 @@ from mainspring.mcp.client_features import ClientFeatures
 from mainspring.mcp.config import McpServerConfig, expand_config
 from mainspring.mcp.errors import first_error
 from mainspring.mcp.server_log import ServerLog
-from mainspring.mcp.tools import create_tools
+from mainspring.mcp.tools import create_server_tools
 from mainspring.mcp.types import (
     Answer,
-    ContentBlock,
     ElicitRequest,
     ElicitResult,
     ListKind,
     McpConnection,
     McpConnector,
+    McpContentBlock,
     McpError,
     PreloadingConnector,
     ProgressCallback,
@@ -69,8 +69,8 @@ class CallTimeouts:
         self._pauses = 0
 
     async def within(
-        self, seconds: float, work: Callable[[CallTimer], Awaitable[T]], slow: Callable[[], Exception]
-    ) -> T:
+        self, seconds: float, work: Callable[[CallTimer], Awaitable[_T]], slow: Callable[[], Exception]
+    ) -> _T:
         """Do something; when its time is over it is cancelled, and what ``slow`` makes is raised."""
         clock: CallTimer | None = None
         scope = asyncio.timeout(seconds)
@@ -119,7 +119,7 @@ RELIST_SECONDS = 1.0
 """Between two lists of tools: a server that tells of changes without end is asked this often, and no more."""
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class ServerObserver(Protocol):
@@ -385,7 +385,7 @@ class McpServer:
         listed = await connection.list_tools() if "tools" in self.facts.capabilities else ()
         infos = {i.name: i for i in listed if self.config.offers(i.name)}
         self.tool_infos = tuple([infos[name] for name in sorted(infos)])
-        self.tools = create_tools(self, self.tool_infos)
+        self.tools = create_server_tools(self, self.tool_infos)
 
     async def _fail(self, failure: McpError, status: Status) -> None:
         self.error, self.status = failure, status
@@ -438,7 +438,7 @@ class McpServer:
         """
         return await self._list_kind("resources", lambda c: c.list_resources())
 
-    async def read_resource(self, uri: str) -> Sequence[ContentBlock]:
+    async def read_resource(self, uri: str) -> Sequence[McpContentBlock]:
         """Read a resource.
 
         Raises:
@@ -462,19 +462,19 @@ class McpServer:
         """
         return await self._with_timeout(name, lambda connection: connection.get_prompt(name, arguments or {}))
 
-    async def _list_kind(self, kind: ListKind, ask: Callable[[McpConnection], Awaitable[Sequence[T]]]) -> Sequence[T]:
+    async def _list_kind(self, kind: ListKind, ask: Callable[[McpConnection], Awaitable[Sequence[_T]]]) -> Sequence[_T]:
         await self.connection()
         if kind not in self.facts.capabilities:
             return ()
         return await self._with_timeout(kind, ask)
 
-    async def _with_timeout(self, what: str, ask: Callable[[McpConnection], Awaitable[T]]) -> T:
+    async def _with_timeout(self, what: str, ask: Callable[[McpConnection], Awaitable[_T]]) -> _T:
         text = f"MCP server {self.name!r} did not answer within {self.config.timeout:g} seconds ({what})"
         return await self._patience.within(
             self.config.timeout, lambda _: self._request(ask), lambda: McpError(self.name, text, "timeout")
         )
 
-    async def _request(self, request: Callable[[McpConnection], Awaitable[T]]) -> T:
+    async def _request(self, request: Callable[[McpConnection], Awaitable[_T]]) -> _T:
         """Ask over the connection. A server that had forgotten us has done nothing, so it is asked once more."""
         again = False
         while True:

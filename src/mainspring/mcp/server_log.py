@@ -13,9 +13,9 @@ from mainspring.redaction import redact
 
 MAX_LINES = 200
 """Lines in memory."""
-MAX_LINE_CHARS = 2_000
+_MAX_LINE_CHARS = 2_000
 """Characters of one."""
-MAX_FILE_BYTES = 1 << 20
+_MAX_FILE_BYTES = 1 << 20
 """Bytes of the file; a full one becomes ``NAME.log.1``, and the one before that is gone."""
 
 BURST_LINES = 2_000
@@ -71,7 +71,7 @@ class ServerLog:
 
     def add(self, line: str) -> None:
         """Keep a line of the server's. What cannot be written to the file is only kept in memory."""
-        text = line.rstrip()[:MAX_LINE_CHARS]
+        text = line.rstrip()[:_MAX_LINE_CHARS]
         self._lines.append(text)
         if self.file is None:
             return
@@ -126,7 +126,7 @@ def _sanitize_line(line: str) -> str:
 def _append(file: Path, lines: list[str]) -> None:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if file.exists() and file.stat().st_size > MAX_FILE_BYTES:
+        if file.exists() and file.stat().st_size > _MAX_FILE_BYTES:
             os.replace(file, file.with_name(f"{file.name}.1"))
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as stream:

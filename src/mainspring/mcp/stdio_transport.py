@@ -47,7 +47,7 @@ for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
 """
 
 
-class OrphanReaper:
+class ServerReaper:
     """Watches over process groups. The shell runs while there are any."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ INHERITED_VARIABLES = (
 """What a server gets of our variables: what programs need to run and to reach the network, and no keys."""
 
 
-MAX_LINE_BYTES = 64 << 20
+_MAX_LINE_BYTES = 64 << 20
 """Bytes of one message; a server that sends more is broken."""
 EXIT_TIMEOUT = 1.0
 """How long a server may take to end once its input is closed."""
@@ -124,7 +124,7 @@ _PIECE = 1 << 16
 _MAX_STRAY_LOGGED = 5
 
 
-Say = Callable[[str], Awaitable[None]]
+LogFunction = Callable[[str], Awaitable[None]]
 
 
 def server_environment(config: McpServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
@@ -251,7 +251,7 @@ def _resolve_program(config: McpServerConfig, env: Mapping[str, str]) -> tuple[s
 class _MessagePump:
     """Moves messages between a program's pipes and the SDK's streams."""
 
-    def __init__(self, process: ServerProcess, say: Say) -> None:
+    def __init__(self, process: ServerProcess, say: LogFunction) -> None:
         import anyio
         from mcp.shared.message import SessionMessage
 
@@ -304,7 +304,7 @@ class _MessagePump:
 
 
 @asynccontextmanager
-async def stdio_streams(process: ServerProcess, say: Say) -> AsyncGenerator[TransportStreams]:
+async def stdio_streams(process: ServerProcess, say: LogFunction) -> AsyncGenerator[TransportStreams]:
     """The streams over which the SDK talks to a program that was started; leaving the block ends it.
 
     Args:
@@ -337,7 +337,7 @@ async def stdio_streams(process: ServerProcess, say: Say) -> AsyncGenerator[Tran
 
 @asynccontextmanager
 async def stdio_transport(
-    config: McpServerConfig, environ: Mapping[str, str], say: Say, orphans: OrphanReaper
+    config: McpServerConfig, environ: Mapping[str, str], say: LogFunction, orphans: ServerReaper
 ) -> AsyncGenerator[tuple[ServerProcess, TransportStreams]]:
     """A server's program and the streams to it, for as long as the block lasts."""
     process = await start_server(config, environ)
@@ -365,14 +365,14 @@ async def _iter_lines(pipe: asyncio.StreamReader) -> AsyncGenerator[bytes]:
         if rest:
             pieces.append(rest)
             size += len(rest)
-            if size > MAX_LINE_BYTES:
+            if size > _MAX_LINE_BYTES:
                 return
 
 
 class _MessageDecoder:
     """Tells messages from whatever else a server prints."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: LogFunction) -> None:
         self._say = say
         self._strays = 0
 
@@ -413,7 +413,7 @@ def _decoded(text: bytes) -> Any:
         return msgspec.json.decode(text.decode("utf-8", "replace"))
 
 
-async def _log(pipe: asyncio.StreamReader, say: Say) -> None:
+async def _log(pipe: asyncio.StreamReader, say: LogFunction) -> None:
     """Keep what it says on stderr, line by line, from the start to the end."""
     rest = b""
     while data := await pipe.read(_PIECE):

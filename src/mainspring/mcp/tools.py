@@ -49,7 +49,7 @@ class ToolServer(Protocol):
 
 
 PREFIX = "mcp__"
-MAX_NAME_CHARS = 64
+_MAX_NAME_CHARS = 64
 """Characters that every provider accepts."""
 _SERVER = 30
 """Characters of a server's part; rules such as ``mcp__server__*`` need it whole."""
@@ -82,8 +82,8 @@ def tool_names(key: str, tools: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, clean in plain.items():
         whole = f"{PREFIX}{key}__{clean}"
-        if len(whole) > MAX_NAME_CHARS or (clean != name and taken[clean] > 1):
-            whole = f"{whole[: MAX_NAME_CHARS - 9]}_{_short_hash(name, 8)}"
+        if len(whole) > _MAX_NAME_CHARS or (clean != name and taken[clean] > 1):
+            whole = f"{whole[: _MAX_NAME_CHARS - 9]}_{_short_hash(name, 8)}"
         found[name] = whole
     return found
 
@@ -107,7 +107,7 @@ SOURCE_PREFIX = "mcp:"
 _CODES = {"timeout": ToolErrorCode.TIMEOUT, "login": ToolErrorCode.CONFIG_ERROR, "disabled": ToolErrorCode.CONFIG_ERROR}
 
 
-def create_tools(server: ToolServer, infos: Sequence[ToolInfo]) -> tuple[Tool, ...]:
+def create_server_tools(server: ToolServer, infos: Sequence[ToolInfo]) -> tuple[Tool, ...]:
     """The tools of a server, in the order of their own names."""
     names = tool_names(server.key, [i.name for i in infos])
     return tuple([_tool(server, info, names[info.name]) for info in infos])

@@ -14,7 +14,7 @@ from msgspec import Struct
 from mainspring.errors import MainspringError
 from mainspring.mcp.config import McpServerConfig
 
-ContentBlock = dict[str, Any]
+McpContentBlock = dict[str, Any]
 """A content block as it goes over the wire: ``{"type": "text", "text": "..."}``."""
 
 ListKind = Literal["tools", "resources", "prompts"]
@@ -78,13 +78,13 @@ class PromptMessage(Struct, frozen=True, kw_only=True):
     """A message of a prompt that was filled in."""
 
     role: Literal["user", "assistant"]
-    content: tuple[ContentBlock, ...]
+    content: tuple[McpContentBlock, ...]
 
 
 class Answer(Struct, frozen=True, kw_only=True):
     """What a call gave: content blocks, and the same as data where the tool has that."""
 
-    content: tuple[ContentBlock, ...] = ()
+    content: tuple[McpContentBlock, ...] = ()
     structured: Any = None
     is_error: bool = False
 
@@ -203,7 +203,7 @@ class McpConnection(Protocol):
         """All resources, then all templates."""
         ...
 
-    async def read_resource(self, uri: str) -> Sequence[ContentBlock]:
+    async def read_resource(self, uri: str) -> Sequence[McpContentBlock]:
         """The contents of a resource, each as an embedded resource."""
         ...
 

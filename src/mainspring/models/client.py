@@ -24,17 +24,17 @@ from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse, c
 from mainspring.models.registry import ProviderRegistry, create_model_provider, default_registry
 from mainspring.models.retry import RetryConfig, RetryInfo, retry_stream
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 ModelErrorCode = ErrorCode
 """The same under its other name."""
 
 
-class Success(Struct, Generic[T], frozen=True, eq=False):
+class Success(Struct, Generic[_T], frozen=True, eq=False):
     """It worked; ``result`` is what was asked for."""
 
-    result: T
+    result: _T
     message: str = ""
 
     @property
@@ -64,21 +64,21 @@ class Failure(Struct, frozen=True, eq=False):
         return False
 
 
-ModelResult = Success[T] | Failure
+ModelResult = Success[_T] | Failure
 """Either; ``match`` on the class, or use the guards."""
 
 
-def is_model_success(result: Success[T] | Failure) -> TypeGuard[Success[T]]:
+def is_model_success(result: Success[_T] | Failure) -> TypeGuard[Success[_T]]:
     """Whether it worked."""
     return isinstance(result, Success)
 
 
-def is_model_error(result: Success[T] | Failure) -> TypeGuard[Failure]:
+def is_model_error(result: Success[_T] | Failure) -> TypeGuard[Failure]:
     """Whether it did not."""
     return isinstance(result, Failure)
 
 
-def success_response(result: T, message: str = "") -> Success[T]:
+def success_response(result: _T, message: str = "") -> Success[_T]:
     """A success."""
     return Success(result, message)
 
@@ -126,7 +126,7 @@ class StructuredResponse(Struct, frozen=True, eq=False):
         return self.response.text
 
 
-def json_schema(schema: Schema) -> dict[str, Any]:
+def output_json_schema(schema: Schema) -> dict[str, Any]:
     """The JSON Schema that a schema stands for."""
     if isinstance(schema, Mapping):
         return dict(schema)
@@ -420,7 +420,7 @@ class LLMClient:
             options: As for `invoke`.
         """
         try:
-            wanted = json_schema(schema)
+            wanted = output_json_schema(schema)
         except (TypeError, RuntimeError) as error:
             return await self._to_failure(error)
         result = await self.invoke(prompt, signal=signal, schema=wanted, **options)

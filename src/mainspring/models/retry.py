@@ -35,7 +35,7 @@ __all__ = [
     "with_retry",
 ]
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class RetryConfig(Struct, frozen=True):
@@ -154,8 +154,8 @@ def next_delay(
 
 
 async def with_retry(
-    call: Callable[[], Awaitable[T]], options: RetryOptions | RetryConfig | None = None, **more: Unpack[RetryFields]
-) -> T:
+    call: Callable[[], Awaitable[_T]], options: RetryOptions | RetryConfig | None = None, **more: Unpack[RetryFields]
+) -> _T:
     """Call until it succeeds, or until trying again makes no sense.
 
     Args:

@@ -185,7 +185,7 @@ _VALUE_FOLLOWS = lazy_re(r"[=:,@]$|^-\w$")
 """The end of a name of which any value may follow."""
 
 
-def may_match(pattern: CommandPattern, words: Sequence[Word]) -> MatchCertainty:
+def may_match_command(pattern: CommandPattern, words: Sequence[Word]) -> MatchCertainty:
     """Whether a pattern is about a command, for rules that tighten: it names how the command begins, and what is unknown
     in the command may be just what it names.
     """

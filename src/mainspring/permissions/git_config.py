@@ -79,7 +79,7 @@ _ENTRY = lazy_re(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 
-class Settings(Struct, frozen=True):
+class GitSettings(Struct, frozen=True):
     """The settings of one configuration file, as far as they matter for reading commands.
 
     Attributes:
@@ -95,7 +95,7 @@ class Settings(Struct, frozen=True):
     fetches: bool = False
 
 
-def read_settings(text: str) -> Settings:
+def read_settings(text: str) -> GitSettings:
     """Judge the text of a git configuration file."""
     worktrees: list[str] = []
     hook_folders: list[str] = []
@@ -103,7 +103,7 @@ def read_settings(text: str) -> Settings:
     try:
         for key, value in _entries(text):
             if not is_harmless_setting(key, value):
-                return Settings(key[:80])
+                return GitSettings(key[:80])
             if key == "core.worktree":
                 worktrees.append(value)
             elif key == "core.hookspath":
@@ -111,8 +111,8 @@ def read_settings(text: str) -> Settings:
             elif key == "extensions.partialclone" or (key.startswith("remote.") and key.endswith(".promisor")):
                 fetches = True
     except ValueError as error:
-        return Settings(str(error)[:80])
-    return Settings("", tuple(worktrees), tuple(hook_folders), fetches)
+        return GitSettings(str(error)[:80])
+    return GitSettings("", tuple(worktrees), tuple(hook_folders), fetches)
 
 
 def is_harmless_setting(key: str, value: str) -> bool:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.env import DirEntry, WalkResult
 from mainspring.lazy import lazy_re
-from mainspring.permissions.git_config import Settings, is_harmless_setting, read_settings
+from mainspring.permissions.git_config import GitSettings, is_harmless_setting, read_settings
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ResolvesPaths
 
@@ -83,11 +83,11 @@ def _offset(data: bytes, at: int) -> tuple[int, int]:
     return value, at
 
 
-MAX_BYTES = 1 << 18
+_MAX_BYTES = 1 << 18
 MAX_INDEX = 1 << 26
 MAX_REPOSITORIES = 100
 MAX_ALTERNATES = 8
-MAX_WALKED = 50_000
+_MAX_WALKED = 50_000
 """Names below a repository that are listed to find repositories inside it, if its index cannot tell."""
 
 
@@ -227,7 +227,7 @@ def neutral_environment(env: object) -> dict[str, str]:
     return found
 
 
-async def find_repository(env: ResolvesPaths, folder: str, root: tuple[str, ...]) -> GitRepository:
+async def find_git_repository(env: ResolvesPaths, folder: str, root: tuple[str, ...]) -> GitRepository:
     """Find the repository that git would use in a folder, and judge it.
 
     Args:
@@ -420,7 +420,7 @@ class _Search:
         if found is not None:
             return list(found)
         try:
-            walk = await self._env.walk(checkout.top, include_ignored=True, limit=MAX_WALKED)
+            walk = await self._env.walk(checkout.top, include_ignored=True, limit=_MAX_WALKED)
         except OSError:
             raise _ProblemError(f"{checkout.top} cannot be searched for submodules") from None
         if walk.truncated:
@@ -428,12 +428,12 @@ class _Search:
         places = [posixpath.dirname(path.rstrip("/")) for path in walk.ignored if path.rstrip("/").endswith("/.git")]
         return list(places)
 
-    async def _settings(self, path: str) -> Settings:
-        data = await self._bytes(path, MAX_BYTES)
-        return Settings() if data is None else read_settings(data.decode("utf-8", "replace"))
+    async def _settings(self, path: str) -> GitSettings:
+        data = await self._bytes(path, _MAX_BYTES)
+        return GitSettings() if data is None else read_settings(data.decode("utf-8", "replace"))
 
     async def _text(self, path: str) -> str | None:
-        data = await self._bytes(path, MAX_BYTES)
+        data = await self._bytes(path, _MAX_BYTES)
         return None if data is None else data.decode("utf-8", "surrogateescape")
 
     async def _bytes(self, path: str, limit: int) -> bytes | None:
@@ -480,7 +480,7 @@ def _given_settings(variables: Mapping[str, str]) -> list[tuple[str, str]] | Non
     """The settings of git in variables; ``None`` if they are incomplete."""
     try:
         numbers = range(int(variables.get("GIT_CONFIG_COUNT") or 0))
-        return [(variables[f"GIT_CONFIG_KEY_{i}"], variables[f"GIT_CONFIG_VALUE_{i}"]) for i in numbers[:MAX_BYTES]]
+        return [(variables[f"GIT_CONFIG_KEY_{i}"], variables[f"GIT_CONFIG_VALUE_{i}"]) for i in numbers[:_MAX_BYTES]]
     except (KeyError, ValueError):
         return None
 
@@ -509,7 +509,7 @@ async def read_tracked_files(env: ReadsFolders, top: str) -> tuple[str, ...] | N
     """The files in the index of a repository, even those that an ignore file names; ``None`` if they are not known."""
     folder = posixpath.join(top, ".git")
     try:
-        text = (await env.read_bytes(folder, limit=MAX_BYTES)).decode("utf-8", "surrogateescape")
+        text = (await env.read_bytes(folder, limit=_MAX_BYTES)).decode("utf-8", "surrogateescape")
         folder = posixpath.join(top, text.removeprefix("gitdir: ").rstrip("\r\n"))
     except OSError:
         pass  # it is a folder, or nothing

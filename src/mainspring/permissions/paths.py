@@ -29,7 +29,7 @@ MAX_BYTES = 1 << 20
 """A larger file is no list of names; then its whole folder is left alone."""
 
 
-CACHE_SECONDS = 1.0
+_CACHE_SECONDS = 1.0
 """How long a file that was read counts as unchanged, so that a search through many folders reads each file once."""
 
 
@@ -62,13 +62,13 @@ class IgnoreFiles:
         clock: Seconds, for the age of what was read.
     """
 
-    def __init__(self, env: object, root: Parts = (), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, env: object, root: PathParts = (), clock: Callable[[], float] = time.monotonic) -> None:
         self._env = env if isinstance(env, ReadsFiles) else None
         self._root = root
         self._clock = clock
-        self._kept: dict[Parts, tuple[float, Any]] = {}
+        self._kept: dict[PathParts, tuple[float, Any]] = {}
 
-    async def why(self, *forms: Parts) -> str:
+    async def why(self, *forms: PathParts) -> str:
         """The ignore file that leaves a path out; empty if none does.
 
         Args:
@@ -81,7 +81,7 @@ class IgnoreFiles:
                     return found
         return ""
 
-    async def _file_for(self, parts: Parts) -> str:
+    async def _file_for(self, parts: PathParts) -> str:
         files: list[tuple[int, Any]] = []
         for depth in range(len(parts)):
             rules = await self._rules(parts[:depth])
@@ -95,11 +95,11 @@ class IgnoreFiles:
                     break
         return ""
 
-    async def _rules(self, folder: Parts) -> Any:
+    async def _rules(self, folder: PathParts) -> Any:
         now = self._clock()
         kept = self._kept.get(folder)
         above = len(folder) < len(self._root) and self._root[: len(folder)] == folder
-        if kept is not None and now - kept[0] < (PARENT_CACHE_SECONDS if above else CACHE_SECONDS):
+        if kept is not None and now - kept[0] < (PARENT_CACHE_SECONDS if above else _CACHE_SECONDS):
             return kept[1]
         if len(self._kept) >= _MAX_CACHED:
             self._kept.clear()
@@ -107,7 +107,7 @@ class IgnoreFiles:
         self._kept[folder] = (now, rules)
         return rules
 
-    async def _read(self, folder: Parts) -> Any:
+    async def _read(self, folder: PathParts) -> Any:
         assert self._env is not None
         path = "/" + "/".join((*folder, IGNORE_FILE_NAME))
         try:
@@ -140,7 +140,7 @@ MAX_BOUNDS = 200
 """How many words are compared with paths of patterns; with more, none is covered."""
 
 
-Parts = tuple[str, ...]
+PathParts = tuple[str, ...]
 
 
 _PROC_LINKS = frozenset(("cwd", "root", "fd", "map_files"))
@@ -165,10 +165,10 @@ class ProjectPaths(Struct, frozen=True):
         ignore: The ignore files, which say what no tool may touch.
     """
 
-    root: Parts
-    roots: tuple[Parts, ...]
+    root: PathParts
+    roots: tuple[PathParts, ...]
     cwd: str
-    homes: tuple[Parts, ...]
+    homes: tuple[PathParts, ...]
     ignore: IgnoreFiles
 
     @classmethod
@@ -201,8 +201,8 @@ class ResolvedPath(Struct, frozen=True):
     """
 
     spelled: str
-    lexical: Parts
-    real: Parts
+    lexical: PathParts
+    real: PathParts
     path: str
     unknown: bool = False
     hidden: str = ""
@@ -211,7 +211,7 @@ class ResolvedPath(Struct, frozen=True):
         """Whether it leads into the project for certain."""
         return not self.unknown and self.real[: len(place.root)] == place.root
 
-    def relative_parts(self, place: ProjectPaths) -> Parts:
+    def relative_parts(self, place: ProjectPaths) -> PathParts:
         """Components below the project's folder, or all of them outside it."""
         return self.real[len(place.root) :] if self.real[: len(place.root)] == place.root else self.real
 
@@ -227,7 +227,7 @@ class ResolvedPath(Struct, frozen=True):
 
     def matches_loosely(self, pattern: PathPattern, place: ProjectPaths, *, maybe: bool = False) -> bool:
         """Whether a pattern is about it or about a folder above it: in either form, whatever the case."""
-        bases: tuple[Parts, ...] = ((),)
+        bases: tuple[PathParts, ...] = ((),)
         if pattern.anchor == "project":
             bases = place.roots
         elif pattern.anchor == "home":
@@ -244,7 +244,7 @@ class ResolvedPath(Struct, frozen=True):
 
     def may_contain(self, pattern: PathPattern, place: ProjectPaths) -> bool:
         """Whether what the pattern is about may lie below this folder."""
-        base: Parts = {"project": place.root, "root": (), "home": place.homes[0]}[pattern.anchor]
+        base: PathParts = {"project": place.root, "root": (), "home": place.homes[0]}[pattern.anchor]
         wanted = tuple(map(fold, base)) + pattern.loose
         here = tuple(map(fold, self.real))
         for mine, theirs in zip(here, wanted, strict=False):
@@ -351,14 +351,14 @@ def _name(env: ResolvesPaths, path: str) -> str:
     return env.name_of(path) if isinstance(env, PathNaming) else path
 
 
-def _matches_suffix(pattern: PathPattern, parts: Parts) -> bool:
+def _matches_suffix(pattern: PathPattern, parts: PathParts) -> bool:
     """Whether what is known behind an unknown piece is what a pattern names, wherever the piece leads."""
     unknown = [i for i, part in enumerate(parts) if wildcards.ANY_TEXT in part]
     tails = [parts[i + 1 :] for i in unknown]
     return any(tail and matches(("**", *pattern.loose), tail, below=True, maybe=True) for tail in tails)
 
 
-def _mask_proc_links(parts: Parts) -> Parts:
+def _mask_proc_links(parts: PathParts) -> PathParts:
     """The same, with links that lead elsewhere for each program as a piece that is not known: ``/proc/self/cwd``."""
     if parts[:1] != ("proc",):
         return parts
@@ -366,7 +366,7 @@ def _mask_proc_links(parts: Parts) -> Parts:
     return parts if link is None else (wildcards.ANY_TEXT, *parts[link + 1 :])
 
 
-def _lexical(spelled: str, cwd: str) -> Parts:
+def _lexical(spelled: str, cwd: str) -> PathParts:
     return split_path(posixpath.normpath(posixpath.join(_slashes(cwd), _slashes(spelled))))
 
 
@@ -374,11 +374,11 @@ def _slashes(path: str) -> str:
     return path.replace("\\", "/") if is_absolute(path) and not path.startswith("/") else path
 
 
-def _below(parts: Parts, base: Parts) -> Parts | None:
+def _below(parts: PathParts, base: PathParts) -> PathParts | None:
     return parts[len(base) :] if parts[: len(base)] == base else None
 
 
-def _distinct(*forms: Parts) -> tuple[Parts, ...]:
+def _distinct(*forms: PathParts) -> tuple[PathParts, ...]:
     return tuple(dict.fromkeys(forms))
 
 

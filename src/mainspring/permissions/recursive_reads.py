@@ -16,7 +16,7 @@ from mainspring.lazy import lazy_re
 from mainspring.permissions.git_repository import (
     GitRepository,
     ReadsFolders,
-    find_repository,
+    find_git_repository,
     has_rules_above,
     neutral_environment,
     read_tracked_files,
@@ -31,9 +31,9 @@ from mainspring.shell_analysis.syntax import Word
 from mainspring.text import escape_invisible
 
 MAX_SECONDS = 3.0
-MAX_OUTPUT = 8 << 20
-MAX_FILES = 50_000
-_LIMITS = OutputLimits(head=MAX_OUTPUT, tail=0, cap=MAX_OUTPUT)
+_MAX_OUTPUT = 8 << 20
+_MAX_FILES = 50_000
+_LIMITS = OutputLimits(head=_MAX_OUTPUT, tail=0, cap=_MAX_OUTPUT)
 
 
 _WALKS = frozenset(("log", "show"))
@@ -231,7 +231,7 @@ class GitHistory:
     async def _names(self, *arguments: str) -> list[str]:
         output = (await self._run(*arguments)).decode("utf-8", "surrogateescape")
         names = list(dict.fromkeys(name for part in output.split("\0") if (name := part.strip("\n"))))
-        if len(names) > MAX_FILES:
+        if len(names) > _MAX_FILES:
             raise UnknownFilesError(_TOO_LONG)
         return names
 
@@ -330,7 +330,7 @@ def _ended(paths: Sequence[Word]) -> list[str]:
     return ["--", *(word.text for word in paths)]
 
 
-MAX_WALKED = 20_000
+_MAX_WALKED = 20_000
 """Names below a folder that are looked at; with more it is not known what lies there."""
 
 
@@ -472,7 +472,7 @@ class RecursiveReadChecker:
 
     async def _repository(self, folder: str) -> GitRepository:
         if folder not in self._repositories:
-            self._repositories[folder] = await find_repository(self._env, folder, self._paths.place.root)
+            self._repositories[folder] = await find_git_repository(self._env, folder, self._paths.place.root)
         return self._repositories[folder]
 
     async def _check_folder_cached(self, path: str, reading: FileReads) -> str:
@@ -510,8 +510,8 @@ class RecursiveReadChecker:
         ]
         if not all(map(_PLAIN_PATH.fullmatch, names)) or any(n[0] == "/" or ".." in n.split("/") for n in names):
             return "git lists a file with a name that xargs or a program may take for another one"
-        if len(below) > MAX_WALKED and self._must_check:
-            return f"git lists more than {MAX_WALKED} files"
+        if len(below) > _MAX_WALKED and self._must_check:
+            return f"git lists more than {_MAX_WALKED} files"
         entries = [(name, "symlink") for name in below if _matches_name_filter(name, reading.only)]
         return await self._refused(folder, entries, follows=True)
 
@@ -520,13 +520,15 @@ class RecursiveReadChecker:
             return "it is not known what lies in the folder" if self._must_check else ""
         spared = reading.tracked and await self._skips_ignored(path, reading)
         try:
-            walk = await self._env.walk(path, include_ignored=not spared, limit=MAX_WALKED)
+            walk = await self._env.walk(path, include_ignored=not spared, limit=_MAX_WALKED)
             if spared and not reading.git and any(_is_repository(left_out) for left_out in walk.ignored):
-                walk = await self._env.walk(path, include_ignored=True, limit=MAX_WALKED)
+                walk = await self._env.walk(path, include_ignored=True, limit=_MAX_WALKED)
         except OSError:
             return ""  # a file, which is judged by itself, or nothing
         if walk.truncated and self._must_check:
-            return f"there are more than {MAX_WALKED} names below {path}; the tool grep leaves out what it may not show"
+            return (
+                f"there are more than {_MAX_WALKED} names below {path}; the tool grep leaves out what it may not show"
+            )
         entries = [(entry.path, entry.kind) for entry in walk.entries if _matches_name_filter(entry.path, reading.only)]
         if reading.plain and not all(_PLAIN_PATH.fullmatch(name) for name, _ in entries):
             return "a file has a name that xargs reads as several; find -print0 and xargs -0 do not"

@@ -14,7 +14,7 @@ from mainspring.permissions.command_patterns import (
     bounds,
     compile_command_pattern,
     matches_exactly,
-    may_match,
+    may_match_command,
 )
 from mainspring.permissions.path_patterns import PathPattern, compile_path_pattern
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath
@@ -308,7 +308,7 @@ def matches_host(pattern: str, host: str) -> bool:
 
 
 def _concerns(pattern: CommandPattern, words: Sequence[Word]) -> MatchCertainty:
-    answer = may_match(pattern, words)
+    answer = may_match_command(pattern, words)
     if answer == "maybe" and words and _ASSIGNS.match(words[0].text):
         return "no"  # what follows the assignment is asked about by itself
     return answer
@@ -322,7 +322,7 @@ def _occurs_in_code(pattern: CommandPattern, unit: AnalyzedCommand) -> bool:
         pieces = _PIECE.findall(text)
         if len(pieces) > 1:
             told = [Word(piece, piece) for piece in pieces]
-            if any(may_match(pattern, told[start:]) == "yes" for start in range(len(told))):
+            if any(may_match_command(pattern, told[start:]) == "yes" for start in range(len(told))):
                 return True
     return False
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainspring")
 
-MAX_FILE_BYTES = 16 << 20
+_MAX_FILE_BYTES = 16 << 20
 """A larger file is put aside, under the same name with ``.1``; the one before it is gone then."""
 
 MAX_TEXT = 2000
 """Characters of a text that are kept."""
 
 
-class PermissionDecision(Protocol):
+class AuditedDecision(Protocol):
     """What a decision has to tell; that of `Permissions` does."""
 
     @property
@@ -67,7 +67,7 @@ class AuditLog:
         self,
         path: str | os.PathLike[str],
         *,
-        max_bytes: int = MAX_FILE_BYTES,
+        max_bytes: int = _MAX_FILE_BYTES,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         redactor: Redactor | None = None,
     ) -> None:
@@ -86,7 +86,7 @@ class AuditLog:
         """The same file."""
         return self
 
-    def decided(self, call_id: str, decision: PermissionDecision) -> None:
+    def decided(self, call_id: str, decision: AuditedDecision) -> None:
         """Note a decision: for ``Permissions(on_decision=audit.decided)``, which knows the rule; else it is told by the result."""
         self._decisions.add(call_id)
         rule = "" if decision.rule is None else str(decision.rule)

@@ -29,7 +29,7 @@ PLANS_FOLDER = ".agent/plans"
 ALLOWED_TOOLS = frozenset(("present_plan", "ask_user", "todo_read", "todo_write", "spawn"))
 """Tools that change nothing; a sub-agent is in plan mode, too."""
 
-HOOK_ORDER = -100
+_HOOK_ORDER = -100
 """Before all others that decide: what plan mode refuses nobody needs to be asked about."""
 
 PLAN_MODE_PROMPT = (
@@ -87,7 +87,7 @@ class PlanMode:
     def install(self, agent: CoreAgent) -> None:
         """Sit on `tool:permit` of an agent, and offer it `present_plan`."""
         self._agent = agent
-        agent.on(PermissionCheck, self.permit, order=HOOK_ORDER)
+        agent.on(PermissionCheck, self.permit, order=_HOOK_ORDER)
         agent.on(ToolFinished, self.on_tool_after)
         agent.on(SystemTransform, self.tell)
         if not self._child and agent.tools.get(present_plan.name) is None:

@@ -15,7 +15,7 @@ from mainspring.tools import ToolErrorCode, ToolResult
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
-ORDER = -50
+_ORDER = -50
 """Before an application's own gates: a call too many costs nothing more."""
 
 
@@ -44,7 +44,7 @@ class RateLimit:
 
     def install(self, agent: CoreAgent) -> None:
         """Sit on `tool:gate` of an agent."""
-        agent.on(ToolGate, self.gate, order=ORDER)
+        agent.on(ToolGate, self.gate, order=_ORDER)
 
     def for_child(self) -> RateLimit:
         """The same one."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import ToolCallsReceived, ToolGate, ToolResultsAfter, ToolTransform
-from mainspring.loop.option_types import CallKey
+from mainspring.loop.option_types import CallKeyFunction
 from mainspring.messages import ImageBlock, Message, ToolResultBlock
 from mainspring.tools import ToolResult
 
@@ -33,7 +33,7 @@ class CachedToolCalls:
         hashers: What makes calls alike, by tool.
     """
 
-    def __init__(self, hashers: Mapping[str, CallKey]) -> None:
+    def __init__(self, hashers: Mapping[str, CallKeyFunction]) -> None:
         self._hashers = hashers
         self._latest: dict[str, tuple[Hashable, ToolResult]] = {}
         self._run_agent: dict[str, Hashable] = {}

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mainspring.sessions.import_export import import_session as import_session
     from mainspring.sessions.import_export import read_raw_lines as read_raw_lines
     from mainspring.sessions.runs import SessionRun as SessionRun
-    from mainspring.sessions.runs import list_runs as list_runs
+    from mainspring.sessions.runs import list_session_runs as list_session_runs
     from mainspring.sessions.search import SearchHit as SearchHit
     from mainspring.sessions.search import search_sessions as search_sessions
     from mainspring.sessions.sqlite_store import SqliteSessionLog as SqliteSessionLog
@@ -104,7 +104,7 @@ __all__ = [
     "find_session",
     "import_session",
     "iter_all_events",
-    "list_runs",
+    "list_session_runs",
     "list_sessions",
     "read_events",
     "read_raw_lines",
@@ -121,7 +121,7 @@ _, __getattr__ = lazy_exports(
         "branch_summary": "branch_and_summarize",
         "event_log": "SessionEventLog LogEvent iter_all_events read_events",
         "import_export": "find_session import_session read_raw_lines",
-        "runs": "SessionRun list_runs",
+        "runs": "SessionRun list_session_runs",
         "search": "SearchHit search_sessions",
         "sqlite_store": "SqliteSessionLog SqliteSessionStore",
         "transcript": "TranscriptItem Transcript TranscriptCall read_transcript",

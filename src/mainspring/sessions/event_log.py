@@ -53,7 +53,7 @@ logger = logging.getLogger("mainspring.sessions")
 logger.addHandler(logging.NullHandler())
 
 
-MAX_BYTES = 4 * 1024 * 1024
+_MAX_BYTES = 4 * 1024 * 1024
 """Maximum bytes of a log. Then it replaces the older log. Each has room for about 15,000 calls."""
 
 
@@ -71,7 +71,7 @@ class EventLogFile:
         limit: Bytes at which it is rotated.
     """
 
-    def __init__(self, path: Path, limit: int = MAX_BYTES) -> None:
+    def __init__(self, path: Path, limit: int = _MAX_BYTES) -> None:
         self.path = path
         self.lost = 0
         self._limit = limit
@@ -175,7 +175,7 @@ CallStatus = Literal["ok", "error", "denied", "not_run"]
 run was stopped)."""
 
 
-ORDER = 200
+_ORDER = 200
 """After the session and all other plugins: the log records final outcomes."""
 
 
@@ -249,7 +249,7 @@ class SessionEventLog(Plugin):
         self,
         session: Session,
         *,
-        limit: int = MAX_BYTES,
+        limit: int = _MAX_BYTES,
         redactor: Redactor | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
@@ -281,18 +281,18 @@ class SessionEventLog(Plugin):
         self._agent = agent
         if not self._child:
             self._session.closing.append(self.close)
-            agent.on(SessionOpen, self._opened, order=ORDER)
-            agent.on(SessionClosed, lambda hook: self.close(hook.reason), order=ORDER)
-        agent.on(SessionStart, self._begin, order=ORDER)
-        agent.on(MessagesAdded, self._joined, order=ORDER)
-        agent.on(TurnBefore, self._asking, order=ORDER)
-        agent.on(TurnAfter, self._answered, order=ORDER)
-        agent.on(UsageUpdate, self._on_usage, order=ORDER)
-        agent.on(BeforeToolRun, self._starting, order=ORDER)
-        agent.on(ToolFailed, self._failed, order=ORDER)
-        agent.on(ContextCompacted, self._compacted, order=ORDER)
-        agent.on(RunPaused, self._paused, order=ORDER)
-        agent.on(SessionEnd, self._end, order=ORDER)
+            agent.on(SessionOpen, self._opened, order=_ORDER)
+            agent.on(SessionClosed, lambda hook: self.close(hook.reason), order=_ORDER)
+        agent.on(SessionStart, self._begin, order=_ORDER)
+        agent.on(MessagesAdded, self._joined, order=_ORDER)
+        agent.on(TurnBefore, self._asking, order=_ORDER)
+        agent.on(TurnAfter, self._answered, order=_ORDER)
+        agent.on(UsageUpdate, self._on_usage, order=_ORDER)
+        agent.on(BeforeToolRun, self._starting, order=_ORDER)
+        agent.on(ToolFailed, self._failed, order=_ORDER)
+        agent.on(ContextCompacted, self._compacted, order=_ORDER)
+        agent.on(RunPaused, self._paused, order=_ORDER)
+        agent.on(SessionEnd, self._end, order=_ORDER)
         agent.bus.observe(self._observe)
 
     def for_child(self) -> Plugin:

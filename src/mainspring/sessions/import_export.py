@@ -20,7 +20,7 @@ from mainspring.sessions.entries import (
     decode_header,
     encode_entry,
 )
-from mainspring.sessions.paths import new_session_id, resolve_folder
+from mainspring.sessions.paths import new_session_id, resolve_session_folder
 from mainspring.sessions.rewind.snapshots import decode_record
 from mainspring.sessions.session import HomeOrStore, list_sessions, resolve_store
 from mainspring.sessions.store import SessionInfo, SessionStore
@@ -45,7 +45,7 @@ def find_session(
     here = [info for info in list_sessions(cwd, home=home) if not info.problem]
     if not name:
         if not here:
-            raise SessionError(f"No sessions in {resolve_folder(cwd)} yet.")
+            raise SessionError(f"No sessions in {resolve_session_folder(cwd)} yet.")
         return here[0]
     everywhere = list_sessions(home=home, everywhere=True)
     for known in (here, everywhere):
@@ -117,7 +117,7 @@ def import_session(
         header,
         id=new_session_id(utc_now()) if taken else header.id,
         forked_from=header.id if taken else header.forked_from,
-        cwd=resolve_folder(cwd),
+        cwd=resolve_session_folder(cwd),
     )
     log = store.create(header)
     clean = Redactor.of().line

@@ -30,7 +30,7 @@ from mainspring.sessions.entries import (
     SessionEntry,
     encode_entry,
 )
-from mainspring.sessions.history import History, PendingCalls, build_missing_results
+from mainspring.sessions.history import History, OpenCalls, build_missing_results
 from mainspring.sessions.loader import (
     Line,
     SessionTree,
@@ -158,7 +158,7 @@ FsyncMode = Literal["never", "calls", "always"]
 idempotent and at the end of a run, with every entry, or never."""
 
 
-E = TypeVar("E", bound=Entry)
+_E = TypeVar("_E", bound=Entry)
 _TITLE_REPEAT_BYTES = 8 * 1024  # bytes; less than the part at the end that a list reads
 _WITHOUT_TEXT = (PairEntry, RunStartEntry, BranchEntry)
 
@@ -249,7 +249,7 @@ class SessionWriter:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def record(self, kind: type[E], joined: Message | None = None, **fields: Any) -> E:
+    def record(self, kind: type[_E], joined: Message | None = None, **fields: Any) -> _E:
         """Create an entry after the last one. The next `flush` stores it.
 
         Args:
@@ -437,7 +437,7 @@ class SessionWriter:
         for problem in [*tree.problems, *repair_history(self.history)]:
             self.tell(problem)
 
-    def _close_calls(self, calls: PendingCalls) -> None:
+    def _close_calls(self, calls: OpenCalls) -> None:
         """Give each open call of a killed run its result, and add the pair."""
         intent = calls.entry.id
         for block in build_missing_results(calls):

@@ -178,7 +178,7 @@ def iter_lines_backward(file: BinaryIO, block: int = BLOCK_BYTES) -> Iterator[tu
         yield 0, b"".join(reversed(later))
 
 
-SUFFIX = ".jsonl"
+_SUFFIX = ".jsonl"
 
 
 class JsonlSessionLog:
@@ -378,7 +378,7 @@ class JsonlStore:
         if self.exists(validate_session_id(header.id)):
             raise SessionError(f"Session {header.id} already exists. Open it, or choose another ID.")
         return JsonlSessionLog(
-            self.root / project_folder_name(header.cwd) / f"{header.id}{SUFFIX}", self._context(header.id)
+            self.root / project_folder_name(header.cwd) / f"{header.id}{_SUFFIX}", self._context(header.id)
         )
 
     def open(self, name: str, *, write: bool = True) -> JsonlSessionLog:
@@ -393,7 +393,7 @@ class JsonlStore:
 
     def exists(self, name: str) -> bool:
         """Return True if it is stored. An empty file is the leftover of a process that was killed while creating it."""
-        return any(path.stat().st_size > 0 for path in self.root.glob(f"*/{validate_session_id(name)}{SUFFIX}"))
+        return any(path.stat().st_size > 0 for path in self.root.glob(f"*/{validate_session_id(name)}{_SUFFIX}"))
 
     def delete(self, name: str) -> None:
         """Delete a session permanently."""
@@ -415,7 +415,7 @@ class JsonlStore:
         """List the sessions of a folder, or all, most recent first."""
         project = "*" if cwd is None else project_folder_name(cwd)
         found: list[SessionInfo] = []
-        for path in self.root.glob(f"{project}/*{SUFFIX}"):
+        for path in self.root.glob(f"{project}/*{_SUFFIX}"):
             try:
                 found.append(read_session_info(path))
             except OSError:  # Deleted in the meantime.
@@ -426,12 +426,12 @@ class JsonlStore:
         return self.home / "context" / session
 
     def _find(self, name: str) -> Path:
-        if name.endswith(SUFFIX) or os.sep in name:
+        if name.endswith(_SUFFIX) or os.sep in name:
             path = Path(name).expanduser()
             if not path.exists():
                 raise SessionError(f"Session file not found: {path}")
             return path
-        found = sorted(self.root.glob(f"*/{validate_session_id(name)}*{SUFFIX}"))
+        found = sorted(self.root.glob(f"*/{validate_session_id(name)}*{_SUFFIX}"))
         exact = [path for path in found if path.stem == name]
         match exact or found:
             case []:

@@ -31,7 +31,7 @@ from mainspring.sessions.entries import (
     decode_entry,
     decode_header,
 )
-from mainspring.sessions.history import History, PendingCalls, repair_pairs
+from mainspring.sessions.history import History, OpenCalls, repair_pairs
 from mainspring.sessions.store import Problem, SessionLog, StoredLine
 from mainspring.text import pluralize
 
@@ -203,7 +203,7 @@ def apply_entries(tree: SessionTree, lines: Iterable[Line], history: History | N
     return history
 
 
-def _is_incomplete(tree: SessionTree, history: History, calls: PendingCalls) -> bool:
+def _is_incomplete(tree: SessionTree, history: History, calls: OpenCalls) -> bool:
     """Return True if a missing line proves nothing: lines after a call were lost, or the conversation continued after it."""
     number = tree.nodes[calls.entry.id].number
     return any(n > number for n in tree.damaged) or (calls.reasons is None and calls.at < len(history.messages))

@@ -18,7 +18,12 @@ from mainspring.loop.hooks import ContextTransform, MessagesAdded, SessionStart,
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, utc_now
 from mainspring.models import ModelRequest
 from mainspring.policies.compaction.summary_format import is_injected
-from mainspring.policies.large_results.store import LargeOutput, LargeOutputStore, OutputReference, summarize_arguments
+from mainspring.policies.large_results.store import (
+    LargeOutput,
+    LargeOutputStore,
+    OutputReference,
+    summarize_call_arguments,
+)
 from mainspring.policies.relevant_history import rank
 from mainspring.tools import Tool, ToolContext, ToolOutput, define_tool
 
@@ -184,11 +189,11 @@ class OffloadOutputsPlug(Plugin):
     async def _select_relevant(
         self, hook: ContextTransform, question: str, pointers: list[OutputReference]
     ) -> list[OutputReference]:
-        about = [f"{p.tool} {summarize_arguments(p.args)}\n{p.preview}" for p in pointers]
+        about = [f"{p.tool} {summarize_call_arguments(p.args)}\n{p.preview}" for p in pointers]
         if self.select == "keywords":
             return [pointers[i] for i in rank(question, about, 5)]
         listed = "\n".join(
-            f"{i}. {p.tool}({summarize_arguments(p.args)}): {' '.join(p.preview[:300].split())}"
+            f"{i}. {p.tool}({summarize_call_arguments(p.args)}): {' '.join(p.preview[:300].split())}"
             for i, p in enumerate(pointers, 1)
         )
         request = ModelRequest(

@@ -27,7 +27,7 @@ def user_home(environ: Mapping[str, str] | None = None) -> Path | None:
     return Path(base) / ".agent" if os.path.isabs(base) else None
 
 
-def resolve_folder(cwd: str | os.PathLike[str] | None = None) -> str:
+def resolve_session_folder(cwd: str | os.PathLike[str] | None = None) -> str:
     """Return the real path of a folder, the same for each spelling. The current folder by default."""
     try:
         path = os.path.realpath(os.getcwd() if cwd is None else os.path.expanduser(str(cwd)))

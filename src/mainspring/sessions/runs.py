@@ -43,7 +43,7 @@ class SessionRun(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-def list_runs(session: Session) -> list[SessionRun]:
+def list_session_runs(session: Session) -> list[SessionRun]:
     """List the runs of all branches, oldest first. Reads the whole session.
 
     Args:

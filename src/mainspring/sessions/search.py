@@ -19,7 +19,7 @@ from mainspring.errors import SessionError
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.sessions.entries import DECODE_ERRORS, IntentEntry, MessageEntry, ResultEntry, decode_entry
-from mainspring.sessions.paths import resolve_folder, search_index_path
+from mainspring.sessions.paths import resolve_session_folder, search_index_path
 from mainspring.sessions.session import HomeOrStore, resolve_store
 from mainspring.sessions.store import SessionInfo, SessionStore
 from mainspring.state_files import make_private_folder
@@ -79,7 +79,7 @@ def search_sessions(
     if not words:
         raise SessionError("The search query is empty. Pass at least one word.")
     store = resolve_store(home)
-    sessions = [info for info in store.list(None if everywhere else resolve_folder(cwd)) if not info.problem]
+    sessions = [info for info in store.list(None if everywhere else resolve_session_folder(cwd)) if not info.problem]
     hits: list[SearchHit] = []
     with _SearchIndex(store) as index:
         for info in sessions:

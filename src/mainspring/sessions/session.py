@@ -45,18 +45,18 @@ from mainspring.sessions.entries import (
     RunStartEntry,
     SessionEntry,
 )
-from mainspring.sessions.history import PendingCalls, SessionTurn, to_stored_messages
+from mainspring.sessions.history import OpenCalls, SessionTurn, to_stored_messages
 from mainspring.sessions.journal import SessionOptions, SessionWriter
 from mainspring.sessions.jsonl_store import JsonlStore
 from mainspring.sessions.loader import decode_header_row
-from mainspring.sessions.paths import new_session_id, resolve_folder, user_home
+from mainspring.sessions.paths import new_session_id, resolve_session_folder, user_home
 from mainspring.sessions.store import MemorySessionStore, Problem, SessionInfo, SessionLog, SessionStore
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 
-HOOK_ORDER = 100
+_HOOK_ORDER = 100
 """After all other plugins: it stores final decisions. A tool is recorded as started only once no plugin blocks it."""
 
 
@@ -89,15 +89,15 @@ class SessionPlug(Plugin):
                 self._foreign_pending = pending.message
         self._journal.agents.add(agent)
         agent.run_checks.append(self._journal.check_open)  # Such a run would be lost.
-        agent.on(SessionStart, self._on_session_start, order=HOOK_ORDER)
-        agent.on(MessagesAdded, self._on_session_turns, order=HOOK_ORDER)
-        agent.on(ToolCallsReceived, self._on_tool_intent, order=HOOK_ORDER)
-        agent.on(BeforeToolRun, self._start, order=HOOK_ORDER)
-        agent.on(ToolFinished, self._on_tool_after, order=HOOK_ORDER)
-        agent.on(ToolResultsAfter, self._on_tool_results, order=HOOK_ORDER)
-        agent.on(RunPaused, self._pause, order=HOOK_ORDER)
-        agent.on(ContextCompacted, self._on_context_compacted, order=HOOK_ORDER)
-        agent.on(SessionEnd, self._end, order=HOOK_ORDER)
+        agent.on(SessionStart, self._on_session_start, order=_HOOK_ORDER)
+        agent.on(MessagesAdded, self._on_session_turns, order=_HOOK_ORDER)
+        agent.on(ToolCallsReceived, self._on_tool_intent, order=_HOOK_ORDER)
+        agent.on(BeforeToolRun, self._start, order=_HOOK_ORDER)
+        agent.on(ToolFinished, self._on_tool_after, order=_HOOK_ORDER)
+        agent.on(ToolResultsAfter, self._on_tool_results, order=_HOOK_ORDER)
+        agent.on(RunPaused, self._pause, order=_HOOK_ORDER)
+        agent.on(ContextCompacted, self._on_context_compacted, order=_HOOK_ORDER)
+        agent.on(SessionEnd, self._end, order=_HOOK_ORDER)
 
     def for_child(self) -> Plugin | None:
         """Return None: a subagent has a conversation of its own."""
@@ -200,7 +200,7 @@ class SessionPlug(Plugin):
         self._journal.record(PauseEntry, intent=calls.entry.id, reasons=dict(hook.reasons))
         await self._journal.flush(durable=True)
 
-    def _record_result(self, calls: PendingCalls, block: ToolResultBlock, seconds: float = 0.0) -> str:
+    def _record_result(self, calls: OpenCalls, block: ToolResultBlock, seconds: float = 0.0) -> str:
         """Return the entry of a result, which is created if missing."""
         known = calls.results.get(block.tool_use_id)
         if known is not None and known[1] is block:
@@ -210,7 +210,7 @@ class SessionPlug(Plugin):
         )
         return entry.id
 
-    def _find_pending(self, call_id: str) -> PendingCalls | None:
+    def _find_pending(self, call_id: str) -> OpenCalls | None:
         for calls in reversed(self._journal.history.open.values()):
             if any(c.id == call_id for c in calls.message.tool_uses):
                 return calls
@@ -308,7 +308,7 @@ class Session(AbstractContextManager["Session"]):
             parent=None,
             timestamp=now,
             version=VERSION,
-            cwd=resolve_folder(cwd),
+            cwd=resolve_session_folder(cwd),
             title=title,
         )
         session = cls(store, store.create(header), header, options)
@@ -389,7 +389,7 @@ class Session(AbstractContextManager["Session"]):
             for text in skipped:
                 session.journal.tell(Problem("damaged", f"{text}; it was skipped"))
             return session
-        raise SessionError("; ".join([f"No sessions in {resolve_folder(cwd)} yet.", *skipped]))
+        raise SessionError("; ".join([f"No sessions in {resolve_session_folder(cwd)} yet.", *skipped]))
 
     # --- content ----------------------------------------------------------------------------------------------------
 
@@ -538,7 +538,7 @@ def list_sessions(
         home: See `Session.create`.
         everywhere: Whether to list the sessions of all folders.
     """
-    return list(resolve_store(home).list(None if everywhere else resolve_folder(cwd)))
+    return list(resolve_store(home).list(None if everywhere else resolve_session_folder(cwd)))
 
 
 def resolve_store(home: HomeOrStore | None) -> SessionStore:

@@ -29,10 +29,10 @@ from mainspring.shell_analysis.syntax import (
 )
 from mainspring.shell_analysis.variables import VariableValues, find_values, forms, is_own_name, is_special
 
-MAX_DEPTH = 6
+_MAX_DEPTH = 6
 """How deep commands may run commands before the line is not understood."""
 
-MAX_COMMANDS = 300
+_MAX_COMMANDS = 300
 """Lines with more commands and redirections are not understood."""
 
 _KNOWN_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "rbash"))
@@ -71,7 +71,7 @@ class _Analysis:
     """Works on one line; nested lines get one of their own."""
 
     def __init__(self, depth: int, *, piped: bool = False) -> None:
-        if depth > MAX_DEPTH:
+        if depth > _MAX_DEPTH:
             raise NotUnderstoodError("it is nested too deeply")
         self.depth = depth
         self.piped = piped
@@ -95,8 +95,8 @@ class _Analysis:
             piped: Whether it reads what something else in the line writes.
             sure: Variables that have been set for certain.
         """
-        if len(self.parts) > MAX_COMMANDS:
-            raise NotUnderstoodError(f"it contains more than {MAX_COMMANDS} commands")
+        if len(self.parts) > _MAX_COMMANDS:
+            raise NotUnderstoodError(f"it contains more than {_MAX_COMMANDS} commands")
         if isinstance(node, Simple):
             self.simple(node, piped, sure)
             return

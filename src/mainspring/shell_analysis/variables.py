@@ -21,7 +21,7 @@ from mainspring.shell_analysis.syntax import (
 MAX_FORMS = 40
 """A command with more combinations of values is not understood."""
 
-HARMLESS = frozenset(
+_HARMLESS = frozenset(
     "HOME PWD OLDPWD PPID USER LOGNAME SHELL PATH TMPDIR LANG LC_ALL TERM HOSTNAME EDITOR PAGER VISUAL VIRTUAL_ENV CONDA_PREFIX CI COLUMNS "
     "LINES NODE_ENV PYTHONPATH GOPATH GOROOT JAVA_HOME CARGO_HOME RUSTUP_HOME NVM_DIR XDG_CONFIG_HOME XDG_CACHE_HOME XDG_DATA_HOME "
     "XDG_RUNTIME_DIR ?".split()
@@ -110,7 +110,7 @@ def forms(spellings: tuple[Spelling, ...], values: VariableValues, sure: frozens
     choices: list[tuple[str, ...]] = []
     count = 1
     for name in names:
-        if name not in values and name not in HARMLESS:
+        if name not in values and name not in _HARMLESS:
             raise NotUnderstoodError(f"it uses the variable {name}, which the line does not set")
         given = values.get(name, ())
         choices.append(given if name in sure else tuple(dict.fromkeys((*given, wildcards.ANY_TEXT))))

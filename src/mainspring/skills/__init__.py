@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from mainspring.skills.activation import SkillUsage as SkillUsage
     from mainspring.skills.activation import ToolsetContext as ToolsetContext
-    from mainspring.skills.activation import Usage as Usage
     from mainspring.skills.activation import load_toolset as load_toolset
     from mainspring.skills.content import extract_examples as extract_examples
     from mainspring.skills.content import read_body as read_body
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "activation": "Usage ToolsetContext load_toolset",
+        "activation": "SkillUsage ToolsetContext load_toolset",
         "content": "extract_examples read_body",
         "discovery": "SkillCatalog discover_skills",
         "skill": "SkillDraft Script Skill SkillError SkillDiagnostic SkillsConfig TriggerWords",

@@ -24,7 +24,7 @@ from mainspring.locks import LoopLock
 from mainspring.loop.hooks import SkillsActivate, SkillsDeactivate
 from mainspring.loop.hooks.features import SkillActivationSource, SkillReason
 from mainspring.skills.active import LOAD_SKILL_ALIAS, ActiveSkill, ActiveSkills
-from mainspring.skills.content import is_within, list_files, read_body, render_content
+from mainspring.skills.content import is_within, list_skill_files, read_body, render_content
 from mainspring.skills.execution import InlineCommandRunner, has_commands, run_inline_commands
 from mainspring.skills.skill import Confirm, Skill, SkillError, SkillsConfig
 from mainspring.tools import Tool, tool
@@ -179,7 +179,7 @@ logger = logging.getLogger("mainspring.skills")
 logger.addHandler(logging.NullHandler())
 
 
-class Usage(Protocol):
+class SkillUsage(Protocol):
     """Records when skills were used. Both methods block."""
 
     def last_used(self) -> Mapping[str, float]:
@@ -209,7 +209,7 @@ class SkillActivator:
         self,
         skills: SkillHost,
         active: ActiveSkills,
-        usage: Usage | None,
+        usage: SkillUsage | None,
         toolsets: Mapping[str, Sequence[ToolsetFactory]],
     ) -> None:
         self.active = active
@@ -325,7 +325,9 @@ class SkillActivator:
         env = self.agent.env
         if skill.trusted and has_commands(body):
             body = await run_inline_commands(body, InlineCommandRunner(skill.name, env, self.agent.bus, signal))
-        files, count = (await list_files(await self.reader(skill), skill.directory)) if skill.directory else ((), 0)
+        files, count = (
+            (await list_skill_files(await self.reader(skill), skill.directory)) if skill.directory else ((), 0)
+        )
         return render_content(skill, "\n\n".join([*notes, body]), files, count)
 
     async def _load(self, activation: ActiveSkill) -> tuple[list[Tool], list[str]]:

@@ -178,7 +178,7 @@ async def resolve_skill_path(env: ExecutionEnv, folder: str, path: str) -> RealP
     return RealPath(real)
 
 
-async def list_files(env: ExecutionEnv, folder: str) -> tuple[Sequence[str], int]:
+async def list_skill_files(env: ExecutionEnv, folder: str) -> tuple[Sequence[str], int]:
     """List the files of a skill except its own text, sorted, up to the limit, and count them.
 
     Hidden files, links, and files that may contain secrets are omitted.

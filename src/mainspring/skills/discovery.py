@@ -31,9 +31,9 @@ from mainspring.skills.skill import (
 )
 
 SUFFIX = ".skill.md"
-MAX_FOLDERS = 20_000
+_MAX_FOLDERS = 20_000
 MAX_SKILLS = 5_000
-MAX_DEPTH = 6
+_MAX_DEPTH = 6
 
 
 _LARGEST_IGNORE_FILE = 1 << 20
@@ -105,9 +105,9 @@ class _Scan:
         above = load_parent_rules(root, _read) if self._ignore_files and not is_ignored(root, True, _read) else None
         queue: deque[tuple[Path, int, IgnoreRules | None]] = deque([(self._root, 0, above)])
         while queue:
-            if len(self._seen) >= MAX_FOLDERS or len(self._found) >= self._most:
+            if len(self._seen) >= _MAX_FOLDERS or len(self._found) >= self._most:
                 self._add_problem(
-                    self._root, f"more than {self._most} skills or {MAX_FOLDERS} folders; the rest is skipped"
+                    self._root, f"more than {self._most} skills or {_MAX_FOLDERS} folders; the rest is skipped"
                 )
                 break
             queue += self._visit(*queue.popleft())
@@ -140,7 +140,7 @@ class _Scan:
             is_folder = path.is_dir()
             if name.startswith(".") or self._is_left_out(path, is_folder, level, real):
                 continue
-            if is_folder and depth < MAX_DEPTH:
+            if is_folder and depth < _MAX_DEPTH:
                 further.append((path, depth + 1, level))
             elif name.lower().endswith(SUFFIX):
                 self._take(path, None, os.path.realpath(path))

@@ -23,15 +23,15 @@ from mainspring.messages import ToolUseBlock
 from mainspring.skills.skill import Script, Skill
 from mainspring.tools.builtin import shell
 
-MAX_SECONDS = 60.0
+_MAX_SECONDS = 60.0
 """Maximum run time of a script. Its own limit may be shorter."""
 
 
-MAX_OUTPUT_BYTES = 1 << 20
+_MAX_OUTPUT_BYTES = 1 << 20
 """Maximum bytes of stdout and stderr together. Then it is stopped."""
 
 
-MAX_ARGUMENTS = 100
+_MAX_ARGUMENTS = 100
 MAX_ARGUMENT = 4096
 """Maximum bytes of one argument."""
 
@@ -85,9 +85,9 @@ def validate_arguments(arguments: Sequence[str]) -> None:
     Raises:
         ScriptError: If there are too many, or one is too long or invalid.
     """
-    if len(arguments) > MAX_ARGUMENTS:
+    if len(arguments) > _MAX_ARGUMENTS:
         raise ScriptError(
-            f"a script takes {MAX_ARGUMENTS} arguments at most, not {len(arguments)}; put them into a file"
+            f"a script takes {_MAX_ARGUMENTS} arguments at most, not {len(arguments)}; put them into a file"
         )
     for number, argument in enumerate(arguments, 1):
         size = len(argument.encode("utf-8", "surrogatepass"))
@@ -136,14 +136,14 @@ async def run_script(
     if programs is None:
         raise ScriptError(f"{script.path}: it is not known what runs such a file; known are {', '.join(_INTERPRETERS)}")
     found = [each for name in programs if (each := await env.find_program(name)) is not None]
-    timeout = min(script.timeout, MAX_SECONDS) if script.timeout > 0 else MAX_SECONDS
+    timeout = min(script.timeout, _MAX_SECONDS) if script.timeout > 0 else _MAX_SECONDS
     result = await env.run(
         [*found, *programs][:1] + [path, *arguments],
         cwd=skill.directory if run_in == "skill" else None,
         env={**NONINTERACTIVE_VARIABLES, "SKILL_DIR": skill.directory or "", "PROJECT_DIR": env.cwd},
         timeout=timeout,
         signal=signal,
-        limits=OutputLimits(head=MAX_OUTPUT_BYTES, tail=0, cap=MAX_OUTPUT_BYTES),
+        limits=OutputLimits(head=_MAX_OUTPUT_BYTES, tail=0, cap=_MAX_OUTPUT_BYTES),
     )
     return to_result(result, timeout)
 
@@ -159,7 +159,7 @@ def to_result(result: ProcessResult, timeout: float) -> dict[str, Any]:
     elif result.cancelled:
         problem = "it was stopped, since the run was"
     elif result.overflowed or result.stdout.omitted or result.stderr.omitted:
-        problem = f"it was stopped, since it wrote more than {MAX_OUTPUT_BYTES} bytes"
+        problem = f"it was stopped, since it wrote more than {_MAX_OUTPUT_BYTES} bytes"
     elif result.swarmed:
         problem = "it was stopped, since it had more processes than are allowed here"
     elif result.signal:
@@ -195,7 +195,7 @@ def _add_output(made: dict[str, Any], name: str, text: str) -> None:
     made[name] = text
 
 
-TIMEOUT_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 """Maximum run time of one command."""
 
 
@@ -289,13 +289,13 @@ class InlineCommandRunner:
         variables = {**NONINTERACTIVE_VARIABLES, **self._environment}
         try:
             result = await self._env.run(
-                command, env=variables, timeout=TIMEOUT_SECONDS, signal=self._signal, limits=limits
+                command, env=variables, timeout=_TIMEOUT_SECONDS, signal=self._signal, limits=limits
             )
         except OSError as error:
             return f"[failed: `{command}`: {explain(error)}]"
         out, more = result.stdout.text.rstrip("\n"), result.stdout.omitted
         if result.timed_out:
-            return f"[failed: `{command}`: it took longer than {TIMEOUT_SECONDS:g} seconds]"
+            return f"[failed: `{command}`: it took longer than {_TIMEOUT_SECONDS:g} seconds]"
         if result.cancelled:
             return f"[failed: `{command}`: it was stopped]"
         if result.exit_code:

@@ -68,7 +68,7 @@ class InstallPreview(Struct, frozen=True, kw_only=True):
     replaces: bool = False
 
 
-class Changes(Struct, frozen=True, kw_only=True):
+class SkillChanges(Struct, frozen=True, kw_only=True):
     """Differences between the new and the installed skill.
 
     Attributes:
@@ -114,13 +114,13 @@ def build_preview(skill: Skill, folder: Path, *, replaces: bool) -> InstallPrevi
     )
 
 
-def diff_folders(installed: Path, staged: Path) -> Changes:
+def diff_folders(installed: Path, staged: Path) -> SkillChanges:
     """Compare the new with the installed skill. Blocks."""
     old, new = _contents(installed), _contents(staged)
     before, after = [_readable(side.get("SKILL.md") or side.get("skill.md") or b"").splitlines() for side in (old, new)]
     lines = list(difflib.unified_diff(before, after, "installed", "new", lineterm="", n=2))
     more = [f"... {pluralize(len(lines) - _DIFF_LINES, 'more line')}"] if len(lines) > _DIFF_LINES else []
-    return Changes(
+    return SkillChanges(
         added=tuple(sorted(set(new) - set(old))),
         removed=tuple(sorted(set(old) - set(new))),
         changed=tuple(sorted(name for name in set(new) & set(old) if new[name] != old[name])),

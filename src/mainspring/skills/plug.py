@@ -30,7 +30,7 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import AgentMessage, Message, ToolUseBlock
 from mainspring.prompt_tags import strip_attachments
-from mainspring.skills.activation import SkillActivator, ToolsetFactory, Usage
+from mainspring.skills.activation import SkillActivator, SkillUsage, ToolsetFactory
 from mainspring.skills.active import (
     LOAD_SKILL_ALIAS,
     SKILL_TOOLS,
@@ -159,7 +159,7 @@ class SkillsPlug(Plugin):
         *,
         catalog: SkillCatalog | None = None,
         tell: CatalogMode = "catalog",
-        usage: Usage | None = None,
+        usage: SkillUsage | None = None,
         toolsets: Mapping[str, Sequence[ToolsetFactory]] | None = None,
         confirm: Confirm | None = None,
     ) -> None:

@@ -18,7 +18,7 @@ from mainspring.state_files import write_text_atomically
 STATE_FILE_NAME = ".registry.json"
 """Its name in the user's folder for skills. Hidden, so that it is not a skill."""
 
-VERSION = 1
+_VERSION = 1
 _MOST_USED = 1_000
 
 
@@ -66,7 +66,7 @@ class SkillState(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _File(Struct, frozen=True, kw_only=True):
-    version: int = VERSION
+    version: int = _VERSION
     skills: dict[str, SkillState] = {}
 
 
@@ -102,7 +102,7 @@ class SkillStateFile:
             raise ConfigError(
                 f"{file}: {error}. Fix the file, or delete it to reset what was installed and used."
             ) from error
-        if read.version > VERSION:
+        if read.version > _VERSION:
             raise ConfigError(f"{file} was written by a newer version of Mainspring. Update Mainspring to use it.")
         return dict(read.skills)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
     from mainspring.skills.activation import SkillActivator
 
-MAX_FILE_BYTES = 1 << 20
+_MAX_FILE_BYTES = 1 << 20
 """Maximum bytes of a skill's file that are read."""
 
 MAX_PAGE_BYTES = 28_000
@@ -165,10 +165,10 @@ async def _text(skills: SkillSet, found: ActiveSkill, path: str) -> str:
         raise OutsideFolderError(f"the skill {skill.name} has no files beside its own text")
     env = await skills.activator.reader(skill)
     real = await resolve_skill_path(env, skill.directory, path)
-    data = await env.read_bytes(real, limit=MAX_FILE_BYTES + 1)
+    data = await env.read_bytes(real, limit=_MAX_FILE_BYTES + 1)
     if b"\0" in data[:8192]:
         raise ValueError(f"{path} is no text file")
-    return data[:MAX_FILE_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
+    return data[:_MAX_FILE_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
 
 
 def _paginate(text: str, offset: int) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mainspring.models import ModelProvider
 
 
-NAME = lazy_re(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_NAME = lazy_re(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Names are shown to the model as values of an enumeration."""
 
 
@@ -52,7 +52,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     source: str = ""
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
+        if not _NAME.fullmatch(self.name):
             raise ConfigError(
                 f"the name of a sub-agent is 1 to 64 letters, digits, '_' or '-', not {self.name[:80]!r}"
                 + (f" ({self.source})" if self.source else "")

@@ -76,7 +76,7 @@ def create_spawn_tool(subagents: Subagents) -> Tool:
         result = await subagents.spawn(
             arguments["task"], arguments.get("agent", ""), tools=arguments.get("tools"), signal=ctx.signal
         )
-        return to_tool_result(result, _title(arguments), subagents.max_characters)
+        return _to_tool_result(result, _title(arguments), subagents.max_characters)
 
     return Tool(
         name=SPAWN_TOOL,
@@ -89,7 +89,7 @@ def create_spawn_tool(subagents: Subagents) -> Tool:
     )
 
 
-def to_tool_result(result: SubagentResult, title: str, max_characters: int) -> ToolResult:
+def _to_tool_result(result: SubagentResult, title: str, max_characters: int) -> ToolResult:
     """What the parent's model is told, and figures for applications."""
     stats = result.stats
     text = _truncate_middle(result.text, max_characters)
@@ -222,7 +222,7 @@ def _apply_parent_gate(gate: type[Hook], parent: CoreAgent) -> Handler[Any]:
     return obey
 
 
-MAX_DEPTH = 3
+_MAX_DEPTH = 3
 """Levels of sub-agents that can be allowed."""
 
 
@@ -256,8 +256,8 @@ class Subagents(Plugin):
         limit: int = 50,
         max_characters: int = 50_000,
     ) -> None:
-        if not 1 <= depth <= MAX_DEPTH:
-            raise ConfigError(f"sub-agents: depth is 1 to {MAX_DEPTH}, not {depth}")
+        if not 1 <= depth <= _MAX_DEPTH:
+            raise ConfigError(f"sub-agents: depth is 1 to {_MAX_DEPTH}, not {depth}")
         if concurrency < 1 or limit < 1 or max_characters < 1:
             raise ConfigError("sub-agents: concurrency, limit and max_characters must be at least 1")
         self.definitions: dict[str, AgentDefinition] = {}

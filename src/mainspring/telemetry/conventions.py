@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-VERSION: Final = "1.41.1"
+_VERSION: Final = "1.41.1"
 """The semantic conventions that the names come from; those for generative AI as of `GENAI_DATE`, when they moved to a place of their own."""
 
 GENAI_DATE: Final = "2026-05-11"

@@ -41,7 +41,7 @@ from mainspring.loop.hooks import (
     TurnBefore,
     UsageUpdate,
 )
-from mainspring.telemetry.run_spans import AgentName, RunSpan
+from mainspring.telemetry.run_spans import RunSpan, SpanAgentName
 from mainspring.telemetry.telemetry import Telemetry
 from mainspring.telemetry.tool_spans import McpStartupTracer, ToolCallSpans
 
@@ -76,7 +76,7 @@ class Tracing(Plugin):
         self.telemetry = telemetry
         self._above: Tracing | None = None
         self._agent: CoreAgent | None = None
-        self.named = AgentName("")
+        self.named = SpanAgentName("")
         self.run: RunSpan | None = None
         self._on_new_input: Event | None = None
         self._bootstrap: McpStartupTracer | None = None
@@ -87,7 +87,7 @@ class Tracing(Plugin):
         if self._agent is not None:
             raise ConfigError("this Tracing belongs to another agent; make one for each: Tracing(telemetry)")
         self._agent = agent
-        self.named = self.named if self.named.name else AgentName(agent.name)
+        self.named = self.named if self.named.name else SpanAgentName(agent.name)
         signals = self.telemetry.signals
         if signals is None:
             return
@@ -112,7 +112,7 @@ class Tracing(Plugin):
         """The same for a sub-agent, whose spans are within the call that started it."""
         child = Tracing(self.telemetry)
         child._above = self
-        child.named = AgentName(SUBAGENT)
+        child.named = SpanAgentName(SUBAGENT)
         return child
 
     def span_of(self, event: Event) -> SpanContext | None:
@@ -249,7 +249,7 @@ def _name_subagent(hook: BeforeSpawn) -> None:
     """A sub-agent is called by its kind."""
     child = next((p for p in getattr(hook.agent, "plugs", ()) if isinstance(p, Tracing)), None)
     if child is not None:
-        child.named = AgentName(hook.child or SUBAGENT, hook.child_id)
+        child.named = SpanAgentName(hook.child or SUBAGENT, hook.child_id)
 
 
 def install_tracing(agent: CoreAgent, telemetry: Telemetry | None = None, **options: Any) -> Tracing:

@@ -139,7 +139,7 @@ class ModelCallSpan:
         self._signals.emit(c.EXCEPTION_EVENT, attributes, self._context, warn=True)
 
 
-class AgentName:
+class SpanAgentName:
     """What an agent is called in its span: a sub-agent is called by its kind, of which there are few, and has an id beside it."""
 
     def __init__(self, name: str, id: str = "") -> None:
@@ -168,7 +168,7 @@ class RunSpan:
         self,
         signals: TelemetryContext,
         agent: CoreAgent,
-        named: AgentName,
+        named: SpanAgentName,
         run_id: str,
         *,
         parent: Context | None,

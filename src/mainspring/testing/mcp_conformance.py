@@ -22,7 +22,7 @@ from mainspring.mcp.server import McpServer
 from mainspring.mcp.types import ElicitRequest, ElicitResult, McpError, SamplingRequest, SamplingResult
 
 USAGE = "usage: python -I -m mainspring.testing.mcp_conformance URL"
-CONTEXT = "MCP_CONFORMANCE_CONTEXT"
+_CONTEXT = "MCP_CONFORMANCE_CONTEXT"
 """The variable in which the suite hands over what a client must know beforehand, as JSON."""
 
 MAX_LOGINS = 3
@@ -156,7 +156,7 @@ async def run(url: str, environ: Mapping[str, str] = os.environ) -> int:
     """Exercise a server and tell what happened on stderr; the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            told = await exercise_server(url, json.loads(environ.get(CONTEXT) or "{}"), Path(folder))
+            told = await exercise_server(url, json.loads(environ.get(_CONTEXT) or "{}"), Path(folder))
         except McpError as failure:
             sys.stderr.write(f"{failure.reason}: {failure}\n")
             return 1

@@ -152,7 +152,7 @@ def _error_fields(error: ModelError) -> dict[str, Any]:
     return {name: getattr(error, name) for name in fields}
 
 
-VERSION = 1
+_VERSION = 1
 """Of the form of tapes."""
 
 
@@ -282,7 +282,7 @@ class Tape:
             )
         exchanges = [json.loads(file.read_bytes()) for file in sorted(folder.glob("*.json"))]
         calls = [{"tool": self._redactor.value(call)} for call in self._calls]
-        lines = [{"tape": VERSION}, *({"exchange": self._redact_line(e)} for e in exchanges), *calls]
+        lines = [{"tape": _VERSION}, *({"exchange": self._redact_line(e)} for e in exchanges), *calls]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
         part.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
@@ -410,8 +410,8 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         except (msgspec.MsgspecError, ValueError) as error:
             raise ReplayError(f"{path} is no tape: line {number}: {error}") from None
     version = lines[0].get("tape") if lines else None
-    if version != VERSION:
-        raise ReplayError(f"{path} is no tape of version {VERSION}: its first line says {version!r}. Record it again")
+    if version != _VERSION:
+        raise ReplayError(f"{path} is no tape of version {_VERSION}: its first line says {version!r}. Record it again")
     for number, line in enumerate(lines[1:], 2):
         try:
             msgspec.convert(line, _Line)

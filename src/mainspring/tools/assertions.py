@@ -150,7 +150,7 @@ def accept(value: Any) -> None:
     return None
 
 
-def as_list(value: Any, at_least: int = 0) -> list[Any]:
+def require_list(value: Any, at_least: int = 0) -> list[Any]:
     """The value, if it is a list of that length.
 
     Raises:
@@ -180,7 +180,7 @@ def _always(value: Any) -> bool:
 
 
 def _make_enum(allowed: Any, schema: Schema) -> Check:
-    values = as_list(allowed)
+    values = require_list(allowed)
     if schema.get("nullable") is True:
         values = [*values, None]
     words = ", ".join(format_value(each) for each in values[:20]) + (", …" if len(values) > 20 else "")

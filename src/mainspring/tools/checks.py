@@ -7,7 +7,7 @@ Plain is what nearly every tool uses: types, properties, items, enums, limits, f
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
-from mainspring.tools.assertions import ASSERTIONS, TYPE_CHECKS, Check, NotPlainError, accept, as_list
+from mainspring.tools.assertions import ASSERTIONS, TYPE_CHECKS, Check, NotPlainError, accept, require_list
 from mainspring.tools.problems import (
     Problem,
     format_value,
@@ -109,7 +109,7 @@ class PlainSchema:
     def _unions(self, schema: dict[str, Any]) -> Iterable[Check]:
         for keyword, make in (("allOf", _all_of), ("anyOf", _any_of), ("oneOf", _one_of)):
             if keyword in schema:
-                yield make([self.compile(each) for each in as_list(schema[keyword], at_least=1)])
+                yield make([self.compile(each) for each in require_list(schema[keyword], at_least=1)])
 
     def _object_check(self, schema: dict[str, Any]) -> Iterable[Check]:
         if _OBJECT_KEYWORDS.isdisjoint(schema):
@@ -124,7 +124,7 @@ class PlainSchema:
     def _array_check(self, schema: dict[str, Any]) -> Iterable[Check]:
         first: list[Check] = []
         if "prefixItems" in schema and self._draft == 2020:
-            first = [self.compile(each) for each in as_list(schema["prefixItems"], at_least=1)]
+            first = [self.compile(each) for each in require_list(schema["prefixItems"], at_least=1)]
         rest = self.compile(schema["items"]) if schema.get("items", True) is not True else None
         if first or rest:
             yield _array(first, rest)
@@ -165,7 +165,7 @@ def _dict(value: Any) -> dict[str, Any]:
 
 
 def _names(value: Any) -> Sequence[str]:
-    names = as_list(value)
+    names = require_list(value)
     if not all(isinstance(each, str) for each in names):
         raise NotPlainError(value)
     return names
@@ -175,7 +175,7 @@ def _type_names(schema: dict[str, Any]) -> list[str]:
     named = schema.get("type")
     if named is None:
         return []
-    kinds: list[Any] = [named] if isinstance(named, str) else as_list(named, at_least=1)
+    kinds: list[Any] = [named] if isinstance(named, str) else require_list(named, at_least=1)
     if not all(isinstance(each, str) and each in TYPE_CHECKS for each in kinds):
         raise NotPlainError(named)
     return [*kinds, "null"] if schema.get("nullable") is True and "null" not in kinds else kinds

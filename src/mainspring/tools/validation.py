@@ -233,10 +233,10 @@ def _dialect(base: Any, longest: int) -> Any:
     return extend(base, ours)
 
 
-Rule = Callable[[Any, Any, Any, Any], Iterator[Any]]
+KeywordRule = Callable[[Any, Any, Any, Any], Iterator[Any]]
 
 
-def _saying(rule: Rule) -> Rule:
+def _saying(rule: KeywordRule) -> KeywordRule:
     """A rule whose texts become errors; what it got from `jsonschema` is passed on."""
 
     def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
@@ -304,7 +304,7 @@ def _unique(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[An
         yield f"{format_value(value)} has the same item twice"
 
 
-def _unevaluated(inherited: Rule, longest: int) -> Rule:
+def _unevaluated(inherited: KeywordRule, longest: int) -> KeywordRule:
     """`unevaluatedProperties`, left out where a name is so long that the patterns beside it could take for ever."""
 
     def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
@@ -324,7 +324,7 @@ def _longest_name(schema: Any) -> int:
     return min([longest, *map(_longest_name, schema)]) if is_list(schema) else longest
 
 
-_RULES: dict[str, Rule] = {
+_RULES: dict[str, KeywordRule] = {
     "type": _type,
     "enum": _enum,
     "required": _required,

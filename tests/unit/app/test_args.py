@@ -2,11 +2,11 @@
 
 import pytest
 
-from mainspring.app.cli.arguments import COMMANDS, UsageError, parse, run_parser
+from mainspring.app.cli.arguments import COMMANDS, UsageError, parse_arguments, run_parser
 
 
 def test_a_run() -> None:
-    name, options = parse(
+    name, options = parse_arguments(
         [
             "-p",
             "do it",
@@ -31,20 +31,20 @@ def test_a_run() -> None:
 
 @pytest.mark.parametrize("arguments", [["-p"], ["-p", "-"], ["-p", "--output", "json"]])
 def test_a_prompt_from_stdin(arguments: list[str]) -> None:
-    assert parse(arguments)[1].prompt == "-"
+    assert parse_arguments(arguments)[1].prompt == "-"
 
 
 def test_a_prompt_may_look_like_an_option_or_a_command() -> None:
-    assert parse(["-p", "check"])[1].prompt == "check"
-    assert parse(["-p", "-5 degrees?"])[1].prompt == "-5 degrees?"
-    assert parse(["--prompt=--help"])[1].prompt == "--help"
+    assert parse_arguments(["-p", "check"])[1].prompt == "check"
+    assert parse_arguments(["-p", "-5 degrees?"])[1].prompt == "-5 degrees?"
+    assert parse_arguments(["--prompt=--help"])[1].prompt == "--help"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_have_options_of_their_own(name: str) -> None:
     more = {"replay": ["traffic", "x"], "completion": ["bash"], "serve": ["--rpc"]}.get(name, [])
 
-    assert parse([name, *more, "--cwd", "/x"])[0] == name
+    assert parse_arguments([name, *more, "--cwd", "/x"])[0] == name
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_commands_have_options_of_their_own(name: str) -> None:
 )
 def test_what_is_wrong_is_said(arguments: list[str], text: str) -> None:
     with pytest.raises(UsageError, match=text):
-        parse(arguments)
+        parse_arguments(arguments)
 
 
 def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        parse(["--help"])
+        parse_arguments(["--help"])
 
     shown = capsys.readouterr().out
     assert left.value.code == 0

@@ -18,8 +18,8 @@ from mainspring.durable.feed import (
     Thinking,
     TurnBegan,
     WaitingCall,
-    decode_event,
-    encode_event,
+    decode_feed_event,
+    encode_feed_event,
 )
 from mainspring.durable.feed_writer import FeedWriter
 from mainspring.errors import DurableError
@@ -84,10 +84,10 @@ async def test_a_run_that_was_tried_again_tells_another_end_and_the_same_one_onc
 
 def test_an_event_survives_its_way_and_others_are_refused() -> None:
     for event in (Attempt(1), Text("\ud800"), done("1"), RunEnded("error", "", "x")):
-        again = decode_event(encode_event(event))
+        again = decode_feed_event(encode_feed_event(event))
         assert type(again) is type(event)
     with pytest.raises(DurableError, match="This version cannot read"):
-        decode_event(b'{"type":"unknown"}')
+        decode_feed_event(b'{"type":"unknown"}')
 
 
 async def test_one_look_serves_all_who_wait() -> None:

@@ -13,10 +13,10 @@ import pytest
 from mainspring import Agent, RunOptions
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.extensions import NonInteractiveUI
-from mainspring.extensions.command_hooks import EVENTS, GATES, CommandEvent, CommandHook, CommandHooks
+from mainspring.extensions.command_hooks import COMMAND_EVENTS, GATES, CommandEvent, CommandHook, CommandHooks
 from mainspring.extensions.command_hooks.config import MAX_HOOK_DEPTH
 from mainspring.extensions.command_hooks.plug import MAX_STOP_CONTINUATIONS
-from mainspring.extensions.command_hooks.runner import CommandRunner
+from mainspring.extensions.command_hooks.runner import HookCommandRunner
 from mainspring.loop.hooks import ContextCompacted, ToolBefore
 from mainspring.messages import Message
 from mainspring.permissions import Permissions
@@ -310,7 +310,7 @@ async def test_the_start_of_a_session_gives_context_once(env: LocalEnv) -> None:
 @pytest.mark.covers("BYD-01")
 async def test_observers_that_fail_or_hang_do_not_stop_the_run(env: LocalEnv) -> None:
     told: list[str] = []
-    failing: list[CommandEvent] = [e for e in EVENTS if e not in GATES]
+    failing: list[CommandEvent] = [e for e in COMMAND_EVENTS if e not in GATES]
     hooks = [hook(event, command, timeout=0.2) for event in failing for command in ("exit 3", "sleep 30")]
     agent = made(env, hooks, look_up("a"), "done", told=told)
     result = await agent.run("go")
@@ -381,7 +381,7 @@ async def test_hooks_within_hooks_end(env: LocalEnv, tmp_path: Path) -> None:
 async def test_commands_of_one_event_run_side_by_side_and_bounded(env: LocalEnv, tmp_path: Path) -> None:
     script = "# {0}\nmkdir -p at; touch at/{0}; ls at | wc -l >>most; sleep 0.15; rm at/{0}"
     hooks = [hook("PreToolUse", script.format(i)) for i in range(6)]
-    runner = CommandRunner(hooks, env)
+    runner = HookCommandRunner(hooks, env)
     agent = made(env, hooks, look_up("a"), "done")
     await agent.run("go")
 

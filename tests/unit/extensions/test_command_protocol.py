@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.errors import ConfigError
-from mainspring.extensions.command_hooks import EVENTS, GATES, CommandEvent, CommandHook, Verdict
-from mainspring.extensions.command_hooks.config import tool_names
+from mainspring.extensions.command_hooks import COMMAND_EVENTS, GATES, CommandEvent, CommandHook, Verdict
+from mainspring.extensions.command_hooks.config import hook_tool_names
 from mainspring.extensions.command_hooks.protocol import (
     CONTEXT_EVENTS,
     Decision,
@@ -31,7 +31,7 @@ def agrees(verdict: Verdict) -> bool:
 
 @pytest.mark.covers("BYD-01")
 def test_silence_with_exit_code_0_is_no_objection() -> None:
-    assert all(agrees(said(event)) for event in EVENTS)
+    assert all(agrees(said(event)) for event in COMMAND_EVENTS)
     assert agrees(said("PreToolUse", "  \n"))
     assert agrees(said("PreToolUse", {}))
 
@@ -179,7 +179,7 @@ def test_plain_text_is_context_where_text_is_wanted() -> None:
 )
 def test_matchers_fit_whole_names_and_those_of_other_programs(matcher: str, fits: list[str], not_: list[str]) -> None:
     hook = CommandHook(event="PreToolUse", command="x", matcher=matcher)
-    assert [name for name in (*fits, *not_) if hook.fits(tool_names(name))] == fits
+    assert [name for name in (*fits, *not_) if hook.fits(hook_tool_names(name))] == fits
 
 
 @pytest.mark.parametrize(

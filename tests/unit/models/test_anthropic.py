@@ -32,7 +32,7 @@ from mainspring.models import (
 )
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import AnthropicCapabilities, ModelProfile
-from mainspring.models.providers.anthropic import CONTEXT_BETA, MODEL, capabilities_for
+from mainspring.models.providers.anthropic import CONTEXT_BETA, MODEL, anthropic_capabilities
 from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
 from mainspring.models.wire.anthropic import AnthropicProtocol
 from tests.unit.models.messages_wire import begin, body, call, end, profile, sse, start, text
@@ -205,7 +205,7 @@ def test_settings_may_be_changes_of_the_dialect_and_are_checked() -> None:
 def test_what_a_model_takes_is_known_by_its_name(
     model: str, thinking: str, off: str, temperature: bool, prefill: bool, forced: bool
 ) -> None:
-    dialect = capabilities_for(model)
+    dialect = anthropic_capabilities(model)
 
     assert (dialect.thinking, dialect.thinking_off, dialect.temperature) == (thinking, off, temperature)
     assert (dialect.prefill, dialect.forced_tools) == (prefill, forced)

@@ -20,7 +20,7 @@ from mainspring.messages import (
 )
 from mainspring.models.port import EncodingCache, ModelInfo, ModelRequest
 from mainspring.models.profile import ChatCapabilities, ModelProfile
-from mainspring.models.providers.gemini import capabilities_for
+from mainspring.models.providers.gemini import gemini_capabilities
 from mainspring.models.wire import gemini, ollama, openai_chat
 
 PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
@@ -72,7 +72,7 @@ WIRES: dict[str, tuple[Callable[[ModelRequest, ModelProfile], bytes], ModelProfi
     "ollama": (ollama.encode_request, ModelProfile(INFO, "http://h"), "messages"),
     "gemini": (
         gemini.encode_request,
-        ModelProfile(INFO, "http://h", gemini=capabilities_for("gemini-3-pro")),
+        ModelProfile(INFO, "http://h", gemini=gemini_capabilities("gemini-3-pro")),
         "contents",
     ),
 }

@@ -30,7 +30,7 @@ from mainspring.models import EncodingCache, HttpModel, create_model
 from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import GeminiDialect, ModelProfile
-from mainspring.models.providers.gemini import capabilities_for
+from mainspring.models.providers.gemini import gemini_capabilities
 from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
 from mainspring.models.wire.gemini import GeminiDecoder, GeminiProtocol, encode_request
 from mainspring.models.wire.gemini.encode import json_schema, openapi_schema
@@ -418,7 +418,9 @@ def test_a_schema_for_the_answer_is_sent_where_it_may_be() -> None:
     ],
 )
 def test_thinking_is_asked_for_as_each_generation_takes_it(model: str, level: Any, expected: Any) -> None:
-    settings = body([Message.user("Hi")], profile(capabilities_for(model)), thinking=level).get("generationConfig", {})
+    settings = body([Message.user("Hi")], profile(gemini_capabilities(model)), thinking=level).get(
+        "generationConfig", {}
+    )
 
     assert settings.get("thinkingConfig") == expected
 
@@ -427,10 +429,10 @@ def test_thinking_is_asked_for_as_each_generation_takes_it(model: str, level: An
 def test_an_exact_budget_wins_and_the_reply_cap_stays_above_it() -> None:
     fields: dict[str, Any] = {"thinking": "low", "thinking_budget": 5000, "max_output_tokens": 2000}
     for model in ("gemini-2.5-pro", "gemini-3.1-pro-preview"):
-        settings = body([Message.user("Hi")], profile(capabilities_for(model)), **fields)["generationConfig"]
+        settings = body([Message.user("Hi")], profile(gemini_capabilities(model)), **fields)["generationConfig"]
         assert settings["thinkingConfig"] == {"thinkingBudget": 5000, "includeThoughts": True}
         assert settings["maxOutputTokens"] == 6024
-    small = profile(capabilities_for("gemini-2.5-pro"), max_output_tokens=4096)
+    small = profile(gemini_capabilities("gemini-2.5-pro"), max_output_tokens=4096)
     settings = body([Message.user("Hi")], small, **fields)["generationConfig"]
     assert (settings["thinkingConfig"]["thinkingBudget"], settings["maxOutputTokens"]) == (3072, 4096)
 
@@ -504,7 +506,9 @@ def test_images_of_results_stand_inside_or_follow_or_are_named() -> None:
     told = {"text": "Image from the result of shot:"}
     assert behind[2:] == [told, image, told, image, {"text": "And?"}]
 
-    inside = body([Message.user("Hi"), call, shot], profile(capabilities_for("gemini-3-flash")))["contents"][2]["parts"]
+    inside = body([Message.user("Hi"), call, shot], profile(gemini_capabilities("gemini-3-flash")))["contents"][2][
+        "parts"
+    ]
     assert [p["functionResponse"]["parts"] for p in inside[:2]] == [[image], [image]]
     assert [p["functionResponse"]["response"] for p in inside[:2]] == [
         {"output": "Here\n[with an image]"},
@@ -539,7 +543,7 @@ def test_what_cannot_be_sent_is_left_out() -> None:
 
 @pytest.mark.covers("CAC-10")
 def test_the_prefix_of_fifty_turns_never_changes_and_is_encoded_once() -> None:
-    scratch, using = EncodingCache(), profile(capabilities_for("gemini-3-flash-preview"))
+    scratch, using = EncodingCache(), profile(gemini_capabilities("gemini-3-flash-preview"))
     history: list[Message] = []
     sent = before = b""
     for turn in range(50):
@@ -721,7 +725,7 @@ async def test_an_answer_comes_over_http_and_refused_fields_are_left_out() -> No
         MemoryResponse(json.dumps(refusal).encode(), 400),
         MemoryResponse(sse(chunk({"text": "Hi"}), chunk({"text": "!"}, finish="STOP"))),
     )
-    using = profile(capabilities_for("gemini-3-flash"))
+    using = profile(gemini_capabilities("gemini-3-flash"))
     model = HttpModel(using, GeminiProtocol(), lambda: "k", transport=transport)
     asked = [
         Message.user("Hi"),

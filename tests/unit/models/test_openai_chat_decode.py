@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mainspring.errors import ContextExceededError, ErrorCode, InvalidResponseError, ModelError, NetworkError
 from mainspring.events import TextDelta, ToolCallEnd
 from mainspring.messages import Cost, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock, Usage
-from mainspring.models.wire.openai_chat import decode_response
+from mainspring.models.wire.openai_chat import decode_chat_response
 from tests.unit.models.wire import call, calls, chunk, message, profile, read, sse
 
 
@@ -178,7 +178,7 @@ def test_calls_of_a_whole_answer_are_never_merged() -> None:
         "choices": [{"message": {"content": None, "tool_calls": [twice, twice]}, "finish_reason": "stop"}],
     }
 
-    answer = decode_response(json.dumps(whole).encode(), profile())
+    answer = decode_chat_response(json.dumps(whole).encode(), profile())
 
     assert calls(answer) == [("call_r1_0", "a", {}), ("call_r1_1", "a", {})]
     assert answer.stop_reason == "tool_use"
@@ -301,7 +301,7 @@ def test_of_several_choices_the_first_counts() -> None:
 def test_what_a_model_says_and_nobody_can_parse_is_text(content: Any, text: str) -> None:
     streamed = message(chunk({"content": content}), chunk({}, "stop"))
     body = {"choices": [{"index": 0, "message": {"content": content}, "finish_reason": "stop"}]}
-    for answer in (streamed, decode_response(json.dumps(body).encode(), profile())):
+    for answer in (streamed, decode_chat_response(json.dumps(body).encode(), profile())):
         assert (answer.text, answer.stop_reason) == (text, "end_turn")
         assert not answer.tool_uses
 

@@ -19,7 +19,7 @@ from mainspring.sessions import (
     SessionStore,
     SqliteSessionStore,
     branch_and_summarize,
-    list_runs,
+    list_session_runs,
 )
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.sessions.harness import QUICK, agent, calling, check_paired, texts
@@ -182,7 +182,7 @@ async def test_runs_are_started_completed_and_aborted(session: Session) -> None:
     await one.bus.emit(MessagesAdded("killed", (Message.user("third"),), "prompt"))
     session.close()
     again = Session.open("s1", home=session.store, options=QUICK, write=False)
-    runs = list_runs(again)
+    runs = list_session_runs(again)
     assert [(r.status, r.turns, bool(r.ended)) for r in runs] == [
         ("completed", 2, True), ("aborted", runs[1].turns, True), ("open", 0, False),
     ]  # fmt: skip
@@ -199,7 +199,7 @@ async def test_a_paused_run_says_so(session: Session) -> None:
     await one.bus.emit(MessagesAdded("r", (Message.user("go"),), "prompt"))
     await one.bus.emit(RunPaused("r", Message.assistant("?"), {}, {}))
     await one.bus.emit(SessionEnd("r", "paused", 1, Usage(), None))
-    assert [r.status for r in list_runs(session)] == ["paused"]
+    assert [r.status for r in list_session_runs(session)] == ["paused"]
 
 
 def test_a_branch_entry_without_a_summary_adds_nothing(session: Session) -> None:

@@ -56,7 +56,7 @@ from mainspring.sessions import (
 )
 from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
 from mainspring.sessions.journal import FsyncMode
-from mainspring.sessions.paths import project_folder_name, resolve_folder, user_home
+from mainspring.sessions.paths import project_folder_name, resolve_session_folder, user_home
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.sessions.harness import (
@@ -193,8 +193,8 @@ def test_a_folder_that_is_gone_still_has_a_name(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(gone)
     monkeypatch.setenv("PWD", str(gone))
     gone.rmdir()
-    assert resolve_folder() == str(gone)
-    assert resolve_folder(tmp_path / "a" / ".." / "b") == str(tmp_path.resolve() / "b")
+    assert resolve_session_folder() == str(gone)
+    assert resolve_session_folder(tmp_path / "a" / ".." / "b") == str(tmp_path.resolve() / "b")
 
 
 # --- one writer ----------------------------------------------------------------------------------------------------------

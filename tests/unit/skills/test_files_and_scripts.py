@@ -12,7 +12,7 @@ from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.skills import SkillsConfig, SkillsPlug
-from mainspring.skills.content import OutsideFolderError, list_files, resolve_skill_path
+from mainspring.skills.content import OutsideFolderError, list_skill_files, resolve_skill_path
 from mainspring.skills.execution import ScriptError, run_script, validate_arguments
 from mainspring.skills.skill import Script, Skill
 from mainspring.testing.scripted_model import ScriptedCall
@@ -84,7 +84,7 @@ async def test_links_inside_are_fine_and_secrets_are_not(tmp_path: Path) -> None
     for path in (".env", "keys/id_rsa", ".ENV"):
         with pytest.raises(OutsideFolderError, match="keys or passwords"):
             await resolve_skill_path(env, str(own), path)
-    files, count = await list_files(env, str(own))
+    files, count = await list_skill_files(env, str(own))
     assert (list(files), count) == (["a/guide.md", "secrets.md"], 2)
 
 

@@ -17,7 +17,7 @@ from mainspring.errors import ConfigError
 from mainspring.loop import Approve as WithInput
 from mainspring.loop.hooks import ToolFinished
 from mainspring.permissions import PermissionRequest, Permissions, Reply, is_portable, parse_rule
-from mainspring.tools.support.editing.review import Hunk
+from mainspring.tools.support.editing.review import EditHunk
 
 CallKey = tuple[str, str]
 """Name of the agent and ID of the call."""
@@ -185,7 +185,7 @@ class ApprovalManager:
 
     # --- edits -----------------------------------------------------------------------------------------------------
 
-    def review_hunk(self, hunk: Hunk) -> bool | str:
+    def review_hunk(self, hunk: EditHunk) -> bool | str:
         """Return True if the user allowed one change of an edit, else False or the reason for the denial."""
         approval = self._partial_edits.get((hunk.agent, hunk.call_id))
         if approval is None or approval.hunks is None or hunk.number - 1 in approval.hunks:

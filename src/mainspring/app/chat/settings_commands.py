@@ -21,7 +21,7 @@ from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.manage_settings import change_config, describe_settings
 from mainspring.app.workspace.memory import add_memory, list_memory_files
 from mainspring.app.workspace.model_providers import registry_of
-from mainspring.app.workspace.permissions import explain
+from mainspring.app.workspace.permissions import explain_permission
 from mainspring.app.workspace.saved_rules import REACHES, GrantEffect, Reach, pick
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.app.workspace.trust_actions import (
@@ -297,7 +297,7 @@ class PermissionCommands:
 
     async def _explain(self, tool: str, arguments: str) -> CommandResult:
         launch = self._launch
-        explanation = await explain(tool, arguments, launch.place, launch.rules, self._environ)
+        explanation = await explain_permission(tool, arguments, launch.place, launch.rules, self._environ)
         fields = [("outcome", explanation.outcome), ("reason", explanation.reason)]
         if explanation.rule is not None:
             rule = explanation.rule

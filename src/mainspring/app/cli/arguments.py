@@ -18,7 +18,7 @@ from mainspring.app.cli.parser import (
     positive_int,
 )
 
-__all__ = ["COMMANDS", "STDIN_MARK", "UsageError", "parse", "run_parser"]
+__all__ = ["COMMANDS", "STDIN_MARK", "UsageError", "parse_arguments", "run_parser"]
 
 OUTPUTS = ("text", "json", "stream-json")
 SANDBOXES = ("auto", "none", "bubblewrap", "landlock", "seatbelt")
@@ -26,7 +26,7 @@ THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 LIST_TOOLS = ("",)
 """What ``--tools`` without a list gives: then the tools are listed."""
 
-USAGE = """mainspring [options]
+_USAGE = """mainspring [options]
        mainspring -p "PROMPT" [options]
        mainspring COMMAND [options]"""
 
@@ -85,7 +85,7 @@ exit codes: 0 done, 1 error, 2 usage or configuration, 3 a limit was reached, 4 
 
 def run_parser() -> Parser:
     """The options of a run."""
-    parser = Parser("mainspring", USAGE, DESCRIPTION, EPILOG)
+    parser = Parser("mainspring", _USAGE, DESCRIPTION, EPILOG)
     add = parser.add_argument
     add("-V", "--version", action="store_true", help="show the version and leave")
     add(
@@ -175,7 +175,7 @@ def _add_mode_options(parser: Parser) -> None:
     group.add_argument("--worktree", metavar="NAME", help="work in a git worktree of this name, on a branch of its own")
 
 
-def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
+def parse_arguments(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
     """The command (``ask`` where none is named) and its options.
 
     Raises:

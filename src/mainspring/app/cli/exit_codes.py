@@ -16,9 +16,9 @@ from mainspring.errors import (
 OK = 0
 ERROR = 1
 USAGE = 2
-LIMIT = 3
+_LIMIT = 3
 DENIED = 4
-PROVIDER = 5
+_PROVIDER = 5
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 """Nobody read the answer any more: what a program gives that SIGPIPE (13) ended."""
@@ -39,9 +39,9 @@ def exit_code_for(outcome: RunOutcome, signal: int = 0) -> int:
     if outcome.status == "completed" and outcome.output_error:
         return ERROR
     if outcome.status == "completed":
-        return LIMIT if outcome.stop_reason == "max_tokens" else OK
+        return _LIMIT if outcome.stop_reason == "max_tokens" else OK
     if outcome.status.startswith("max_"):
-        return LIMIT
+        return _LIMIT
     if outcome.status == "denied":
         return DENIED
     if outcome.status == "aborted":
@@ -61,6 +61,6 @@ def exit_code_for_error(error: BaseException) -> int:
         case AgentProviderError():
             return exit_code_for_error(error.cause) if isinstance(error.cause, ModelError) else ERROR
         case ModelError():
-            return ERROR if error.reason in _AGENT_ERROR_REASONS else PROVIDER
+            return ERROR if error.reason in _AGENT_ERROR_REASONS else _PROVIDER
         case _:
             return ERROR

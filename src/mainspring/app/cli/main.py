@@ -61,7 +61,7 @@ def _run(given: list[str], *, owns_process: bool) -> int:
         console.use_utf8(sys.stdout, sys.stderr)
     args = import_module("mainspring.app.cli.arguments")
     try:
-        name, options = args.parse(given)
+        name, options = args.parse_arguments(given)
         if getattr(options, "version", False):
             print(f"mainspring {__version__}")
             return 0

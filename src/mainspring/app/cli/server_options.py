@@ -122,7 +122,7 @@ def port_number(text: str) -> int:
     return int(text)
 
 
-URL_VARIABLE = "$MAINSPRING_RUNS_URL"
+_URL_VARIABLE = "$MAINSPRING_RUNS_URL"
 TERMINAL_STATES = ("done", "failed", "cancelled")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -191,7 +191,7 @@ def build_runs_parser() -> Parser:
     parser = Parser(
         "mainspring runs",
         description="Runs in a database: start them for workers, look, follow, steer, answer. See docs/durable.md.",
-        epilog=f"""examples (--url, or {URL_VARIABLE}, says where):
+        epilog=f"""examples (--url, or {_URL_VARIABLE}, says where):
   mainspring runs start "What is in this folder?"       prints the id
   mainspring runs                                       the newest
   mainspring runs follow ID                             what it says and does, from the beginning, to its end
@@ -245,5 +245,5 @@ def non_negative_int(text: str) -> int:
 
 def _add_url(parser: Parser) -> None:
     add = parser.add_argument
-    add("--url", metavar="URL", help=f"the database: sqlite:///PATH or postgresql://...; else {URL_VARIABLE}")
+    add("--url", metavar="URL", help=f"the database: sqlite:///PATH or postgresql://...; else {_URL_VARIABLE}")
     add("--code-version", default="1", metavar="NAME", help="of your agents; workers of the same one do the runs")

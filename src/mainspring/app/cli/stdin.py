@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mainspring.errors import ConfigError
 
-MAX_BYTES = 4 << 20
+_MAX_BYTES = 4 << 20
 """Bytes that are taken; more than any model reads."""
 
 FIRST_BYTE_SECONDS = 1.0
@@ -80,7 +80,7 @@ class StdinReader:
 
     def _read(self) -> None:
         try:
-            while len(self._data) <= MAX_BYTES:
+            while len(self._data) <= _MAX_BYTES:
                 piece = os.read(self._descriptor, 1 << 16)
                 if not piece:
                     break
@@ -123,9 +123,9 @@ class StdinReader:
             return ""
         if self._error is not None and not self._data:
             raise ConfigError(f"stdin cannot be read: {self._error.strerror}")
-        if len(self._data) > MAX_BYTES:
+        if len(self._data) > _MAX_BYTES:
             raise ConfigError(
-                f"stdin holds more than {MAX_BYTES >> 20} MiB, which is more than a model reads; save it to a file and name the "
+                f"stdin holds more than {_MAX_BYTES >> 20} MiB, which is more than a model reads; save it to a file and name the "
                 "file in the prompt, so that what matters is looked up"
             )
         if b"\0" in self._data:

@@ -324,10 +324,10 @@ def _table(report: CostReport) -> str:
 
 def _format_row(row: CostRow) -> tuple[str, ...]:
     counts = (row.calls, row.input_tokens, row.cache_read, row.cache_write, row.output_tokens)
-    return (one_line(row.key, 80), *[f"{n:,}" for n in counts], format_cost(row))
+    return (one_line(row.key, 80), *[f"{n:,}" for n in counts], format_cost_row(row))
 
 
-def format_cost(row: CostRow) -> str:
+def format_cost_row(row: CostRow) -> str:
     """What it cost, and whether that is all of it."""
     known = f"${row.cost:.4f}" if row.cost >= _SMALLEST or not row.cost else f"< ${_SMALLEST}"
     if not row.unpriced_calls:

@@ -26,8 +26,8 @@ from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.extensions.command_hooks import EVENTS, CommandHook, CommandRunner, Verdict
-from mainspring.extensions.command_hooks.config import CommandEvent, tool_names
+from mainspring.extensions.command_hooks import COMMAND_EVENTS, CommandHook, HookCommandRunner, Verdict
+from mainspring.extensions.command_hooks.config import CommandEvent, hook_tool_names
 from mainspring.extensions.command_hooks.protocol import INPUTS
 
 _SAMPLE_PAYLOAD: dict[str, Any] = {
@@ -84,15 +84,15 @@ async def try_hooks(
     Raises:
         ConfigError: If there is no such event, or ``arguments`` is no JSON object or does not fit.
     """
-    if event not in EVENTS:
-        raise ConfigError(f"there is no event {event!r}; there are {', '.join(EVENTS)}")
+    if event not in COMMAND_EVENTS:
+        raise ConfigError(f"there is no event {event!r}; there are {', '.join(COMMAND_EVENTS)}")
     cwd, settings = load(place, {}, environ)
     payload = _payload(event, tool, _parse_object(arguments), cwd)
     env = LocalEnv(cwd)
     try:
-        runner = CommandRunner(command_hooks(settings), env, hook_depth(environ))
+        runner = HookCommandRunner(command_hooks(settings), env, hook_depth(environ))
         name = getattr(payload, "tool_name", "")
-        asked = runner.asked(event, tool_names(name) if name else _matcher_subjects(payload))
+        asked = runner.asked(event, hook_tool_names(name) if name else _matcher_subjects(payload))
         verdicts = await runner.ask(asked, payload)
     finally:
         await env.aclose()

@@ -41,7 +41,7 @@ from mainspring.models.codec.tool_schema import simplify_tool_schema
 from mainspring.redaction import redact, redact_value
 from mainspring.text import pluralize
 
-ServerState = Literal["ready", "failed", "login", "disabled", "not tried"]
+McpServerState = Literal["ready", "failed", "login", "disabled", "not tried"]
 
 
 class McpToolView(Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     target: str
     place: str
     disclosure: Literal["eager", "lazy"]
-    state: ServerState
+    state: McpServerState
     error: str = ""
     seconds: float = 0.0
     about: str = ""
@@ -142,7 +142,7 @@ async def inspect_servers(
     return ServerOverview(servers=tuple(views), search=estimate_search_cost() if lazy else 0, notices=found.notices)
 
 
-async def log_in(
+async def _log_in(
     name: str,
     place: WorkspaceOptions,
     show: Callable[[str], None],
@@ -163,7 +163,7 @@ async def log_in(
     return f"{name} wants no login"
 
 
-async def log_out(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> str:
+async def _log_out(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> str:
     """Forget the login at a server; what was done.
 
     Raises:
@@ -435,10 +435,10 @@ def _login(options: argparse.Namespace, console: Console) -> int:
     def show(url: str) -> None:
         console.say(f"log in here, if no browser opens:\n{url}")
 
-    console.say(asyncio.run(log_in(options.name, workspace_options(options), show, browser=not options.no_browser)))
+    console.say(asyncio.run(_log_in(options.name, workspace_options(options), show, browser=not options.no_browser)))
     return OK
 
 
 def _logout(options: argparse.Namespace, console: Console) -> int:
-    console.say(asyncio.run(log_out(options.name, workspace_options(options))))
+    console.say(asyncio.run(_log_out(options.name, workspace_options(options))))
     return OK

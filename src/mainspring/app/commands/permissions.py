@@ -18,7 +18,7 @@ from mainspring.app.workspace.permissions import (
     CallExplanation,
     RuleView,
     active_rules,
-    explain,
+    explain_permission,
     revoke_rule,
     save_rule,
 )
@@ -72,7 +72,9 @@ def _revoke(options: argparse.Namespace, console: Console) -> int:
 
 def _explain(options: argparse.Namespace, console: Console) -> int:
     arguments = StdinReader().text() if options.arguments == STDIN_MARK else options.arguments or ""
-    found = asyncio.run(explain(options.tool, arguments, workspace_options(options), permission_flags(options)))
+    found = asyncio.run(
+        explain_permission(options.tool, arguments, workspace_options(options), permission_flags(options))
+    )
     if options.json:
         console.data(msgspec.json.encode(found).decode())
     else:

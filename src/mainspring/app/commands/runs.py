@@ -38,7 +38,7 @@ from mainspring.durable.feed import (
     Retry,
     RunEnded,
     Text,
-    encode_event,
+    encode_feed_event,
 )
 from mainspring.errors import DurableError
 from mainspring.text import pluralize
@@ -62,9 +62,9 @@ __all__ = [
     "RunSummary",
     "Text",
     "delete_runs",
-    "encode_event",
+    "encode_feed_event",
     "get_run",
-    "list_runs",
+    "list_durable_runs",
     "open_runs",
 ]
 
@@ -128,7 +128,7 @@ async def get_run(run: DurableRun) -> RunDetails:
     return await _report(run, await run.info())
 
 
-async def list_runs(runs: DurableClient, limit: int) -> Sequence[RunDetails]:
+async def list_durable_runs(runs: DurableClient, limit: int) -> Sequence[RunDetails]:
     """The same of runs, the newest first."""
     return await asyncio.gather(*[_report(runs.run(info.id), info) for info in await runs.list(limit=limit)])
 
@@ -204,7 +204,7 @@ async def _dispatch(options: argparse.Namespace, url: str, console: Console) -> 
 
 
 async def _list(options: argparse.Namespace, runs: DurableClient, console: Console) -> int:
-    found = [report.run for report in await list_runs(runs, options.limit)]
+    found = [report.run for report in await list_durable_runs(runs, options.limit)]
     if options.json:
         console.data(msgspec.json.encode(found).decode())
         return OK
@@ -268,7 +268,7 @@ async def _follow(options: argparse.Namespace, runs: DurableClient, console: Con
     code = ERROR
     async for item in run.follow(options.after):
         if options.json:
-            console.data(f'{{"number":{item.number},"event":{encode_event(item.event).decode()}}}')
+            console.data(f'{{"number":{item.number},"event":{encode_feed_event(item.event).decode()}}}')
         elif isinstance(item.event, Text):
             console.answer(item.event.text)
         else:

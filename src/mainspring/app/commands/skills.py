@@ -14,7 +14,6 @@ from mainspring.app.cli.console import Console, one_line, visible_row
 from mainspring.app.cli.exit_codes import ERROR, OK
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.workspace.skill_manager import (
-    Changes,
     PendingSkill,
     SkillChange,
     SkillDetail,
@@ -23,14 +22,14 @@ from mainspring.app.workspace.skill_manager import (
     discard_pending,
     fetch_skills,
     fetch_updates,
-    list_skills,
+    list_installed_skills,
     new_skill,
     remove_skill,
     set_skill_enabled,
     show_skill,
     validate_skills,
 )
-from mainspring.skills.install import InstallPreview
+from mainspring.skills.install import InstallPreview, SkillChanges
 from mainspring.text import pluralize
 
 _MISSING_ARGUMENT = {
@@ -66,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
-    found = list_skills(workspace_options(options))
+    found = list_installed_skills(workspace_options(options))
     if options.json:
         console.data(msgspec.json.encode(found).decode())
         return OK
@@ -198,7 +197,7 @@ def _report(done: Sequence[SkillChange], options: argparse.Namespace, console: C
     return ERROR if any(each.what in ("failed", "refused") for each in done) else OK
 
 
-def _format_preview(preview: InstallPreview, changes: Changes | None) -> list[str]:
+def _format_preview(preview: InstallPreview, changes: SkillChanges | None) -> list[str]:
     """What an installation brings, and what of it can act."""
     lines = [
         f"{preview.name}: {preview.description}",

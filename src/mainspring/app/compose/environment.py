@@ -29,7 +29,7 @@ from mainspring.tools import (
 from mainspring.tools.builtin.todos import TODO_STORE_KEY, EnvTodoStore
 from mainspring.tools.support.background import ON_COMPLETION_KEY
 
-CACHE_SECONDS = 5.0
+_CACHE_SECONDS = 5.0
 """How long a list of ignored files is good. What appears meanwhile is not hidden from the commands of that time."""
 
 
@@ -120,7 +120,7 @@ class IgnoredPaths:
 
     def __call__(self) -> tuple[str, ...]:
         """The paths. Blocking; a walk of the project, at most every `FRESH_SECONDS`."""
-        if time.monotonic() - self._looked > CACHE_SECONDS:
+        if time.monotonic() - self._looked > _CACHE_SECONDS:
             self._found = tuple(self._find())
             self._looked = time.monotonic()
         return self._found

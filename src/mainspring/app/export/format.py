@@ -39,7 +39,7 @@ def format_cost(usage: Usage | None) -> str:
     return f"${usage.cost.total:.4f}"
 
 
-def format_tokens(usage: Usage | None) -> str:
+def format_token_usage(usage: Usage | None) -> str:
     """Tokens in and out, with what a cache saved."""
     if usage is None or not usage.total_tokens:
         return ""

@@ -16,7 +16,7 @@ from mainspring.app.export.format import (
     format_arguments,
     format_cost,
     format_time,
-    format_tokens,
+    format_token_usage,
     message_origin,
 )
 from mainspring.app.workspace.saved_sessions import Transcript, TranscriptCall
@@ -48,7 +48,13 @@ def render_html(transcript: Transcript) -> str:
     policy = f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
     title = " ".join(transcript.title.split()) or _first_words(transcript.items) or "Session"
     usage = transcript.usage
-    facts = [transcript.cwd, format_time(transcript.created), format_tokens(usage), format_cost(usage), transcript.id]
+    facts = [
+        transcript.cwd,
+        format_time(transcript.created),
+        format_token_usage(usage),
+        format_cost(usage),
+        transcript.id,
+    ]
     leaves = _branch_ends(transcript.items)
     parts = [
         "<!doctype html>",
@@ -103,7 +109,7 @@ def _item(item: TranscriptItem) -> str:
         message_origin(item),
         item.model,
         format_time(item.when),
-        format_tokens(item.usage),
+        format_token_usage(item.usage),
         format_cost(item.usage),
     )
     label = f'<mark class="label">{_text(item.label)}</mark>' if item.label else ""

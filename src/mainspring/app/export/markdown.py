@@ -12,7 +12,7 @@ from mainspring.app.export.format import (
     format_arguments,
     format_cost,
     format_time,
-    format_tokens,
+    format_token_usage,
     message_origin,
 )
 from mainspring.app.workspace.saved_sessions import Transcript, TranscriptCall
@@ -33,7 +33,7 @@ def render_markdown(transcript: Transcript) -> str:
         f"- Session: {_code(transcript.id)}",
         f"- Folder: {_code(transcript.cwd)}",
         f"- Begun: {format_time(transcript.created)}",
-        f"- Tokens: {format_tokens(usage) or 'none'}; cost: {format_cost(usage) or 'none'}",
+        f"- Tokens: {format_token_usage(usage) or 'none'}; cost: {format_cost(usage) or 'none'}",
         *[f"- Note: {_line(text)}" for text in transcript.problems],
     ]
     parts = [f"# {_line(transcript.title) or 'Session'}", "\n".join(facts)]
@@ -53,7 +53,7 @@ def _parts(item: TranscriptItem) -> Iterator[str]:
         item.model,
         message_origin(item),
         item.label and f"“{item.label}”",
-        format_tokens(item.usage),
+        format_token_usage(item.usage),
         format_cost(item.usage),
     )
     about = " · ".join(text for text in facts if text)

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 from mainspring.app.workspace.settings import ProviderSettings
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.extras import install_command
-from mainspring.models.auth.cli_tokens import run_command
+from mainspring.models.auth.cli_tokens import run_cli
 from mainspring.models.auth.credentials import CredentialValue
 
 SERVICE = "mainspring"
@@ -86,7 +86,7 @@ async def read_key_from_command(command: str) -> str:
         ConfigError: If it fails, prints nothing, or takes too long.
     """
     try:
-        said = await run_command("sh", "-c", command, timeout=_COMMAND_SECONDS)
+        said = await run_cli("sh", "-c", command, timeout=_COMMAND_SECONDS)
     except TimeoutError:
         raise ConfigError(f"apiKeyCommand did not end within {_COMMAND_SECONDS:g} s") from None
     except OSError as error:

@@ -94,7 +94,7 @@ async def ensure_weights(model: object, report: RunEventHandler, signal: CancelT
     await model.prepare(progress_callback(model.weights, report), signal, offline=offline)
 
 
-async def download_weights(
+async def download_model_weights(
     weights: ModelWeights, report: RunEventHandler, signal: CancelToken, *, offline: bool
 ) -> str:
     """Fetch weights by themselves; where they lie then. Raises as `prepare`."""
@@ -138,7 +138,7 @@ def missing_requirement(name: str, config: AppConfig) -> str:
     return ""
 
 
-TIMEOUT_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 """How long a host may take."""
 
 
@@ -156,7 +156,7 @@ class ProbeResult(Struct, frozen=True):
     error: ModelError | None = None
 
 
-async def probe(base_url: str, *, seconds: float = TIMEOUT_SECONDS) -> ProbeResult:
+async def probe(base_url: str, *, seconds: float = _TIMEOUT_SECONDS) -> ProbeResult:
     """Whether a host answers at all: any status will do, and no key is sent."""
     limits = Timeouts(seconds, seconds, seconds, seconds)
     headers = {"accept": "application/json"}
@@ -174,7 +174,7 @@ async def probe(base_url: str, *, seconds: float = TIMEOUT_SECONDS) -> ProbeResu
         )
 
 
-async def probe_all(models: Iterable[HttpModel], *, seconds: float = TIMEOUT_SECONDS) -> dict[str, ProbeResult]:
+async def probe_all(models: Iterable[HttpModel], *, seconds: float = _TIMEOUT_SECONDS) -> dict[str, ProbeResult]:
     """What each host answered, by base URL; each is asked once."""
     urls = sorted({model.profile.base_url for model in models})
     async with asyncio.TaskGroup() as group:
@@ -341,4 +341,4 @@ async def download_model(
         wanted = find_weights(name or DEFAULT)
     except ModelNotFoundError as error:
         raise ConfigError(str(error)) from None
-    return await download_weights(wanted, report, signal, offline=place.offline)
+    return await download_model_weights(wanted, report, signal, offline=place.offline)

@@ -18,7 +18,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers
-from mainspring.app.tui.streaming_markdown import Block
+from mainspring.app.tui.streaming_markdown import MarkdownBlock
 from mainspring.app.tui.styled_text import Row
 from mainspring.app.tui.theme import Theme as Look
 
@@ -109,7 +109,7 @@ class MarkdownRenderer:
             _environ={},
         )
 
-    def rows(self, block: Block, last: int | None = None) -> list[Row]:
+    def rows(self, block: MarkdownBlock, last: int | None = None) -> list[Row]:
         """Render a block; with ``last``, only its last rows."""
         text = strip_emoji_modifiers(sanitize(block.text))
         if block.code is not None:

@@ -112,7 +112,7 @@ def _size(stream: TextIO) -> Size:
     return Size(rows=found.lines or 24, columns=found.columns or 80)
 
 
-R = TypeVar("R")
+_R = TypeVar("_R")
 
 
 class InlineApplication(Application[None]):
@@ -268,10 +268,10 @@ class Screen:
         self.output.write_raw(sequence)
         self.output.flush()
 
-    async def run_outside(self, work: Callable[[], R], *, in_executor: bool = True) -> R:
+    async def run_outside(self, work: Callable[[], _R], *, in_executor: bool = True) -> _R:
         """Run another program that uses the terminal, and draw the screen again after it."""
 
-        def run() -> R:
+        def run() -> _R:
             self._restore()
             return work()
 

@@ -19,7 +19,7 @@ _UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)[ \t]*$")
 _WORD = re.compile(r"[\w+#.-]+")
 
 
-class Block(Struct, frozen=True):
+class MarkdownBlock(Struct, frozen=True):
     """A top-level block of a response, or a part of one.
 
     Attributes:
@@ -38,7 +38,7 @@ class Block(Struct, frozen=True):
 class BlockRenderer(Protocol):
     """Renders blocks as rows of the screen."""
 
-    def rows(self, block: Block, last: int | None = None) -> list[Row]:
+    def rows(self, block: MarkdownBlock, last: int | None = None) -> list[Row]:
         """The rows of a block, or its ``last`` rows."""
         ...
 
@@ -56,26 +56,26 @@ class MarkdownBlocks:
         self._blank = False
         self._begun = False
 
-    def feed(self, text: str) -> list[Block]:
+    def feed(self, text: str) -> list[MarkdownBlock]:
         """Add text. Return the blocks that it finished."""
         *lines, self._partial_line = (
             (self._partial_line + text).split("\n") if "\n" in text else [self._partial_line + text]
         )
-        done: list[Block] = []
+        done: list[MarkdownBlock] = []
         for line in lines:
             self._take(line, done)
         return done
 
-    def close(self) -> list[Block]:
+    def close(self) -> list[MarkdownBlock]:
         """End the response. Return the blocks that were open."""
-        done: list[Block] = []
+        done: list[MarkdownBlock] = []
         if self._partial_line:
             rest, self._partial_line = self._partial_line, ""
             self._take(rest, done)
         self._end(done)
         return done
 
-    def flush_partial(self, max_lines: int) -> list[Block]:
+    def flush_partial(self, max_lines: int) -> list[MarkdownBlock]:
         """Return the first part of an open block with more than ``max_lines`` lines: whole lines of code, or whole items of a list."""
         if len(self._lines) <= max_lines:
             return []
@@ -83,20 +83,20 @@ class MarkdownBlocks:
         if not at:
             return []
         head, self._lines = self._lines[:at], self._lines[at:]
-        block = Block("\n".join(head), self._language if self._fence else None, not self._begun, False)
+        block = MarkdownBlock("\n".join(head), self._language if self._fence else None, not self._begun, False)
         self._begun = True
         return [block]
 
     @property
-    def tail(self) -> Block | None:
+    def tail(self) -> MarkdownBlock | None:
         """The open block, including the incomplete line."""
         lines = [*self._lines, self._partial_line] if self._partial_line else self._lines
         if self._fence:
             closing = self._closes(self._partial_line)
-            return Block("\n".join(self._lines if closing else lines), self._language, not self._begun, False)
-        return Block("\n".join(lines), None, not self._begun, False) if any(lines) else None
+            return MarkdownBlock("\n".join(self._lines if closing else lines), self._language, not self._begun, False)
+        return MarkdownBlock("\n".join(lines), None, not self._begun, False) if any(lines) else None
 
-    def _take(self, line: str, done: list[Block]) -> None:
+    def _take(self, line: str, done: list[MarkdownBlock]) -> None:
         if self._fence:
             if self._closes(line):
                 self._end(done)
@@ -110,7 +110,7 @@ class MarkdownBlocks:
             return
         self._text_line(line, done)
 
-    def _text_line(self, line: str, done: list[Block]) -> None:
+    def _text_line(self, line: str, done: list[MarkdownBlock]) -> None:
         """Handle a line outside a fence."""
         if not line.strip():
             if self._list:
@@ -143,7 +143,7 @@ class MarkdownBlocks:
             if len(self._lines) > 1 and _UNDERLINE.match(line):
                 self._end(done)
 
-    def _list_line(self, line: str, indented: bool, fence: re.Match[str] | None, done: list[Block]) -> None:
+    def _list_line(self, line: str, indented: bool, fence: re.Match[str] | None, done: list[MarkdownBlock]) -> None:
         """Handle a line after the start of a list: a part of the list, or its end."""
         leaves = not indented and not _ITEM.match(line) and (self._blank or fence or _HEADING.match(line))
         if leaves or (_RULE.match(line) and not indented):
@@ -163,12 +163,12 @@ class MarkdownBlocks:
             and not stripped.strip(self._fence[0])
         )
 
-    def _end(self, done: list[Block]) -> None:
+    def _end(self, done: list[MarkdownBlock]) -> None:
         text = "\n".join(self._lines)
         if self._fence:
-            done.append(Block(text, self._language, not self._begun))
+            done.append(MarkdownBlock(text, self._language, not self._begun))
         elif text.strip():
-            done.append(Block(text.rstrip(), None, not self._begun))
+            done.append(MarkdownBlock(text.rstrip(), None, not self._begun))
         self._lines = []
         self._fence = self._language = self._inner = ""
         self._list = self._blank = self._begun = False
@@ -206,7 +206,7 @@ class Answer:
         self._look = look
         self._blocks = MarkdownBlocks()
         self._renderers: dict[int, BlockRenderer] = {}
-        self._drawn: tuple[Block, int, int, list[Row]] | None = None
+        self._drawn: tuple[MarkdownBlock, int, int, list[Row]] | None = None
         self.begun = False
         """Whether text of the current response arrived."""
 
@@ -248,7 +248,7 @@ class Answer:
             self._renderers = {columns: module.MarkdownRenderer(self._look, columns)}
         return self._renderers[columns]
 
-    def _rows(self, blocks: list[Block], columns: int) -> list[Row]:
+    def _rows(self, blocks: list[MarkdownBlock], columns: int) -> list[Row]:
         rows: list[Row] = []
         for block in blocks:
             rows += self.get_renderer(columns).rows(block)

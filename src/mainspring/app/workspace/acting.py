@@ -25,7 +25,7 @@ from mainspring.app.workspace.custom_commands.expansion import scripts_in
 from mainspring.app.workspace.instructions import outside_imports
 from mainspring.app.workspace.paths import PROJECT_FOLDER, SETTINGS_FILE, find_repository
 from mainspring.app.workspace.settings import InstructionSettings
-from mainspring.app.workspace.settings.jsonc import JsonError, parse
+from mainspring.app.workspace.settings.jsonc import JsonError, parse_jsonc
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.skills.skill import SKILL_FOLDERS
@@ -34,7 +34,7 @@ from mainspring.text import escape_invisible
 
 SERVERS = "mcp.json"
 SHARED_SERVERS = ".mcp.json"
-MAX_FOLDERS = 20_000
+_MAX_FOLDERS = 20_000
 
 _PASSIVE_SECTIONS = frozenset(("$schema", "model", "agent", "retry", "compaction", "ui"))
 _RESTRICTING_KEYS = frozenset(
@@ -95,7 +95,7 @@ def find_active_content_below(folder: Path) -> Iterator[ActiveContent]:
     seen = 0
     for place, names, _ in os.walk(folder):
         seen += 1
-        if seen > MAX_FOLDERS:
+        if seen > _MAX_FOLDERS:
             return
         inside = Path(place)
         if inside != folder and os.path.lexists(inside / ".git"):
@@ -144,7 +144,7 @@ def _programs(file: Path, folder: Path) -> Iterator[ActiveContent]:
     """The programs in folders of agents that settings or servers start."""
     data = _read(file)
     try:
-        tree: Any = {} if data is None else parse(data.decode("utf-8-sig")).plain()
+        tree: Any = {} if data is None else parse_jsonc(data.decode("utf-8-sig")).plain()
     except (JsonError, UnicodeDecodeError):
         return
     for word in _words(tree):
@@ -187,7 +187,7 @@ def _mark(data: bytes) -> str:
 def _settings(file: Path, data: bytes) -> ActiveContent | None:
     """The settings that do more than tell or tighten, as they stand there."""
     try:
-        tree: Any = parse(data.decode("utf-8-sig")).plain()
+        tree: Any = parse_jsonc(data.decode("utf-8-sig")).plain()
     except (JsonError, UnicodeDecodeError):
         return ActiveContent(file, _mark(data), ("settings that cannot be read",))
     sections = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"settings": tree}
@@ -207,7 +207,7 @@ def _settings(file: Path, data: bytes) -> ActiveContent | None:
 
 def _servers(file: Path, data: bytes) -> ActiveContent:
     try:
-        tree: Any = parse(data.decode("utf-8-sig")).plain()
+        tree: Any = parse_jsonc(data.decode("utf-8-sig")).plain()
     except (JsonError, UnicodeDecodeError):
         return ActiveContent(file, _mark(data), ("servers that cannot be read",))
     whole = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"servers": tree}

@@ -21,8 +21,8 @@ from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.app.workspace.custom_commands.definition import (
     COMMANDS,
     MAX_FILES,
+    CommandScope,
     CustomCommand,
-    Scope,
     command_files,
     command_name,
     parse_command,
@@ -163,7 +163,7 @@ class CustomCommands:
         found: list[CustomCommand] = []
         skipped: list[SkippedCommand] = []
         root = find_project_root(cwd, COMMANDS, home)
-        places: list[tuple[Path, Scope, bool]] = []
+        places: list[tuple[Path, CommandScope, bool]] = []
         if home is not None:
             places.append((home.root / COMMANDS, "user", True))
         if root is not None:

@@ -11,7 +11,7 @@ from mainspring.lazy import lazy_re
 from mainspring.permissions import PermissionDecision
 from mainspring.prompt_tags import wrap_in_tag
 
-MAX_FILE_BYTES = 256 << 10
+_MAX_FILE_BYTES = 256 << 10
 """Bytes that are attached of one file."""
 
 MAX_TOTAL_BYTES = 1 << 20
@@ -99,7 +99,7 @@ async def _read_block(path: str, real: RealPath, env: ExecutionEnv) -> str:
     if found.kind == "directory":
         names = [f"{e.name}/" if e.kind == "directory" else e.name for e in await env.list_dir(real)]
         return wrap_in_tag("folder", "\n".join(names), path=path)
-    data = await env.read_bytes(real, limit=MAX_FILE_BYTES)
+    data = await env.read_bytes(real, limit=_MAX_FILE_BYTES)
     if b"\0" in data:
         raise ConfigError(f"@{path} is no text file; name it without @, so that a tool can look at it")
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from mainspring.app.workspace.paths import UserPaths, find_repository
 from mainspring.app.workspace.settings import InstructionSettings
-from mainspring.env.local_files import read_file
+from mainspring.env.local_files import read_local_file
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import ContextCompacted, PermissionCheck, ToolTransform
 from mainspring.messages import TextBlock
@@ -211,7 +211,7 @@ class _LoadedFile(Struct, frozen=True):
 
 def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _LoadedFile | None]:
     try:
-        data = read_file(str(real), 0, _LARGEST + 1)
+        data = read_local_file(str(real), 0, _LARGEST + 1)
     except OSError as error:
         return error.strerror or str(error), None
     if b"\0" in data:

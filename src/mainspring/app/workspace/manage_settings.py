@@ -26,7 +26,7 @@ from mainspring.app.workspace.paths import (
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.secrets import HIDDEN, redactor_of
 from mainspring.app.workspace.settings import AppConfig, Settings, parse_settings, save_settings
-from mainspring.app.workspace.settings.json_schema import schema
+from mainspring.app.workspace.settings.json_schema import settings_schema as schema
 from mainspring.app.workspace.settings.validation import SettingKey as Key
 from mainspring.app.workspace.settings.validation import iter_settings, setting_type, to_camel_case
 from mainspring.app.workspace.trust import TrustStore

@@ -19,7 +19,7 @@ from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load
 from mainspring.app.workspace.paths import PROJECT_FOLDER, UserPaths, find_project_root, find_repository
 from mainspring.app.workspace.settings import Settings
-from mainspring.app.workspace.settings.jsonc import JsonError, JsonNode, edit, parse
+from mainspring.app.workspace.settings.jsonc import JsonError, JsonNode, edit_jsonc, parse_jsonc
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
 from mainspring.locks import LockTimeoutError, lock_directory
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mainspring.mcp import McpPlug, McpServerConfig
 
 
-FILE = "mcp.json"
+_FILE = "mcp.json"
 """In the user's and the project's folder."""
 SHARED_FILE = ".mcp.json"
 """In the project itself, as other programs read it too."""
@@ -60,7 +60,7 @@ def discover_mcp_servers(cwd: str, settings: Settings, given: Any = None) -> Mcp
     notices: list[str] = []
     home = settings.home
     if home is not None:
-        _read(home.root / FILE, sources, notices)
+        _read(home.root / _FILE, sources, notices)
     user = str(home.settings) if home else ""
     sources += [(place, data) for place, data in settings.mcp_servers if place == user]
     for file in _project_files(cwd, home):
@@ -130,8 +130,8 @@ def _project_files(cwd: str, home: UserPaths | None) -> list[Path]:
             break
         if place == inside:
             break
-    root = find_project_root(cwd, FILE, home)
-    return [*files, root / PROJECT_FOLDER / FILE] if root else files
+    root = find_project_root(cwd, _FILE, home)
+    return [*files, root / PROJECT_FOLDER / _FILE] if root else files
 
 
 def _root(file: Path) -> Path:
@@ -144,7 +144,7 @@ def _read(file: Path, sources: list[tuple[str, Any]], notices: list[str]) -> Non
         if file.stat().st_size > _LARGEST:
             raise OSError("is larger than 1 MiB, which no such file should be")
         text = file.read_text("utf-8-sig")
-        sources.append((str(file), parse(text).plain() if text.strip() else None))
+        sources.append((str(file), parse_jsonc(text).plain() if text.strip() else None))
     except (FileNotFoundError, NotADirectoryError):
         pass
     except JsonError as error:
@@ -191,10 +191,10 @@ def add_server(
     file, home = _file(place, project, environ)
 
     def change(text: str) -> str:
-        path, known = _entry_path(parse(text), name, file)
+        path, known = _entry_path(parse_jsonc(text), name, file)
         if known and not force:
             raise ConfigError(f"{file} has an MCP server {name!r} already; --force replaces it")
-        return edit(text, path, msgspec.json.encode(entry).decode())
+        return edit_jsonc(text, path, msgspec.json.encode(entry).decode())
 
     with TrustStore(home).keeping(file.parent if project else None):
         _rewrite(file, change, private=not project)
@@ -215,10 +215,10 @@ def remove_server(
     file, home = _file(place, project, environ)
 
     def change(text: str) -> str:
-        path, known = _entry_path(parse(text), name, file)
+        path, known = _entry_path(parse_jsonc(text), name, file)
         if not known:
             raise ConfigError(f"{file} has no MCP server {name!r}; {_other_file_hint(name, place, project, environ)}")
-        return edit(text, path, None)
+        return edit_jsonc(text, path, None)
 
     with TrustStore(home).keeping(file.parent if project else None):
         _rewrite(file, change, private=not project)
@@ -238,10 +238,10 @@ def _other_file_hint(name: str, place: WorkspaceOptions, project: bool, environ:
 def _file(place: WorkspaceOptions, project: bool, environ: Mapping[str, str]) -> tuple[Path, Any]:
     cwd, settings = load(place, {}, environ)[:2]
     if project:
-        return (find_project_root(cwd, FILE, settings.home) or Path(cwd)) / PROJECT_FOLDER / FILE, settings.home
+        return (find_project_root(cwd, _FILE, settings.home) or Path(cwd)) / PROJECT_FOLDER / _FILE, settings.home
     if settings.home is None:
         raise ConfigError("there is no home folder for this; set MAINSPRING_HOME to one, or add --project")
-    return settings.home.root / FILE, settings.home
+    return settings.home.root / _FILE, settings.home
 
 
 def _entry_path(root: JsonNode, name: str, file: Path) -> tuple[tuple[str, ...], bool]:

@@ -124,7 +124,7 @@ def revoke_rule(wanted: str, place: WorkspaceOptions, environ: Mapping[str, str]
     return _view(rule), files.remove(rule)
 
 
-async def explain(
+async def explain_permission(
     tool: str, arguments: str, place: WorkspaceOptions, rules: PermissionFlags, environ: Mapping[str, str] = os.environ
 ) -> CallExplanation:
     """What would become of a call, without making it.

@@ -18,7 +18,7 @@ from msgspec import Struct
 from mainspring.app.workspace.folder_identity import read_birth_time, read_inode
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.settings import parse_settings
-from mainspring.app.workspace.settings.jsonc import JsonError, edit
+from mainspring.app.workspace.settings.jsonc import JsonError, edit_jsonc
 from mainspring.errors import ConfigError
 from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.permissions import Rule, RuleSet, RuleSource, is_portable, parse_rule, relative_program
@@ -176,7 +176,7 @@ def _parse(grants: tuple[Grant, ...], place: str) -> tuple[Rule, ...]:
     return tuple([parse_rule(grant.rule, grant.effect, RuleSource("user", place)) for grant in grants])
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 Reach = Literal["project", "everywhere"]
@@ -286,7 +286,7 @@ class RuleFiles(Struct, frozen=True):
                 known = list(parse_settings(text, str(file)).values.get(("permissions", effect), ()))
                 wanted = change(known)
                 if wanted != known:
-                    made = edit(text, ("permissions", effect), msgspec.json.encode(wanted).decode())
+                    made = edit_jsonc(text, ("permissions", effect), msgspec.json.encode(wanted).decode())
                     parse_settings(made, str(file))
                     write_text_atomically(file, made, private=True)
         except LockTimeoutError as error:
@@ -298,7 +298,7 @@ class RuleFiles(Struct, frozen=True):
         return file
 
 
-def pick(wanted: str, texts: Sequence[str], values: Sequence[T]) -> T:
+def pick(wanted: str, texts: Sequence[str], values: Sequence[_T]) -> _T:
     """Return the value of a number, counted from 1, or of a text.
 
     Raises:

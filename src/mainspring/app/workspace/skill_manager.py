@@ -26,6 +26,7 @@ from mainspring.skills.install import (
     Candidate,
     InstallPreview,
     InstallSource,
+    SkillChanges,
     diff_folders,
     discard_staged,
     hash_folder,
@@ -33,7 +34,6 @@ from mainspring.skills.install import (
     open_source,
     recover_interrupted,
 )
-from mainspring.skills.install import Changes as Changes
 from mainspring.skills.skill import Skill, SkillDiagnostic
 from mainspring.skills.state import SkillState, SkillStateFile
 from mainspring.skills.validation import Verdict as Verdict
@@ -134,13 +134,13 @@ class PendingSkill(Struct, frozen=True, kw_only=True):
     name: str
     what: str = "installed"
     preview: InstallPreview | None = None
-    changes: Changes | None = None
+    changes: SkillChanges | None = None
     done: SkillChange | None = None
     candidate: Candidate | None = None
     folder: Path | None = None
 
 
-def list_skills(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> SkillList:
+def list_installed_skills(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> SkillList:
     """The skills of a folder. Nothing of them is run.
 
     Raises:

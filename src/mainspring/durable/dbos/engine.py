@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from urllib.parse import urlsplit
 
-from mainspring.durable.attempt import Attempt
+from mainspring.durable.attempt import RunAttempt
 from mainspring.durable.dbos.log import DbosLog, Poller
 from mainspring.durable.dbos.tables import RUN, FinishedRunFilter, Tables
 from mainspring.durable.engine import (
@@ -34,7 +34,7 @@ from mainspring.durable.engine import (
     run_not_finished_error,
     waiting_reason,
 )
-from mainspring.durable.feed import Feed, FeedEvent, FeedItem, decode_event, encode_event
+from mainspring.durable.feed import Feed, FeedEvent, FeedItem, decode_feed_event, encode_feed_event
 from mainspring.errors import ConfigError, DurableError
 from mainspring.extras import install_command
 from mainspring.redaction import redact
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dbos import DBOS, DBOSClient
 
 P = ParamSpec("P")
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 _THREADS = 4
@@ -51,7 +51,7 @@ _THREADS = 4
 
 _CONNECTIONS = 6
 
-NAME = "mainspring"
+_NAME = "mainspring"
 _STATES: dict[str, RunState] = {
     "ENQUEUED": "waiting",
     "DELAYED": "waiting",
@@ -115,7 +115,7 @@ class DbosEngine:
         self._opening = asyncio.Lock()
         self._main: RunFunction | None = None
         self._living: asyncio.Task[None] | None = None
-        self._attempts: dict[asyncio.Task[Any], Attempt] = {}
+        self._attempts: dict[asyncio.Task[Any], RunAttempt] = {}
         self._given_back: dict[str, str] = {}
         self._draining = False
         self._loops_own: Any = None
@@ -139,7 +139,7 @@ class DbosEngine:
         queues = [_queue(agent) for agent in agents]
         self._loops_own = getattr(asyncio.get_running_loop(), "_default_executor", None)
         config: Any = {
-            "name": NAME,
+            "name": _NAME,
             "system_database_url": self.url,
             "application_version": self.version,
             "executor_id": self.worker,
@@ -173,7 +173,7 @@ class DbosEngine:
         assert self._main is not None
         run_id = DBOS.workflow_id or ""
         client = await self.open()
-        attempt = self._attempts[task] = Attempt(run_id, task)
+        attempt = self._attempts[task] = RunAttempt(run_id, task)
         try:
             claim = await attempt.reach(lambda: self.ask(self.tables.claim, run_id))
             attempt.number = claim.attempt
@@ -382,7 +382,7 @@ class DbosEngine:
         await self.open()
         return await self.ask(self.tables.signs.alive, self._dead_after)
 
-    async def ask(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    async def ask(self, call: Callable[P, _T], *given: P.args, **named: P.kwargs) -> _T:
         """Run a database request in a thread of this engine. Closing the engine waits for such threads."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, "mainspring-durable")
@@ -414,7 +414,7 @@ class DbosEngine:
         return DBOSClient(
             system_database_url=self.url,
             serializer=_serializer(),
-            application_name=NAME,
+            application_name=_NAME,
             system_database_pool_size=pool,
         )
 
@@ -464,7 +464,7 @@ class DbosFeed:
     async def append(self, run_id: str, events: Sequence[FeedEvent]) -> int:
         """See `Feed.append`."""
         await self._engine.open()
-        data = [encode_event(event) for event in events]
+        data = [encode_feed_event(event) for event in events]
         number = await self._engine.ask(self._engine.tables.append, run_id, data)
         self._engine.feeds.tell(run_id, number)
         return number
@@ -473,7 +473,7 @@ class DbosFeed:
         """See `Feed.read`."""
         await self._engine.open()
         found = await self._engine.ask(self._engine.tables.events, run_id, after, limit)
-        return [FeedItem(number, decode_event(data)) for number, data in found]
+        return [FeedItem(number, decode_feed_event(data)) for number, data in found]
 
     async def wait(self, run_id: str, after: int = 0) -> None:
         """See `Feed.wait`."""
@@ -512,7 +512,7 @@ def _min_sqlite_version() -> tuple[int, ...]:
 
 def _queue(agent: str) -> str:
     """Return the queue of an agent. A worker takes only runs of agents that it knows."""
-    return f"{NAME}.{agent}"
+    return f"{_NAME}.{agent}"
 
 
 def _statuses(*states: RunState) -> list[str]:

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
-from mainspring.durable.attempt import Attempt, LeaseLostError, NonDeterminismError
+from mainspring.durable.attempt import LeaseLostError, NonDeterminismError, RunAttempt
 from mainspring.durable.dbos.tables import Tables
 from mainspring.durable.engine import RunLog, RunMessage, StepFunction
-from mainspring.durable.feed import FeedEvent, FeedItem, decode_event, encode_event
+from mainspring.durable.feed import FeedEvent, FeedItem, decode_feed_event, encode_feed_event
 from mainspring.errors import DurableError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Poller:
 
 
 P = ParamSpec("P")
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class LogBackend(Protocol):
@@ -84,7 +84,7 @@ class LogBackend(Protocol):
     letters: Poller
     feeds: Poller
 
-    async def ask(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    async def ask(self, call: Callable[P, _T], *given: P.args, **named: P.kwargs) -> _T:
         """Run blocking work in a thread."""
         ...
 
@@ -92,7 +92,7 @@ class LogBackend(Protocol):
 class _Log:
     """Common base of the logs of runs and subagents."""
 
-    def __init__(self, desk: LogBackend, attempt: Attempt, run_id: str) -> None:
+    def __init__(self, desk: LogBackend, attempt: RunAttempt, run_id: str) -> None:
         self.desk = desk
         self.of = attempt
         self.run_id = run_id
@@ -131,7 +131,7 @@ class DbosLog(_Log):
         known: Numbers of the DBOS steps that were finished before.
     """
 
-    def __init__(self, desk: LogBackend, attempt: Attempt, known: set[int]) -> None:
+    def __init__(self, desk: LogBackend, attempt: RunAttempt, known: set[int]) -> None:
         super().__init__(desk, attempt, attempt.run_id)
         self.known = known
         self.last = max(known, default=-1)
@@ -149,10 +149,10 @@ class DbosLog(_Log):
 
     async def told(self, after: int) -> Sequence[FeedItem]:
         found = await self.of.reach(lambda: self.desk.ask(self.desk.tables.events, self.run_id, after, 1000))
-        return [FeedItem(number, decode_event(data)) for number, data in found]
+        return [FeedItem(number, decode_feed_event(data)) for number, data in found]
 
     async def emit(self, events: Sequence[FeedEvent]) -> None:
-        data = [encode_event(event) for event in events]
+        data = [encode_feed_event(event) for event in events]
 
         async def write() -> bytes:
             number = await self.desk.ask(self.desk.tables.append, self.run_id, data, self.of.number)
@@ -211,7 +211,7 @@ async def _raise_lost_step() -> bytes:
 class ChildLog(_Log):
     """The log of a subagent, which is always in the same place as its parent's."""
 
-    def __init__(self, desk: LogBackend, attempt: Attempt, run_id: str, steps: dict[int, tuple[str, bytes]]) -> None:
+    def __init__(self, desk: LogBackend, attempt: RunAttempt, run_id: str, steps: dict[int, tuple[str, bytes]]) -> None:
         super().__init__(desk, attempt, run_id)
         self.steps = steps
         self.last = max(steps, default=0)

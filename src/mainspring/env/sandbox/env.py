@@ -104,7 +104,7 @@ def sandboxed_executor(box: SandboxPolicy) -> ThreadPoolExecutor | None:
     return ThreadPoolExecutor(_MAX_THREADS, "mainspring-files", initializer=hold)
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 DeniedPaths = Sequence[str] | Callable[[], Sequence[str]]
@@ -293,7 +293,7 @@ class SandboxEnv(LocalEnv):
             raise PermissionError(errno.EPERM, "it lies outside of what the sandbox can read", launch.cwd)
         return replace(launch, arguments=self._provider.wrap(launch.arguments, launch.cwd, box))
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
         """Do blocking work with files in a thread that the kernel holds, where it can."""
         if self._threads is None:
             self._threads = await asyncio.to_thread(lambda: sandboxed_executor(self._cached_policy()))

@@ -25,7 +25,7 @@ CommandEvent = Literal[
 ]
 """The events, under the names that other programs use for them."""
 
-EVENTS: tuple[CommandEvent, ...] = get_args(CommandEvent)
+COMMAND_EVENTS: tuple[CommandEvent, ...] = get_args(CommandEvent)
 
 OnFailure = Literal["refuse", "continue"]
 """What a command that fails means where something is to be decided."""
@@ -69,8 +69,8 @@ class CommandHook(Struct, frozen=True, kw_only=True):
     origin: str = ""
 
     def __post_init__(self) -> None:
-        if self.event not in EVENTS:
-            raise ConfigError(f"there is no event {self.event!r} for commands; there are {', '.join(EVENTS)}")
+        if self.event not in COMMAND_EVENTS:
+            raise ConfigError(f"there is no event {self.event!r} for commands; there are {', '.join(COMMAND_EVENTS)}")
         if not self.command.strip():
             raise ConfigError(f"a hook of {self.event} has no command")
         if not self.timeout > 0:
@@ -97,7 +97,7 @@ class CommandHook(Struct, frozen=True, kw_only=True):
         return any(re.fullmatch(self.matcher, name, re.IGNORECASE) for name in names)
 
 
-def tool_names(name: str) -> tuple[str, ...]:
+def hook_tool_names(name: str) -> tuple[str, ...]:
     """The names by which a matcher may call a tool: its own, and those that other programs use."""
     others = [alias for alias, ours in _OTHER_NAMES if ours == name]
     return (name, *others)

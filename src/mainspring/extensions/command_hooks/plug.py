@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from mainspring.errors import ConfigError
-from mainspring.extensions.command_hooks.config import CommandEvent, CommandHook, tool_names
+from mainspring.extensions.command_hooks.config import CommandEvent, CommandHook, hook_tool_names
 from mainspring.extensions.command_hooks.protocol import (
     Common,
     NotificationInput,
@@ -28,7 +28,7 @@ from mainspring.extensions.command_hooks.protocol import (
     Verdict,
     truncate_middle,
 )
-from mainspring.extensions.command_hooks.runner import CommandRunner
+from mainspring.extensions.command_hooks.runner import HookCommandRunner
 from mainspring.extensions.context import NonInteractiveUI, UserInterface
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
@@ -85,7 +85,7 @@ class ToolCallHooks:
 
     def __init__(
         self,
-        runner: CommandRunner,
+        runner: HookCommandRunner,
         ui: UserInterface,
         common: Callable[[], Common],
         stop: Callable[[str], None],
@@ -103,7 +103,7 @@ class ToolCallHooks:
 
     async def before(self, hook: ToolBefore) -> None:
         """Ask about a call whose arguments are valid; they may be changed."""
-        asked = self._runner.asked("PreToolUse", tool_names(hook.name))
+        asked = self._runner.asked("PreToolUse", hook_tool_names(hook.name))
         judged = _CallReview(copy.deepcopy(hook.input))
         judged.verdicts = await self._ask(asked, hook, hook.input)
         for verdict in judged.verdicts:
@@ -114,7 +114,7 @@ class ToolCallHooks:
 
     async def permit(self, hook: PermissionCheck) -> None:
         """Ask again where the call is another one now, and refuse what anybody refuses. What failed has not agreed."""
-        asked = self._runner.asked("PreToolUse", tool_names(hook.name))
+        asked = self._runner.asked("PreToolUse", hook_tool_names(hook.name))
         judged = self._judged.pop(hook.call_id, None)
         verdicts = list(judged.verdicts) if judged else []
         if judged is None or hook.input != judged.input:
@@ -157,7 +157,7 @@ class ToolCallHooks:
     async def after(self, hook: ToolTransform) -> None:
         """Tell what a call gave. What a command says to it is put behind the result; its failure changes nothing."""
         failed = hook.result.is_error
-        asked = self._runner.asked("PostToolUseFailure" if failed else "PostToolUse", tool_names(hook.name))
+        asked = self._runner.asked("PostToolUseFailure" if failed else "PostToolUse", hook_tool_names(hook.name))
         if not asked:
             return
         text = truncate_middle(_text(hook.result.output))
@@ -252,7 +252,7 @@ class CommandHooks(Plugin):
         if self._agent is not None:
             raise ConfigError("these CommandHooks belong to another agent; make one for each")
         self._agent = agent
-        self._runner = CommandRunner(self.hooks, agent.env, self._depth)
+        self._runner = HookCommandRunner(self.hooks, agent.env, self._depth)
         wanted: set[CommandEvent] = {hook.event for hook in self.hooks}
         if not wanted:
             return

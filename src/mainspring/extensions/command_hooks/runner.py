@@ -16,7 +16,7 @@ LIMITS = OutputLimits(head=256 << 10, tail=64 << 10, cap=1 << 20)
 """An answer is short; a command that writes more than a MiB is ended, and has failed."""
 
 
-class CommandRunner:
+class HookCommandRunner:
     """The commands of an agent.
 
     Args:

@@ -46,8 +46,8 @@ logger = logging.getLogger("mainspring")
 logger.addHandler(logging.NullHandler())  # what is logged is seen where the application wants to see it
 
 
-H = TypeVar("H", bound=Hook)
-Handler = Callable[[H], Awaitable[Mapping[str, Any] | None] | Mapping[str, Any] | None]
+_H = TypeVar("_H", bound=Hook)
+Handler = Callable[[_H], Awaitable[Mapping[str, Any] | None] | Mapping[str, Any] | None]
 """Gets the context of one hook; changes it, or returns the fields to set."""
 
 
@@ -74,7 +74,7 @@ class HookBus:
         if hooks:
             self.add(hooks)
 
-    def on(self, event: type[H] | str, handler: Handler[H], *, order: int = 0) -> Callable[[], None]:
+    def on(self, event: type[_H] | str, handler: Handler[_H], *, order: int = 0) -> Callable[[], None]:
         """Call ``handler`` whenever ``event`` fires.
 
         Args:
@@ -134,7 +134,7 @@ class HookBus:
         """Whether anybody listens: ask before making a context."""
         return event in self._handlers
 
-    async def emit(self, context: H, *, only: Callable[[int, Handler[Any]], bool] | None = None) -> H:
+    async def emit(self, context: _H, *, only: Callable[[int, Handler[Any]], bool] | None = None) -> _H:
         """Ask every handler in turn; the context afterwards holds what they decided.
 
         ``only`` says of each order and handler whether it is asked at all.
@@ -234,7 +234,7 @@ class HookRegistry:
     def __init__(self, bus: HookBus) -> None:
         self._bus = bus
 
-    def hook(self, event: type[H] | str, handler: Handler[H]) -> Callable[[], None]:
+    def hook(self, event: type[_H] | str, handler: Handler[_H]) -> Callable[[], None]:
         """Register ``handler``; the returned function takes it away again.
 
         Raises:
@@ -262,7 +262,7 @@ def _cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def hook_class(event: type[H] | str) -> type[H]:
+def hook_class(event: type[_H] | str) -> type[_H]:
     """The context class of a hook given by class or name.
 
     Raises:

@@ -17,10 +17,10 @@ from mainspring.loop.hooks.base import text, validated_property
 from mainspring.loop.hooks.run import Hook
 from mainspring.loop.hooks.tools import ToolBefore, ToolCallHook, ToolFinished, ToolGate, ToolTransform
 
-T = TypeVar("T", bound=ToolCallHook)
+_T = TypeVar("_T", bound=ToolCallHook)
 
 
-def _copy_hook_as(kind: type[T], hook: ToolCallHook) -> T:
+def _copy_hook_as(kind: type[_T], hook: ToolCallHook) -> _T:
     """A context of another class with everything that ``hook`` holds."""
     made = kind.__new__(kind)
     for base in type(hook).__mro__:

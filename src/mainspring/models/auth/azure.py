@@ -13,7 +13,7 @@ from typing import Any
 
 from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
 from mainspring.extras import install_command
-from mainspring.models.auth.cli_tokens import run_command
+from mainspring.models.auth.cli_tokens import run_cli
 from mainspring.models.auth.credentials import CredentialValue
 from mainspring.models.auth.tokens import Token, TokenCredential
 from mainspring.models.json_values import as_dict, as_number
@@ -24,11 +24,11 @@ RESOURCE = "https://cognitiveservices.azure.com"
 SCOPE = f"{RESOURCE}/.default"
 """What a token for Azure's models must be for."""
 
-CLI_TIMEOUT = 30.0
+_CLI_TIMEOUT = 30.0
 """Seconds the command line may take; it starts slowly, and may have to renew its own token."""
 
 
-def is_cli_installed() -> bool:
+def is_azure_cli_installed() -> bool:
     """Whether Azure's command line is on PATH."""
     return find_program("az") is not None
 
@@ -49,7 +49,7 @@ class AzureCliCredential(TokenCredential):
         clock: Seconds since 1970.
     """
 
-    def __init__(self, *, timeout: float = CLI_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, timeout: float = _CLI_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
         super().__init__(self._ask, clock=clock)
         self._timeout = timeout
 
@@ -59,7 +59,7 @@ class AzureCliCredential(TokenCredential):
             raise ProviderConfigError("Azure's command line `az` is not installed", reason="missing_key")
         command = (program, "account", "get-access-token", "--resource", RESOURCE, "--output", "json")
         try:
-            said = await run_command(*command, timeout=self._timeout)
+            said = await run_cli(*command, timeout=self._timeout)
         except TimeoutError:
             raise ModelTimeoutError(
                 f"`az account get-access-token` did not answer within {self._timeout:g} s", reason="azure_cli"

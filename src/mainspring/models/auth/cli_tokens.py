@@ -33,7 +33,7 @@ class CommandOutput(Struct, frozen=True):
     complaint: str
 
 
-async def run_command(*command: str, timeout: float) -> CommandOutput:
+async def run_cli(*command: str, timeout: float) -> CommandOutput:
     """Run a command that cannot ask back, and wait for it.
 
     Args:
@@ -62,7 +62,7 @@ async def run_command(*command: str, timeout: float) -> CommandOutput:
     return CommandOutput(code, out, said or f"exit code {code}")
 
 
-CLI_TIMEOUT = 15.0
+_CLI_TIMEOUT = 15.0
 """Seconds that ``gh`` may take: it may have to wait for the system's key ring."""
 
 
@@ -89,7 +89,7 @@ class GitHubCliCredential(TokenCredential):
         clock: Seconds since 1970.
     """
 
-    def __init__(self, *, timeout: float = CLI_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, timeout: float = _CLI_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
         super().__init__(self._ask, early=0.0, clock=clock)
         self._timeout = timeout
 
@@ -98,7 +98,7 @@ class GitHubCliCredential(TokenCredential):
         if program is None:
             raise missing_token_error("GitHub's command line `gh` is not installed")
         try:
-            said = await run_command(program, "auth", "token", "--secure-storage", timeout=self._timeout)
+            said = await run_cli(program, "auth", "token", "--secure-storage", timeout=self._timeout)
         except TimeoutError:
             raise missing_token_error(f"`gh auth token` did not answer within {self._timeout:g} s") from None
         except OSError as error:

@@ -18,7 +18,7 @@ from mainspring.models.json_values import as_number
 from mainspring.models.transport.port import Transport
 from mainspring.text import escape_invisible
 
-LOGIN_TIMEOUT = 300.0
+_LOGIN_TIMEOUT = 300.0
 """Seconds a person may take to agree."""
 
 _PENDING_ERRORS = ("authorization_pending", "slow_down")
@@ -30,7 +30,7 @@ async def login(
     file: TokenFile,
     show: Callable[[str], object],
     *,
-    patience: float = LOGIN_TIMEOUT,
+    patience: float = _LOGIN_TIMEOUT,
     transport: Transport | None = None,
 ) -> OAuthTokens:
     """Log in with a browser, and save the tokens.
@@ -82,7 +82,7 @@ async def device_login(
     file: TokenFile,
     show: Callable[[str, str], object],
     *,
-    patience: float = LOGIN_TIMEOUT,
+    patience: float = _LOGIN_TIMEOUT,
     transport: Transport | None = None,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> OAuthTokens:

@@ -28,9 +28,9 @@ from mainspring.models.profile import ChatCapabilities, ModelProfile
 from mainspring.models.transport.port import Timeouts
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
-PROVIDER = "embedded"
-CONTEXT = 8192
-MAX_OUTPUT = 1024
+_PROVIDER = "embedded"
+_CONTEXT = 8192
+_MAX_OUTPUT = 1024
 _LIMITS = Timeouts(connect=10.0, first_byte=None, idle=None)
 _DIALECT = ChatCapabilities(max_tokens_field="max_tokens")
 _NOTICE = (
@@ -55,8 +55,8 @@ class EmbeddedModel:
         self,
         weights: ModelWeights | Path,
         *,
-        context: int = CONTEXT,
-        max_output: int = MAX_OUTPUT,
+        context: int = _CONTEXT,
+        max_output: int = _MAX_OUTPUT,
         directory: Path | None = None,
     ) -> None:
         self.weights = weights if isinstance(weights, ModelWeights) else None
@@ -71,7 +71,7 @@ class EmbeddedModel:
     @property
     def provider(self) -> str:
         """``embedded``."""
-        return PROVIDER
+        return _PROVIDER
 
     @property
     def model(self) -> str:
@@ -117,7 +117,7 @@ class EmbeddedModel:
         """
         server = await self._ensure_server()
         model = await self._connected(server)
-        emitter = TurnEventStream(PROVIDER, self.model)
+        emitter = TurnEventStream(_PROVIDER, self.model)
         events = (
             self._stream_with_tools(model, request, emitter) if request.tools else self._stream_text(model, request)
         )
@@ -136,7 +136,7 @@ class EmbeddedModel:
         Raises:
             ModelError: As `stream`.
         """
-        return await collect(self.stream(request), PROVIDER, self.model)
+        return await collect(self.stream(request), _PROVIDER, self.model)
 
     async def aclose(self) -> None:
         """End the model's process, unless another model object uses it too."""
@@ -159,7 +159,7 @@ class EmbeddedModel:
                 f"The weights of {self.weights.label} ({self.weights.megabytes} MB) are not in {self.file.parent}. "
                 f"Fetch them with:\n    {download_command(self.weights.name)}"
             )
-        return ProviderConfigError(text, provider=PROVIDER, model=self.model, reason="weights_missing")
+        return ProviderConfigError(text, provider=_PROVIDER, model=self.model, reason="weights_missing")
 
     async def _connected(self, server: LlamaServer) -> HttpModel:
         endpoint = await server.endpoint()
@@ -201,7 +201,7 @@ class EmbeddedModel:
             yield event
 
     def _asked(self, request: ModelRequest, system: str, **fields: Any) -> ModelRequest:
-        most = self._info.max_output_tokens or MAX_OUTPUT
+        most = self._info.max_output_tokens or _MAX_OUTPUT
         return structs.replace(
             request,
             system=system,
@@ -225,7 +225,7 @@ class EmbeddedModel:
             f"The embedded model stopped: {failure}. The next request starts it again.",
             reason="engine_crashed",
             retryable=True,
-            provider=PROVIDER,
+            provider=_PROVIDER,
             model=self.model,
             partial=error.partial,
         )
@@ -237,13 +237,13 @@ def create_embedded_model(config: ProviderConfig | dict[str, Any]) -> EmbeddedMo
     Raises:
         ModelNotFoundError: If the name is unknown.
     """
-    settings = to_provider_config(config, PROVIDER)
+    settings = to_provider_config(config, _PROVIDER)
     name = settings.model or DEFAULT
     weights = Path(name).expanduser() if _is_path(name) else find_weights(name)
     return EmbeddedModel(
         weights,
-        context=settings.context_window or CONTEXT,
-        max_output=settings.max_output_tokens or MAX_OUTPUT,
+        context=settings.context_window or _CONTEXT,
+        max_output=settings.max_output_tokens or _MAX_OUTPUT,
     )
 
 
@@ -259,7 +259,7 @@ def _info(weights: ModelWeights | Path, context: int, max_output: int) -> ModelI
     name = weights.label if isinstance(weights, ModelWeights) else weights.name
     return ModelInfo(
         id=weights.name if isinstance(weights, ModelWeights) else str(weights),
-        provider=PROVIDER,
+        provider=_PROVIDER,
         context_window=context,
         max_output_tokens=max_output,
         vision=False,

@@ -20,7 +20,7 @@ from mainspring.models.langchain.messages import LangChainDecoder, to_langchain
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
 from mainspring.models.profile import ModelProfile
 
-NAME = "langchain"
+_NAME = "langchain"
 _VENDORS = {"google_genai": "gemini", "google_vertexai": "gemini", "mistralai": "mistral"}
 """Vendors as the packages of their integrations are named, and who they are in the catalogue."""
 
@@ -145,7 +145,7 @@ def _info(chat_model: Any) -> ModelInfo:
     vendor = type(chat_model).__module__.partition(".")[0].removeprefix("langchain_")
     name = getattr(chat_model, "model_name", None) or getattr(chat_model, "model", None)
     name = name.removeprefix("models/") if isinstance(name, str) and name else type(chat_model).__name__
-    info = replace(find_model_info(_VENDORS.get(vendor, vendor), name), id=name, provider=NAME)
+    info = replace(find_model_info(_VENDORS.get(vendor, vendor), name), id=name, provider=_NAME)
     facts = as_dict(getattr(chat_model, "profile", None)) or {}
     known = {
         "context_window": facts.get("max_input_tokens"),

@@ -21,11 +21,11 @@ from mainspring.models.providers.http import (
 )
 from mainspring.models.wire.anthropic import AnthropicProtocol
 
-NAME = "anthropic"
-BASE_URL = "https://api.anthropic.com"
+_NAME = "anthropic"
+_BASE_URL = "https://api.anthropic.com"
 MODEL = "claude-sonnet-4-20250514"
-URL_VARIABLE = "ANTHROPIC_BASE_URL"
-KEY_HEADER = "x-api-key"
+_URL_VARIABLE = "ANTHROPIC_BASE_URL"
+_KEY_HEADER = "x-api-key"
 BETA_HEADER = "anthropic-beta"
 PATH = "/v1/messages"
 
@@ -53,25 +53,25 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If there is no key, or a setting is wrong.
     """
-    home = get_setting(None, URL_VARIABLE) or BASE_URL
+    home = get_setting(None, _URL_VARIABLE) or _BASE_URL
     base_url = get_setting(config.base_url) or home
-    key = require_key(NAME, static_api_key(config), base_url=base_url, home=home)
+    key = require_key(_NAME, static_api_key(config), base_url=base_url, home=home)
     model = config.model or MODEL
     profile = http_profile(
         config,
-        provider=NAME,
+        provider=_NAME,
         model=model,
         base_url=base_url,
         path=PATH,
-        accepts=_apply_settings(config, capabilities_for(model)),
-        key_header=KEY_HEADER,
+        accepts=_apply_settings(config, anthropic_capabilities(model)),
+        key_header=_KEY_HEADER,
         headers={"anthropic-version": provider_setting(config, "anthropic_version") or api_versions.ANTHROPIC},
     )
     profile = replace(profile, headers=_with_betas(profile.headers, profile.messages))
     return HttpModel(profile, AnthropicProtocol(), make_credential(config, key), timeouts=timeouts_from(config))
 
 
-def capabilities_for(model: str) -> AnthropicCapabilities:
+def anthropic_capabilities(model: str) -> AnthropicCapabilities:
     """What a Claude model accepts, by its name; of other models nothing is assumed.
 
     Source: Anthropic's migration guides up to Claude 5.5 (November 2026) and recorded refusals.

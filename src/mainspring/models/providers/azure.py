@@ -26,7 +26,7 @@ from mainspring.models.auth import (
     KeyCallback,
     KeyVaultSecret,
 )
-from mainspring.models.auth.azure import is_cli_installed, is_identity_package_installed
+from mainspring.models.auth.azure import is_azure_cli_installed, is_identity_package_installed
 from mainspring.models.auth.credentials import KEY_VARIABLES, CredentialValue, get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
@@ -46,7 +46,7 @@ from mainspring.models.providers.http import (
 )
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
-NAME = "azure"
+_NAME = "azure"
 URL_VARIABLES = ("AZURE_OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT")
 RESOURCE_VARIABLE = "AZURE_OPENAI_RESOURCE_NAME"
 DEPLOYMENT_VARIABLES = ("AZURE_OPENAI_DEPLOYMENT", "AZURE_OPENAI_DEPLOYMENT_NAME")
@@ -54,7 +54,7 @@ VERSION_VARIABLE = "AZURE_OPENAI_API_VERSION"
 MAP_VARIABLE = "AZURE_OPENAI_DEPLOYMENT_NAME_MAP"
 KEY_HEADER = "api-key"
 
-CHAT = ChatCapabilities(max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none")
+_CHAT = ChatCapabilities(max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none")
 """What Azure accepts over Chat Completions. Models that do not reason have the older name of the reply cap in this version."""
 
 _AUTH_MODES = ("auto", "key", "cli", "entra", "managed_identity", "key_vault")
@@ -97,7 +97,7 @@ def build(config: ProviderConfig) -> HttpModel:
         url = _with_query(f"{place.root}/openai/v1", version or api_versions.AZURE_RESPONSES)
         return build_responses_model(
             config,
-            provider=NAME,
+            provider=_NAME,
             model=place.deployment,
             base_url=url,
             credential=resolver,
@@ -107,14 +107,14 @@ def build(config: ProviderConfig) -> HttpModel:
     url = _with_query(f"{place.root}/openai/deployments/{quote(place.deployment)}", version or api_versions.AZURE_CHAT)
     profile = http_profile(
         config,
-        provider=NAME,
+        provider=_NAME,
         model=place.deployment,
         base_url=url,
         path="/chat/completions",
-        accepts=CHAT,
+        accepts=_CHAT,
         key_header=KEY_HEADER,
     )
-    if is_non_reasoning(NAME, place.model):
+    if is_non_reasoning(_NAME, place.model):
         profile = replace(profile, dialect=replace(profile.dialect, efforts=(), max_tokens_field="max_tokens"))
     return HttpModel(profile, ChatCompletionsProtocol(), resolver, timeouts=timeouts_from(config))
 
@@ -136,15 +136,15 @@ def resolve_deployment(config: ProviderConfig, environment: Mapping[str, str] | 
         resource = get_setting(None, RESOURCE_VARIABLE, environment=environment)
     if url is None and resource is None:
         raise ProviderConfigError(
-            f"Provider {NAME} needs a resource: set {URL_VARIABLES[0]} or {RESOURCE_VARIABLE}, or the setting "
-            f"providers.{NAME}.endpoint",
+            f"Provider {_NAME} needs a resource: set {URL_VARIABLES[0]} or {RESOURCE_VARIABLE}, or the setting "
+            f"providers.{_NAME}.endpoint",
             reason="missing_endpoint",
-            provider=NAME,
+            provider=_NAME,
         )
     url = url or f"https://{resource}.openai.azure.com/openai/v1"
     if not url.startswith(("http://", "https://")):
         raise ProviderConfigError(
-            f"The endpoint of {NAME} must begin with http:// or https://, not {url!r}", provider=NAME
+            f"The endpoint of {_NAME} must begin with http:// or https://, not {url!r}", provider=_NAME
         )
     path = url.partition("?")[0]
     model, deployment = _deployment(config, environment)
@@ -167,7 +167,7 @@ def deployment_map(value: str | Mapping[str, str] | None) -> dict[str, str]:
         if not (equals and model and deployment):
             raise ProviderConfigError(
                 f"{MAP_VARIABLE} must have the form model=deployment,model=deployment; this part has not: {part!r}",
-                provider=NAME,
+                provider=_NAME,
             )
         found[model] = deployment
     return found
@@ -192,13 +192,13 @@ def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
         case "key_vault":
             vault, name = provider_setting(config, "vault_url"), provider_setting(config, "secret_name")
             if not (vault and name):
-                raise ProviderConfigError("auth key_vault needs vaultUrl and secretName", provider=NAME)
+                raise ProviderConfigError("auth key_vault needs vaultUrl and secretName", provider=_NAME)
             return KeyVaultSecret(vault, name, client_id=client_id)
         case "auto" | "key":
             return _key_or_login(config, root, auth)
         case _:
             raise ProviderConfigError(
-                f"Setting `auth` of {NAME} must be one of {', '.join(_AUTH_MODES)}, not {auth!r}", provider=NAME
+                f"Setting `auth` of {_NAME} must be one of {', '.join(_AUTH_MODES)}, not {auth!r}", provider=_NAME
             )
 
 
@@ -210,20 +210,20 @@ def _key_or_login(config: ProviderConfig, root: str, auth: str) -> CredentialRes
     logins: list[CredentialResolver] = []
     if auth == "auto":
         logins = [
-            *([AzureCliCredential()] if is_cli_installed() else []),
+            *([AzureCliCredential()] if is_azure_cli_installed() else []),
             *([EntraIdCredential()] if is_identity_package_installed() else []),
         ]
     key = static_api_key(config)
-    if get_setting(key, *KEY_VARIABLES[NAME]) is None and logins:
+    if get_setting(key, *KEY_VARIABLES[_NAME]) is None and logins:
         return logins[0] if len(logins) == 1 else FirstCredential(logins)
     try:
-        return ApiKey(require_key(NAME, key, base_url=root, home=key_base_url(root, *URL_VARIABLES)))
+        return ApiKey(require_key(_NAME, key, base_url=root, home=key_base_url(root, *URL_VARIABLES)))
     except ProviderConfigError as error:
         raise ProviderConfigError(
             f"{error.message}; or log in with Azure's command line (`az login`), or install `mainspring[azure]` for Entra ID "
             "and managed identities",
             reason=error.reason,
-            provider=NAME,
+            provider=_NAME,
         ) from None
 
 
@@ -251,10 +251,10 @@ def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -
     named = named or get_setting(None, *DEPLOYMENT_VARIABLES, environment=environment)
     if named is None:
         raise ProviderConfigError(
-            f"Provider {NAME} needs a deployment: write {NAME}:DEPLOYMENT, or the setting providers.{NAME}.deployment, or set "
+            f"Provider {_NAME} needs a deployment: write {_NAME}:DEPLOYMENT, or the setting providers.{_NAME}.deployment, or set "
             f"{DEPLOYMENT_VARIABLES[0]}",
             reason="missing_deployment",
-            provider=NAME,
+            provider=_NAME,
         )
     return model or named, named
 

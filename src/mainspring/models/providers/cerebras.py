@@ -7,11 +7,11 @@ from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
 from mainspring.models.providers.http import build_hosted_model
 
-NAME = "cerebras"
-BASE_URL = "https://api.cerebras.ai/v1"
-MODEL = "gpt-oss-120b"
+_NAME = "cerebras"
+_BASE_URL = "https://api.cerebras.ai/v1"
+_MODEL = "gpt-oss-120b"
 
-DIALECT = ChatCapabilities(
+_DIALECT = ChatCapabilities(
     max_tokens_field="max_completion_tokens",
     efforts=("low", "medium", "high"),
     cache_breakpoints=False,  # It caches prefixes by itself and refuses fields that it does not know.
@@ -26,4 +26,4 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If there is no key.
     """
-    return build_hosted_model(config, provider=NAME, model=MODEL, home=BASE_URL, accepts=DIALECT)
+    return build_hosted_model(config, provider=_NAME, model=_MODEL, home=_BASE_URL, accepts=_DIALECT)

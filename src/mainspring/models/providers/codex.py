@@ -26,7 +26,7 @@ from mainspring.models.profile import ResponsesCapabilities
 from mainspring.models.providers.http import build_responses_model, provider_setting
 
 NAME = "codex"
-BASE_URL = "https://chatgpt.com/backend-api/codex"
+_BASE_URL = "https://chatgpt.com/backend-api/codex"
 MODEL = "gpt-5.5"
 ISSUER = "https://auth.openai.com"
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
@@ -65,7 +65,7 @@ def build(config: ProviderConfig) -> HttpModel:
         config,
         provider=NAME,
         model=config.model or MODEL,
-        base_url=get_setting(config.base_url) or BASE_URL,
+        base_url=get_setting(config.base_url) or _BASE_URL,
         credential=OAuthCredential(oauth_client(config), token_file(config), headers=account_headers),
         accepts=CAPABILITIES,
         headers=HEADERS,

@@ -10,8 +10,8 @@ from mainspring.models.profile import ChatCapabilities
 from mainspring.models.providers.http import build_chat_model, static_api_key
 from mainspring.models.registry import ModelFactory
 
-NAME = "compatible"
-URL_VARIABLE = "OPENAI_COMPATIBLE_BASE_URL"
+_NAME = "compatible"
+_URL_VARIABLE = "OPENAI_COMPATIBLE_BASE_URL"
 
 
 def build(config: ProviderConfig) -> HttpModel:
@@ -20,17 +20,17 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If base URL, model or key is missing.
     """
-    home = get_setting(None, URL_VARIABLE) or ""
+    home = get_setting(None, _URL_VARIABLE) or ""
     base_url = get_setting(config.base_url) or home
     if not base_url:
         raise ProviderConfigError(
-            f"Provider {NAME} needs a base URL: set {URL_VARIABLE}, or the setting providers.{NAME}.baseUrl",
+            f"Provider {_NAME} needs a base URL: set {_URL_VARIABLE}, or the setting providers.{_NAME}.baseUrl",
             reason="missing_base_url",
-            provider=NAME,
+            provider=_NAME,
         )
-    key = require_key(NAME, static_api_key(config), base_url=base_url, home=home)
+    key = require_key(_NAME, static_api_key(config), base_url=base_url, home=home)
     return build_chat_model(
-        config, provider=NAME, model=_model(config, NAME), base_url=base_url, key=key, accepts=ChatCapabilities()
+        config, provider=_NAME, model=_model(config, _NAME), base_url=base_url, key=key, accepts=ChatCapabilities()
     )
 
 

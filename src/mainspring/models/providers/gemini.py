@@ -20,10 +20,10 @@ from mainspring.models.providers.http import (
 )
 from mainspring.models.wire.gemini import GeminiProtocol
 
-NAME = "gemini"
-HOST = "https://generativelanguage.googleapis.com"
-MODEL = "gemini-2.0-flash-exp"
-URL_VARIABLE = "GOOGLE_GEMINI_BASE_URL"
+_NAME = "gemini"
+_HOST = "https://generativelanguage.googleapis.com"
+_MODEL = "gemini-2.0-flash-exp"
+_URL_VARIABLE = "GOOGLE_GEMINI_BASE_URL"
 
 _VERTEX_UNSUPPORTED = (
     "Provider gemini asks Google's developer API with a key; Vertex AI (useVertexai) wants credentials of Google Cloud, which "
@@ -43,25 +43,25 @@ def build(config: ProviderConfig) -> HttpModel:
     """
     wanted = provider_setting(config, "use_vertexai", bool | str)
     if wanted and str(wanted).lower() not in ("false", "0", "no"):
-        raise ProviderConfigError(_VERTEX_UNSUPPORTED, reason="vertex", provider=NAME)
-    model = (config.model or MODEL).removeprefix("models/")
+        raise ProviderConfigError(_VERTEX_UNSUPPORTED, reason="vertex", provider=_NAME)
+    model = (config.model or _MODEL).removeprefix("models/")
     version = provider_setting(config, "api_version") or api_versions.GEMINI
-    home = _with_api_version(get_setting(None, URL_VARIABLE) or HOST, version)
+    home = _with_api_version(get_setting(None, _URL_VARIABLE) or _HOST, version)
     base_url = _with_api_version(get_setting(config.base_url) or home, version)
-    key = require_key(NAME, static_api_key(config), base_url=base_url, home=home)
+    key = require_key(_NAME, static_api_key(config), base_url=base_url, home=home)
     profile = http_profile(
         config,
-        provider=NAME,
+        provider=_NAME,
         model=model,
         base_url=base_url,
         path=f"/models/{model}:streamGenerateContent",
-        accepts=capabilities_for(model),
+        accepts=gemini_capabilities(model),
         key_header="x-goog-api-key",
     )
     return HttpModel(profile, GeminiProtocol(), make_credential(config, key), timeouts=timeouts_from(config))
 
 
-def capabilities_for(model: str) -> GeminiDialect:
+def gemini_capabilities(model: str) -> GeminiDialect:
     """What a model takes, by the generation in its name: documented by Google for each."""
     found = _GENERATION.search(model)
     if found is None or "image" in model or "tts" in model:

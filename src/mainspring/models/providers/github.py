@@ -13,9 +13,9 @@ from mainspring.models.profile import ChatCapabilities
 from mainspring.models.providers import http as api_versions
 from mainspring.models.providers.http import build_chat_model, provider_setting, static_api_key
 
-NAME = "github"
-HOST = "https://models.github.ai"
-MODEL = "gpt-4o-mini"
+_NAME = "github"
+_HOST = "https://models.github.ai"
+_MODEL = "gpt-4o-mini"
 
 
 def build(config: ProviderConfig) -> HttpModel:
@@ -28,12 +28,12 @@ def build(config: ProviderConfig) -> HttpModel:
         ProviderConfigError: If there is no token, and no command line to ask for one.
     """
     org = provider_setting(config, "org")
-    home = f"{HOST}/orgs/{quote(org, safe='')}/inference" if org else f"{HOST}/inference"
+    home = f"{_HOST}/orgs/{quote(org, safe='')}/inference" if org else f"{_HOST}/inference"
     base_url = get_setting(config.base_url) or home
     return build_chat_model(
         config,
-        provider=NAME,
-        model=config.model or MODEL,
+        provider=_NAME,
+        model=config.model or _MODEL,
         base_url=base_url,
         key=_token(config, base_url),
         accepts=ChatCapabilities(),
@@ -43,9 +43,9 @@ def build(config: ProviderConfig) -> HttpModel:
 
 def _token(config: ProviderConfig, base_url: str) -> str | CredentialCallback:
     try:
-        return require_key(NAME, static_api_key(config), base_url=base_url, home=HOST)
+        return require_key(_NAME, static_api_key(config), base_url=base_url, home=_HOST)
     except ProviderConfigError:
-        if urlsplit(base_url).hostname != urlsplit(HOST).hostname:
+        if urlsplit(base_url).hostname != urlsplit(_HOST).hostname:
             raise  # A token of GitHub goes to GitHub only.
     if is_cli_installed():
         return GitHubCliCredential()

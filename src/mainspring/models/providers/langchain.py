@@ -11,7 +11,7 @@ from mainspring.models.langchain import LangChainModel
 from mainspring.models.langchain.detect import is_langchain_chat_model
 from mainspring.models.providers.http import provider_setting
 
-NAME = "langchain"
+_NAME = "langchain"
 _SETUP_HINT = (
     "set providers.langchain.class to module:Class, as in langchain_google_vertexai:ChatVertexAI, or pass the chat model "
     "itself to the agent"
@@ -32,7 +32,7 @@ def build(config: ProviderConfig) -> LangChainModel:
     module, _, name = place.partition(":")
     if not module or not name:
         raise ProviderConfigError(
-            f"Provider {NAME} needs a class: {_SETUP_HINT}", reason="missing_class", provider=NAME
+            f"Provider {_NAME} needs a class: {_SETUP_HINT}", reason="missing_class", provider=_NAME
         )
     options: dict[str, Any] = dict(provider_setting(config, "options", dict[str, Any]) or {})
     for argument, value in (("model", config.model), ("api_key", config.api_key), ("base_url", config.base_url)):
@@ -42,14 +42,14 @@ def build(config: ProviderConfig) -> LangChainModel:
         made = getattr(import_module(module), name)(**options)
     except (ImportError, AttributeError) as error:
         raise ProviderConfigError(
-            f"Provider {NAME} cannot find {place}: {error}. Install the package of the class, and the extra langchain",
+            f"Provider {_NAME} cannot find {place}: {error}. Install the package of the class, and the extra langchain",
             reason="missing_package",
-            provider=NAME,
+            provider=_NAME,
         ) from error
     except Exception as error:
-        raise ProviderConfigError(f"{place} cannot be made: {error}", reason="bad_options", provider=NAME) from error
+        raise ProviderConfigError(f"{place} cannot be made: {error}", reason="bad_options", provider=_NAME) from error
     if not is_langchain_chat_model(made):
         raise ProviderConfigError(
-            f"{place} is no chat model of LangChain: {_SETUP_HINT}", reason="no_model", provider=NAME
+            f"{place} is no chat model of LangChain: {_SETUP_HINT}", reason="no_model", provider=_NAME
         )
     return LangChainModel(made)

@@ -20,9 +20,9 @@ from mainspring.models.providers.http import (
 from mainspring.models.providers.local_servers import DEFAULT_MODEL, TIMEOUTS
 from mainspring.models.wire.ollama import OllamaProtocol
 
-NAME = "ollama"
-BASE_URL = "http://localhost:11434"
-URL_VARIABLE = "OLLAMA_HOST"
+_NAME = "ollama"
+_BASE_URL = "http://localhost:11434"
+_URL_VARIABLE = "OLLAMA_HOST"
 _PORT = 11434
 
 
@@ -36,11 +36,11 @@ def build(config: ProviderConfig) -> HttpModel:
         ProviderConfigError: If a setting is wrong, or the cloud's key is missing.
     """
     model = config.model or DEFAULT_MODEL
-    base_url = get_setting(config.base_url) or base_url_from_host(get_setting(None, URL_VARIABLE) or BASE_URL)
+    base_url = get_setting(config.base_url) or base_url_from_host(get_setting(None, _URL_VARIABLE) or _BASE_URL)
     window = provider_setting(config, "num_ctx", int) or config.context_window
     profile = http_profile(
         config,
-        provider=NAME,
+        provider=_NAME,
         model=model,
         base_url=base_url.rstrip("/").removesuffix("/v1"),
         path="/api/chat",
@@ -54,7 +54,7 @@ def build(config: ProviderConfig) -> HttpModel:
         profile = replace(profile, info=replace(profile.info, context_window=window))
     key = get_setting(static_api_key(config)) or ""
     if f".{urlsplit(base_url).hostname}".endswith(".ollama.com"):
-        key = key or require_key(NAME, None, base_url=base_url, home=base_url)
+        key = key or require_key(_NAME, None, base_url=base_url, home=base_url)
         profile = replace(profile, info=replace(profile.info, prices=None))  # Paid by subscription.
     return HttpModel(profile, OllamaProtocol(), make_credential(config, key), timeouts=timeouts_from(config, TIMEOUTS))
 

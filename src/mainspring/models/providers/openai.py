@@ -17,12 +17,12 @@ from mainspring.models.providers.http import (
 )
 
 NAME = "openai"
-BASE_URL = "https://api.openai.com/v1"
-MODEL = "gpt-5-mini"
+_BASE_URL = "https://api.openai.com/v1"
+_MODEL = "gpt-5-mini"
 KEY_VARIABLE = "OPENAI_API_KEY"
 URL_VARIABLE = "OPENAI_BASE_URL"
 
-DIALECT = ChatCapabilities(
+_DIALECT = ChatCapabilities(
     max_tokens_field="max_completion_tokens",
     developer_role=False,
     prompt_cache_key=True,
@@ -39,11 +39,11 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If there is no key, or a setting is wrong.
     """
-    home = get_setting(None, URL_VARIABLE) or BASE_URL
+    home = get_setting(None, URL_VARIABLE) or _BASE_URL
     base_url = get_setting(config.base_url) or home
-    model = config.model or MODEL
+    model = config.model or _MODEL
     key = require_key(NAME, static_api_key(config), base_url=base_url, home=home)
-    own = base_url.rstrip("/") == BASE_URL
+    own = base_url.rstrip("/") == _BASE_URL
     if select_api(config, "responses" if requires_responses_api(model) else "chat") == "responses":
         return build_responses_model(
             config,
@@ -59,5 +59,5 @@ def build(config: ProviderConfig) -> HttpModel:
         model=model,
         base_url=base_url,
         key=key,
-        accepts=DIALECT if own else ChatCapabilities(),
+        accepts=_DIALECT if own else ChatCapabilities(),
     )

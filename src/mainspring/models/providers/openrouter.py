@@ -7,11 +7,11 @@ from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
 from mainspring.models.providers.http import build_hosted_model
 
-NAME = "openrouter"
-BASE_URL = "https://openrouter.ai/api/v1"
-MODEL = "openrouter/auto"
+_NAME = "openrouter"
+_BASE_URL = "https://openrouter.ai/api/v1"
+_MODEL = "openrouter/auto"
 
-DIALECT = ChatCapabilities(
+_DIALECT = ChatCapabilities(
     efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
     effort_field="reasoning",
     cache_breakpoints=True,
@@ -25,4 +25,4 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If there is no key.
     """
-    return build_hosted_model(config, provider=NAME, model=MODEL, home=BASE_URL, accepts=DIALECT)
+    return build_hosted_model(config, provider=_NAME, model=_MODEL, home=_BASE_URL, accepts=_DIALECT)

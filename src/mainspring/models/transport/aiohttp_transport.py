@@ -22,7 +22,7 @@ from mainspring.models.transport.errors import (
 from mainspring.models.transport.loop_local import LoopLocal
 from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
-KEEP_ALIVE = 15.0
+_KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
 
 
@@ -151,7 +151,7 @@ class AiohttpTransport:
                 raise
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
                 # The last: the server closed it just now and the pool has not heard of it yet.
-                if loop.time() - self._context_tokens.pop(host, -KEEP_ALIVE) >= KEEP_ALIVE:
+                if loop.time() - self._context_tokens.pop(host, -_KEEP_ALIVE) >= _KEEP_ALIVE:
                     raise
                 response = await session.request(method, url, **options)  # The pooled connection was stale.
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -166,7 +166,7 @@ class AiohttpTransport:
 
 def _create_session(_: Hashable) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE),
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=True,
         trust_env=False,

@@ -23,7 +23,7 @@ from mainspring.models.transport.errors import (
 from mainspring.models.transport.loop_local import LoopLocal
 from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
-KEEP_ALIVE = 15.0
+_KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
 
 
@@ -128,7 +128,7 @@ class HttpxTransport:
             try:
                 response = await client.send(request(), stream=True)
             except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-                if loop.time() - self._context_tokens.pop(host, -KEEP_ALIVE) >= KEEP_ALIVE:
+                if loop.time() - self._context_tokens.pop(host, -_KEEP_ALIVE) >= _KEEP_ALIVE:
                     raise
                 response = await client.send(request(), stream=True)  # The pooled connection was stale.
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
@@ -151,7 +151,7 @@ def _make(key: Hashable) -> httpx2.AsyncClient:
         proxy=proxy,  # pyright: ignore[reportUnknownArgumentType]
         trust_env=False,
         follow_redirects=False,
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEP_ALIVE),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_ALIVE),
     )
 
 

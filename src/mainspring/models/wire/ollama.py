@@ -173,7 +173,7 @@ class OllamaDecoder:
             raise self._errors.unreadable(data) from error
 
 
-SLOT = "ollama"
+_SLOT = "ollama"
 _THINK_LEVELS = ("low", "medium", "high")
 """What ``think`` may be, where a model takes words."""
 
@@ -183,9 +183,9 @@ _EMPTY = b"," + to_json({"role": "user", "content": EMPTY_PROMPT_TEXT})
 
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
-    history = MessageEncodingCache.of(request.scratch, SLOT, _key(profile))
+    history = MessageEncodingCache.of(request.scratch, _SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
-    stored, tail = history.pieces(messages, lambda message: encode_message(message, profile))
+    stored, tail = history.pieces(messages, lambda message: _encode_message(message, profile))
     pieces: list[bytes | memoryview] = []
     if request.system and not request.system.isspace():
         pieces.append(b"," + to_json({"role": "system", "content": request.system}))
@@ -194,7 +194,7 @@ def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     return b"".join((_head(request, profile, history), b',"messages":[', *pieces, b"]}"))
 
 
-def encode_message(message: Message, profile: ModelProfile) -> bytes:
+def _encode_message(message: Message, profile: ModelProfile) -> bytes:
     """One message as the JSON objects it becomes, each with a comma before it."""
     cleaned = prepare_message(
         message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable
@@ -214,7 +214,7 @@ def encode_message(message: Message, profile: ModelProfile) -> bytes:
 
 def _key(profile: ModelProfile) -> str:
     info, unreadable = profile.info, hash(profile.unreadable)
-    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{profile.ollama.echo}|{unreadable}"
+    return f"{_SLOT}|{info.provider}|{info.id}|{info.vision}|{profile.ollama.echo}|{unreadable}"
 
 
 def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache) -> bytes:
@@ -258,10 +258,10 @@ def _options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
 
 def _tool(tool: ToolDefinition) -> bytes:
     kept = vars(tool)
-    data = kept.get(SLOT)
+    data = kept.get(_SLOT)
     if data is None:
         function = {"name": tool.name, "description": tool.description, "parameters": portable_schema(tool)}
-        data = kept[SLOT] = to_json({"type": "function", "function": function})
+        data = kept[_SLOT] = to_json({"type": "function", "function": function})
     return data
 
 

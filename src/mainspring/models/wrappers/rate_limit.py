@@ -14,7 +14,7 @@ from mainspring.models.token_limits import estimate_prompt_tokens
 
 _EXPECTED_OUTPUT_TOKENS = 1000  # tokens, until the provider tells how many there were
 
-SleepFunction = Callable[[float], Awaitable[object]]
+WaitFunction = Callable[[float], Awaitable[object]]
 """Waits for a number of seconds."""
 
 
@@ -30,7 +30,7 @@ class TokenBucket:
     """
 
     def __init__(
-        self, per_minute: float, *, clock: Callable[[], float] = time.monotonic, sleep: SleepFunction = asyncio.sleep
+        self, per_minute: float, *, clock: Callable[[], float] = time.monotonic, sleep: WaitFunction = asyncio.sleep
     ) -> None:
         if per_minute <= 0:
             raise ValueError("a rate must be more than nothing")
@@ -81,7 +81,7 @@ class RateLimitedModel:
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
         clock: Callable[[], float] = time.monotonic,
-        sleep: SleepFunction = asyncio.sleep,
+        sleep: WaitFunction = asyncio.sleep,
     ) -> None:
         self._model = model
         self._requests = TokenBucket(requests_per_minute, clock=clock, sleep=sleep) if requests_per_minute else None

@@ -203,7 +203,7 @@ def _missing_error(name: str) -> SessionError:
     return SessionError(f"the output {name} is not there any more: outputs end with the session. Make the call again")
 
 
-def summarize_arguments(args: Mapping[str, Any], limit: int = 200) -> str:
+def summarize_call_arguments(args: Mapping[str, Any], limit: int = 200) -> str:
     """Arguments on one line, for lists."""
     text = ", ".join(f"{name}={value!r}" for name, value in args.items())
     return f"{text[:limit]}…" if len(text) > limit else text

@@ -14,8 +14,8 @@ from mainspring.env.paths import display_path
 from mainspring.lazy import lazy_function
 from mainspring.tools.support.editing.review import (
     APPROVE_HUNK,
-    EditOutcome,
     EditOutcomes,
+    ReviewedEdit,
     format_edit_outcomes,
     request_decisions,
 )
@@ -86,7 +86,7 @@ async def _execute_with_approval(ctx: ToolContext, path: str, edits: Sequence[Ed
     """Make those edits that are approved, all or none of them, and tell what became of each."""
     answers = await request_decisions(ctx, path, edits)
     approved = [i for i, answer in enumerate(answers) if answer is True]
-    denied = [EditOutcome("denied", answer if isinstance(answer, str) else "") for answer in answers]
+    denied = [ReviewedEdit("denied", answer if isinstance(answer, str) else "") for answer in answers]
     if not approved:
         body = format_edit_outcomes(EditOutcomes(display_path(path), tuple(denied)))
         return failure(ToolErrorCode.PERMISSION_DENIED, f"{body}\nNothing was changed: no edit was approved.")
@@ -102,14 +102,14 @@ async def _execute_with_approval(ctx: ToolContext, path: str, edits: Sequence[Ed
     return replace(result, output=text)
 
 
-def _edit_outcome(result: ToolResult, place: int, failed: int | None) -> EditOutcome:
+def _edit_outcome(result: ToolResult, place: int, failed: int | None) -> ReviewedEdit:
     """What became of the edit that was the ``place``-th of those that were tried."""
     if failed is not None:
-        return EditOutcome("failed", result.text.split("\n")[0]) if place == failed else EditOutcome("skipped")
+        return ReviewedEdit("failed", result.text.split("\n")[0]) if place == failed else ReviewedEdit("skipped")
     change = result.metadata["edits"][place]
     first, last = change["lines"][0]
     where = f"line {first}" if first == last else f"lines {first}-{last}"
-    return EditOutcome("unchanged" if change["done"] else "applied", f"{where} {change['note']}".strip())
+    return ReviewedEdit("unchanged" if change["done"] else "applied", f"{where} {change['note']}".strip())
 
 
 def _multi_edit_access(arguments: Mapping[str, Any]) -> list[Access]:

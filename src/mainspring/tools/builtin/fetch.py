@@ -20,9 +20,9 @@ else:  # loaded when a page comes
     decode_body = lazy_function("mainspring.tools.support.text_files", "decode_body")
     to_markdown = lazy_function("mainspring.tools.support.html_to_markdown", "to_markdown")
 
-MAX_BYTES = 50_000
+_MAX_BYTES = 50_000
 TIMEOUT = 30
-MAX_TIMEOUT = 120
+_MAX_TIMEOUT = 120
 MAX_DOWNLOAD_BYTES = 5 << 20
 """Bytes of a page that are loaded."""
 MAX_REDIRECTS = 5
@@ -118,7 +118,7 @@ def _pdf_text(data: bytes) -> str:
 
 def _report(arguments: Mapping[str, Any], answer: HttpResponse, title: str, text: str) -> ToolResult:
     text = replace_surrogates(text)
-    offset, limit = int(arguments.get("offset", 0)), int(arguments.get("max_bytes", MAX_BYTES))
+    offset, limit = int(arguments.get("offset", 0)), int(arguments.get("max_bytes", _MAX_BYTES))
     is_error = answer.status >= 400
     part = text[offset:]
     if is_error:
@@ -183,12 +183,12 @@ fetch = Tool(
         "properties": {
             "url": {"type": "string"},
             "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "Characters to skip."},
-            "max_bytes": {"type": "integer", "minimum": 0, "default": MAX_BYTES, "description": "Most text; 0: all."},
+            "max_bytes": {"type": "integer", "minimum": 0, "default": _MAX_BYTES, "description": "Most text; 0: all."},
             "raw": {"type": "boolean", "default": False, "description": "HTML as it is."},
             "timeout": {
                 "type": "number",
                 "exclusiveMinimum": 0,
-                "maximum": MAX_TIMEOUT,
+                "maximum": _MAX_TIMEOUT,
                 "default": TIMEOUT,
                 "description": "Seconds.",
             },

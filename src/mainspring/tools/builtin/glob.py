@@ -14,22 +14,22 @@ from mainspring.globs import GlobError, compile_glob, max_depth, split_at_wildca
 from mainspring.tools.support.search.file_list import FileList, list_files_below
 from mainspring.tools.support.search.paths import (
     changed,
-    failure,
     filter_visible,
     hidden_files_note,
     join_pattern,
     resolve_checked,
+    search_failure,
 )
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
-LIMIT = 250
+_LIMIT = 250
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     pattern, path = arguments["pattern"], arguments.get("path") or "."
     include_ignored = bool(arguments.get("include_ignored", False))
     if not pattern.strip():
-        return failure(
+        return search_failure(
             ToolErrorCode.VALIDATION_ERROR, "pattern is empty. ** stands for all files, *.py for those of Python."
         )
     start, rest = _split(path, pattern)
@@ -39,15 +39,19 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     except PathChangedError as e:
         raise changed("search", start, e) from None
     except FileNotFoundError:
-        return failure(ToolErrorCode.NOT_FOUND, f"No files match {pattern}: there is no folder {display_path(start)}.")
+        return search_failure(
+            ToolErrorCode.NOT_FOUND, f"No files match {pattern}: there is no folder {display_path(start)}."
+        )
     except OSError as e:
-        return failure(ToolErrorCode.IO_ERROR, f"Cannot search {display_path(start)}: {explain(e)}.")
+        return search_failure(ToolErrorCode.IO_ERROR, f"Cannot search {display_path(start)}: {explain(e)}.")
     if stat.kind != "directory":
-        return failure(ToolErrorCode.VALIDATION_ERROR, f"{display_path(start)} is no folder, so nothing is below it.")
+        return search_failure(
+            ToolErrorCode.VALIDATION_ERROR, f"{display_path(start)} is no folder, so nothing is below it."
+        )
     try:
         matches = compile_glob(rest)
     except GlobError as e:
-        return failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
+        return search_failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
     most = max_depth(rest)
     listing = await list_files_below(ctx, real, include_ignored=include_ignored, depth=most)
     found = [path for path in listing.paths if matches(path)] if most else []
@@ -91,7 +95,7 @@ async def _is_file(ctx: ToolContext, path: RealPath) -> bool:
 
 
 def _report(arguments: Mapping[str, Any], names: Sequence[str], listing: FileList, withheld: int) -> ToolResult:
-    limit, offset = int(arguments.get("limit", LIMIT)), int(arguments.get("offset", 0))
+    limit, offset = int(arguments.get("limit", _LIMIT)), int(arguments.get("offset", 0))
     page = names[offset : offset + limit] if limit else names[offset:]
     what = ("folder" if names and names[0].endswith("/") else "file") + ("" if len(names) == 1 else "s")
     if not names:
@@ -141,7 +145,7 @@ glob = Tool(
             "pattern": {"type": "string"},
             "path": {"type": "string", "default": ".", "description": "The folder to look in."},
             "include_ignored": {"type": "boolean", "default": False},
-            "limit": {"type": "integer", "minimum": 0, "default": LIMIT, "description": "Most files; 0: all."},
+            "limit": {"type": "integer", "minimum": 0, "default": _LIMIT, "description": "Most files; 0: all."},
             "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "How many to skip."},
         },
         "required": ["pattern"],

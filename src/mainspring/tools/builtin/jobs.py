@@ -9,7 +9,7 @@ from mainspring.env import Job
 from mainspring.tools.support.background import describe_status, job_metadata, job_report
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
-MAX_BYTES = 32_768
+_MAX_BYTES = 32_768
 DEFAULT_WAIT = 60
 MAX_WAIT = 3600
 
@@ -21,7 +21,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     job = ctx.env.jobs.get(arguments.get("id", ""))
     if job is None:
         return _unknown_job_result(arguments.get("id", ""), ctx.env.jobs.all)
-    limit = int(arguments.get("max_bytes", MAX_BYTES))
+    limit = int(arguments.get("max_bytes", _MAX_BYTES))
     if action == "wait":
         await _wait(job, float(arguments.get("seconds", DEFAULT_WAIT)))
     elif action == "kill":
@@ -86,7 +86,12 @@ jobs = Tool(
                 "default": DEFAULT_WAIT,
                 "description": "Longest wait.",
             },
-            "max_bytes": {"type": "integer", "minimum": 0, "default": MAX_BYTES, "description": "Most output; 0: all."},
+            "max_bytes": {
+                "type": "integer",
+                "minimum": 0,
+                "default": _MAX_BYTES,
+                "description": "Most output; 0: all.",
+            },
         },
         "required": ["action"],
         "additionalProperties": False,

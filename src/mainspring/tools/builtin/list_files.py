@@ -9,16 +9,16 @@ from typing import Any
 from mainspring.env import FileKind, WalkedPath, WalkResult
 from mainspring.env.paths import display_path
 from mainspring.tools.support.search.paths import (
-    failure,
     filter_visible,
     hidden_files_note,
     resolve_search_root,
     search_accesses,
+    search_failure,
 )
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
-DEPTH = 2
-LIMIT = 200
+_DEPTH = 2
+_LIMIT = 200
 _MOST_WALKED = 50_000
 _MOST_NAMED = 5
 _MARKS: dict[FileKind, str] = {
@@ -32,16 +32,16 @@ _MARKS: dict[FileKind, str] = {
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     path = arguments.get("path") or "."
-    depth, limit = max(1, int(arguments.get("depth", DEPTH))), int(arguments.get("limit", LIMIT))
+    depth, limit = max(1, int(arguments.get("depth", _DEPTH))), int(arguments.get("limit", _LIMIT))
     found = await resolve_search_root(ctx, path, "list")
     if isinstance(found, ToolResult):
         return found
     if found.glob:
-        return failure(
+        return search_failure(
             ToolErrorCode.VALIDATION_ERROR, f"There is no folder {display_path(path)}. For a pattern use glob."
         )
     if found.stat.kind != "directory":
-        return failure(ToolErrorCode.VALIDATION_ERROR, f"{found.name} is a file; use read_file for that.")
+        return search_failure(ToolErrorCode.VALIDATION_ERROR, f"{found.name} is a file; use read_file for that.")
     include_ignored = bool(arguments.get("include_ignored", False))
     walk = await ctx.env.walk(
         found.path, depth=depth + 1, include_ignored=include_ignored, limit=_MOST_WALKED, signal=ctx.signal
@@ -115,8 +115,8 @@ list_files = Tool(
         "type": "object",
         "properties": {
             "path": {"type": "string", "default": ".", "description": "The folder."},
-            "depth": {"type": "integer", "minimum": 1, "default": DEPTH, "description": "How many levels."},
-            "limit": {"type": "integer", "minimum": 0, "default": LIMIT, "description": "Most entries; 0: all."},
+            "depth": {"type": "integer", "minimum": 1, "default": _DEPTH, "description": "How many levels."},
+            "limit": {"type": "integer", "minimum": 0, "default": _LIMIT, "description": "Most entries; 0: all."},
             "include_ignored": {"type": "boolean", "default": False},
         },
         "additionalProperties": False,

@@ -211,8 +211,8 @@ def _truncation_note(missing: int, number: int, column: int) -> str:
 
 
 DEFAULT_LINE_LIMIT = 2000
-MAX_BYTES = 262_144
-MAX_LINE_CHARS = 2000
+_MAX_BYTES = 262_144
+_MAX_LINE_CHARS = 2000
 _READ_SIZE = 8 << 20
 _MAX_BUFFERED_BYTES = 64 << 20
 _MAX_COUNTED_BYTES = 256 << 20
@@ -230,7 +230,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         if is_image(head) or is_convertible(head):
             return await _image(ctx, found, head)
         if head.startswith(b"%PDF-"):
-            return await read_pdf(ctx, found, arguments, int(arguments.get("max_bytes", MAX_BYTES)))
+            return await read_pdf(ctx, found, arguments, int(arguments.get("max_bytes", _MAX_BYTES)))
         if looks_binary(head):
             return _binary(found, head)
         return await _text(ctx, found, head, arguments)
@@ -240,12 +240,12 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
 
 async def _text(ctx: ToolContext, found: ResolvedFile, head: bytes, arguments: Mapping[str, Any]) -> ToolResult:
     offset, limit = max(1, int(arguments.get("offset", 1))), int(arguments.get("limit", DEFAULT_LINE_LIMIT))
-    max_bytes = int(arguments.get("max_bytes", MAX_BYTES))
+    max_bytes = int(arguments.get("max_bytes", _MAX_BYTES))
     layout = LineFormat(
         offset=offset,
         column=max(1, int(arguments.get("column", 1))),
         numbers=bool(arguments.get("line_numbers", True)),
-        longest=0 if limit == 1 or not max_bytes else MAX_LINE_CHARS,
+        longest=0 if limit == 1 or not max_bytes else _MAX_LINE_CHARS,
         max_bytes=max_bytes,
     )
     window = LineWindow(offset, limit, _MAX_BUFFERED_BYTES)
@@ -403,7 +403,7 @@ read_file = Tool(
                 "default": DEFAULT_LINE_LIMIT,
                 "description": "Most lines; 0: all.",
             },
-            "max_bytes": {"type": "integer", "minimum": 0, "default": MAX_BYTES, "description": "Most bytes; 0: all."},
+            "max_bytes": {"type": "integer", "minimum": 0, "default": _MAX_BYTES, "description": "Most bytes; 0: all."},
             "pages": {"type": "string", "description": "Of a PDF, as in 3, 3-5 or 3-."},
             "line_numbers": {"type": "boolean", "default": True},
             "column": {

@@ -15,9 +15,9 @@ from mainspring.lazy import lazy_re
 from mainspring.tools.support.background import Screen, TailBuffer, split_limit, start_background
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
-MAX_BYTES = 32_768
+_MAX_BYTES = 32_768
 DEFAULT_TIMEOUT = 120
-MAX_TIMEOUT = 3600
+_MAX_TIMEOUT = 3600
 TERMINAL = "terminal"
 """Key in the metadata of a running call: the id of the editor's terminal in which the script runs."""
 
@@ -73,7 +73,7 @@ async def _run_in_editor_terminal(
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     command: str = arguments["command"]
     timeout = float(arguments.get("timeout") or DEFAULT_TIMEOUT)
-    limit = int(arguments.get("max_bytes", MAX_BYTES))
+    limit = int(arguments.get("max_bytes", _MAX_BYTES))
     if not command.strip():
         return _failure(ToolErrorCode.VALIDATION_ERROR, "The command is empty. Give a bash script to run.")
     if refused := find_nul_redirect(command):
@@ -81,7 +81,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if arguments.get("background"):
         return await start_background(ctx, command, arguments.get("timeout"), limit)
     collector = _OutputCollector(ctx, limit)
-    limits = OutputLimits(head=0, tail=limit or MAX_BYTES, spool=True)
+    limits = OutputLimits(head=0, tail=limit or _MAX_BYTES, spool=True)
     try:
         shown = await _run_in_editor_terminal(ctx, command, timeout, limits)
     except OSError as e:
@@ -191,7 +191,7 @@ shell = Tool(
             "timeout": {
                 "type": "number",
                 "exclusiveMinimum": 0,
-                "maximum": MAX_TIMEOUT,
+                "maximum": _MAX_TIMEOUT,
                 "default": DEFAULT_TIMEOUT,
                 "description": "Seconds until it is stopped.",
             },
@@ -204,7 +204,7 @@ shell = Tool(
             "max_bytes": {
                 "type": "integer",
                 "minimum": 0,
-                "default": MAX_BYTES,
+                "default": _MAX_BYTES,
                 "description": "Most bytes of output to return, from its end; 0: all.",
             },
             "metadata": {

@@ -17,14 +17,14 @@ from mainspring.tools.diagnostics.protocol import (
     InitializeResult,
     LspDecoder,
     LspFramingError,
-    Message,
+    LspMessage,
     PublishDiagnosticsParams,
     encode_message,
     parse_diagnostics,
     path_to_uri,
 )
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 INITIAL_BACKOFF = 1.0
 """Seconds after a failure before the server is started again; doubled with each failure in a row."""
@@ -256,7 +256,7 @@ class LanguageServerClient:
             pass
         await self._fail(connection)
 
-    async def _take(self, message: Message) -> None:
+    async def _take(self, message: LspMessage) -> None:
         if message.method is None:
             future = self._waiting.pop(message.id, None) if isinstance(message.id, int) else None
             if future is not None and not future.done():
@@ -305,7 +305,7 @@ _CAPABILITIES: dict[str, Any] = {
 }
 
 
-def _convert_or(kind: type[T], value: Any, otherwise: T) -> T:
+def _convert_or(kind: type[_T], value: Any, otherwise: _T) -> _T:
     """A value in a shape; ``otherwise`` if it has another one."""
     try:
         return msgspec.convert(value, kind)

@@ -17,7 +17,7 @@ Severity = Literal["error", "warning", "information", "hint"]
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "information", "hint")
 
 
-class Message(Struct):
+class LspMessage(Struct):
     """A request, an answer or a piece of news."""
 
     id: int | str | None = None
@@ -139,19 +139,19 @@ class LspDecoder:
         self._held = bytearray()
         self._length: int | None = None
 
-    def feed(self, data: bytes) -> list[Message]:
+    def feed(self, data: bytes) -> list[LspMessage]:
         """The messages that are complete now.
 
         Raises:
             FramingError: If there is no length, it is too big, or the content is no JSON object.
         """
         self._held += data
-        found: list[Message] = []
+        found: list[LspMessage] = []
         while (message := self._next()) is not None:
             found.append(message)
         return found
 
-    def _next(self) -> Message | None:
+    def _next(self) -> LspMessage | None:
         if self._length is None:
             end = self._held.find(b"\r\n\r\n")
             if end < 0:
@@ -166,7 +166,7 @@ class LspDecoder:
         del self._held[: self._length]
         self._length = None
         try:
-            return msgspec.json.decode(body, type=Message)
+            return msgspec.json.decode(body, type=LspMessage)
         except msgspec.DecodeError as e:
             raise LspFramingError(str(e)) from None
 

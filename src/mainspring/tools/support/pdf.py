@@ -72,7 +72,7 @@ class Pdf:
 
 
 MAX_PDF_BYTES = 64 << 20
-TIME_LIMIT = 30.0
+_TIME_LIMIT = 30.0
 """Seconds after which the pages that were read so far are returned."""
 
 
@@ -122,7 +122,7 @@ async def _read(ctx: ToolContext, found: ResolvedFile, pdf: Pdf, wanted: tuple[i
     first, end = wanted
     parts: list[str] = []
     size, last, why = 0, first - 1, ""
-    stop = time.monotonic() + TIME_LIMIT
+    stop = time.monotonic() + _TIME_LIMIT
     empty = 0
     for number in range(first, end + 1):
         if ctx.aborted or time.monotonic() > stop:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.app.commands.cost import CostRow, format_cost
+from mainspring.app.commands.cost import CostRow, format_cost_row
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from mainspring.app.commands.cost import CostRow, format_cost
     ],
 )
 def test_small_sums_are_not_told_as_nothing(cost: float, unpriced: int, told: str) -> None:
-    assert format_cost(CostRow(key="x", cost=cost, unpriced_calls=unpriced)) == told
+    assert format_cost_row(CostRow(key="x", cost=cost, unpriced_calls=unpriced)) == told

@@ -9,7 +9,7 @@ import pytest
 
 from mainspring import Agent, ModelError, Permissions, RunOptions, tool
 from mainspring.app.cli.main import main
-from mainspring.app.commands.runs import Asked, get_run, list_runs
+from mainspring.app.commands.runs import Asked, get_run, list_durable_runs
 from mainspring.durable import DurableWorker, MemoryEngine
 from mainspring.env.memory import MemoryEnv
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
@@ -129,7 +129,7 @@ async def test_runs_are_told_as_they_ended_or_wait() -> None:
                 break
         failed = await agents.start("one", "go", run_id="failed")
         await failed.result()
-        assert {(r.run.id, r.run.state, r.run.status, r.run.error) for r in await list_runs(agents, 10)} == {
+        assert {(r.run.id, r.run.state, r.run.status, r.run.error) for r in await list_durable_runs(agents, 10)} == {
             ("paused", "running", "paused", ""),
             ("failed", "done", "error", "down"),
         }

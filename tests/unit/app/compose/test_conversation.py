@@ -27,7 +27,7 @@ from mainspring.app.run.options import LaunchOptions, PermissionFlags, Workspace
 from mainspring.app.workspace.paths import resolve_working_folder
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.settings import AgentSettings, AppConfig, PermissionSettings, RetrySettings, Settings
-from mainspring.app.workspace.settings.load import RuleSource, env_bool, env_float, env_int, env_str
+from mainspring.app.workspace.settings.load import RuleFile, env_bool, env_float, env_int, env_str
 from mainspring.errors import ConfigError, SessionError
 from mainspring.mcp import McpPlug
 from mainspring.models import ModelInfo, RetryConfig
@@ -199,7 +199,7 @@ def test_retries_of_the_settings(settings: RetrySettings, made: RetryConfig | No
 
 
 def test_a_bad_rule_of_a_file_is_located() -> None:
-    source = RuleSource("user", "/x/settings.json", PermissionSettings(ask=("shell", "fs-write")))
+    source = RuleFile("user", "/x/settings.json", PermissionSettings(ask=("shell", "fs-write")))
 
     with pytest.raises(ConfigError, match=r"/x/settings.json: permissions.ask\[1\].*scope:fs-write"):
         build_permissions(Settings(config=AppConfig(), rules=(source,)), PermissionFlags(), "/x")

@@ -12,7 +12,7 @@ from mainspring.app.workspace.settings import load_settings
 from mainspring.app.workspace.settings.schema import HookSettings
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
-from mainspring.extensions.command_hooks import DEFAULT_SECONDS, EVENTS
+from mainspring.extensions.command_hooks import COMMAND_EVENTS, DEFAULT_SECONDS
 
 
 def write(folder: Path, value: Any) -> None:
@@ -21,7 +21,7 @@ def write(folder: Path, value: Any) -> None:
 
 
 def test_every_event_is_a_setting() -> None:
-    assert sorted(HookSettings.__struct_encode_fields__) == sorted(EVENTS)
+    assert sorted(HookSettings.__struct_encode_fields__) == sorted(COMMAND_EVENTS)
 
 
 @pytest.mark.covers("BYD-01")

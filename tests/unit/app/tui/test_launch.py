@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.app.chat import Chat, parse_line
 from mainspring.app.chat.events import CommandDone, StatusChanged
-from mainspring.app.cli.arguments import parse
+from mainspring.app.cli.arguments import parse_arguments
 from mainspring.app.cli.runner import chat_launch_options
 from mainspring.app.tui.chat_client import open_chat
 from mainspring.app.tui.launch import apply_settings
@@ -24,7 +24,7 @@ def test_flags_reach_the_chat() -> None:
         "--max-turns 3 --max-seconds 4 --max-cost 0.5 --max-tokens 600 --max-output-tokens 70 --allow shell(ls) --plan "
         "--sandbox landlock --sandbox-network"
     )
-    _, given = parse(line.split())
+    _, given = parse_arguments(line.split())
     ask = chat_launch_options(given)
     assert (ask.model, ask.thinking, ask.system, tuple(ask.tools or ())) == (
         "openai:m",
@@ -37,8 +37,8 @@ def test_flags_reach_the_chat() -> None:
     assert limits == (3, 4, 0.5, 600, 70)
     assert "shell" in str(ask.rules)
     assert (ask.sandbox.layer, ask.sandbox.network) == ("landlock", True)
-    assert chat_launch_options(parse(["-c"])[1]).continued
-    assert not chat_launch_options(parse(["--no-session"])[1]).save
+    assert chat_launch_options(parse_arguments(["-c"])[1]).continued
+    assert not chat_launch_options(parse_arguments(["--no-session"])[1]).save
 
 
 @pytest.mark.covers("OPT-03", "CLI-07")
@@ -70,7 +70,7 @@ async def test_the_entry_loads_the_settings_and_opens_the_engine_with_what_the_c
     (home / ".agent" / "settings.json").write_text(json.dumps(values))
     seen: list[Settings] = []
 
-    _, options = parse(["--no-session", "--model", "compatible:two"])
+    _, options = parse_arguments(["--no-session", "--model", "compatible:two"])
     async with open_chat(options, str(tmp_path), seen.append) as chat, asyncio.timeout(20):
         assert isinstance(chat, Chat)
         assert (await chat.send(parse_line("/help", known=("help",)))).refused == ""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mainspring.app.tui.markdown import MarkdownRenderer
 from mainspring.app.tui.safe_text import width
-from mainspring.app.tui.streaming_markdown import Answer, Block
+from mainspring.app.tui.streaming_markdown import Answer, MarkdownBlock
 from mainspring.app.tui.styled_text import to_text
 from mainspring.app.tui.theme import Theme
 
@@ -67,7 +67,7 @@ def test_prose_fits_the_window_by_the_width_of_its_characters() -> None:
 
 def test_without_colours_there_are_none() -> None:
     painter = MarkdownRenderer(Theme(colors="none"), 80)
-    rows = painter.rows(Block("# a `b` [c](d)")) + painter.rows(Block("x = 1", "py"))
+    rows = painter.rows(MarkdownBlock("# a `b` [c](d)")) + painter.rows(MarkdownBlock("x = 1", "py"))
     assert not any("ansi" in style or "#" in style for row in rows for style, _ in row)
 
 

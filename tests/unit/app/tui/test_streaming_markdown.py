@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.tui.streaming_markdown import Block, MarkdownBlocks
+from mainspring.app.tui.streaming_markdown import MarkdownBlock, MarkdownBlocks
 
 TEXT = """# Title
 Some words
@@ -56,9 +56,9 @@ WORDS = [
 ]
 
 
-def cut(text: str, size: int) -> list[Block]:
+def cut(text: str, size: int) -> list[MarkdownBlock]:
     blocks = MarkdownBlocks()
-    done: list[Block] = []
+    done: list[MarkdownBlock] = []
     for at in range(0, len(text), size):
         done += blocks.feed(text[at : at + size])
     return done + blocks.close()
@@ -93,7 +93,7 @@ def test_every_line_is_in_exactly_one_block(words: list[str], size: int) -> None
 def test_relieved_parts_are_printed_once_as_well(words: list[str], most: int) -> None:
     text = "".join(words)
     blocks = MarkdownBlocks()
-    done: list[Block] = []
+    done: list[MarkdownBlock] = []
     for at in range(0, len(text), 3):
         done += blocks.feed(text[at : at + 3])
         done += blocks.flush_partial(most)
@@ -108,13 +108,13 @@ def test_a_fence_that_is_never_closed_is_code_to_the_end() -> None:
     tail = blocks.tail
     assert tail is not None
     assert (tail.text, tail.code) == ("x = 1\n\ny = ", "py")
-    assert blocks.close() == [Block("x = 1\n\ny = ", "py")]
+    assert blocks.close() == [MarkdownBlock("x = 1\n\ny = ", "py")]
 
 
 def test_a_long_fence_is_given_in_parts_that_begin_at_something() -> None:
     blocks = MarkdownBlocks()
     code = "".join(f"def f{i}():\n    return {i}\n\n\n" for i in range(50))
-    parts: list[Block] = []
+    parts: list[MarkdownBlock] = []
     for line in ("```python\n" + code + "```\n").splitlines(keepends=True):
         parts += blocks.feed(line)
         parts += blocks.flush_partial(20)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.workspace.settings.jsonc import JsonError, edit, parse
+from mainspring.app.workspace.settings.jsonc import JsonError, edit_jsonc, parse_jsonc
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -17,8 +17,8 @@ JSON_VALUES = st.recursive(
 
 @given(JSON_VALUES)
 def test_every_json_text_reads_as_json_does(value: object) -> None:
-    assert parse(json.dumps(value)).plain() == value
-    assert parse(json.dumps(value, indent=2, ensure_ascii=False)).plain() == value
+    assert parse_jsonc(json.dumps(value)).plain() == value
+    assert parse_jsonc(json.dumps(value, indent=2, ensure_ascii=False)).plain() == value
 
 
 def test_comments_and_trailing_commas_are_no_matter() -> None:
@@ -29,7 +29,7 @@ def test_comments_and_trailing_commas_are_no_matter() -> None:
     }
     // end"""
 
-    assert parse(text).plain() == {"a": [1, 2, 3], "url": "http://x/y", "s": "/* no */ // no"}
+    assert parse_jsonc(text).plain() == {"a": [1, 2, 3], "url": "http://x/y", "s": "/* no */ // no"}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_comments_and_trailing_commas_are_no_matter() -> None:
 )
 def test_errors_name_the_place(text: str, line: int, column: int, reason: str) -> None:
     with pytest.raises(JsonError) as caught:
-        parse(text)
+        parse_jsonc(text)
 
     assert (caught.value.line, caught.value.column) == (line, column)
     assert reason in caught.value.reason
@@ -71,14 +71,14 @@ BEFORE = """{
 
 
 def test_an_edit_keeps_everything_else() -> None:
-    assert edit(BEFORE, ["model"], '"c:d"') == BEFORE.replace('"a:b"', '"c:d"')
-    assert edit(BEFORE, ["agent", "maxTokens"], "5") == BEFORE.replace(
+    assert edit_jsonc(BEFORE, ["model"], '"c:d"') == BEFORE.replace('"a:b"', '"c:d"')
+    assert edit_jsonc(BEFORE, ["agent", "maxTokens"], "5") == BEFORE.replace(
         '"temperature": 1', '"temperature": 1, "maxTokens": 5'
     )
 
 
 def test_a_new_key_takes_the_layout_of_its_neighbours() -> None:
-    changed = edit(BEFORE, ["retry", "maxRetries"], "0")
+    changed = edit_jsonc(BEFORE, ["retry", "maxRetries"], "0")
 
     assert changed == BEFORE.replace(
         '"later": {"x": [1, 2]} // not ours\n', '"later": {"x": [1, 2]}, // not ours\n  "retry": {"maxRetries": 0}\n'
@@ -87,9 +87,9 @@ def test_a_new_key_takes_the_layout_of_its_neighbours() -> None:
 
 @pytest.mark.parametrize("text", ["{}", "{\n}\n", "{ // nothing yet\n}\n", "  {}"])
 def test_the_first_key(text: str) -> None:
-    changed = edit(text, ["a", "b"], "1")
+    changed = edit_jsonc(text, ["a", "b"], "1")
 
-    assert parse(changed).plain() == {"a": {"b": 1}}
+    assert parse_jsonc(changed).plain() == {"a": {"b": 1}}
     assert ("nothing yet" in text) == ("nothing yet" in changed)
 
 
@@ -104,9 +104,9 @@ def test_the_first_key(text: str) -> None:
     ],
 )
 def test_taking_a_key_away(path: list[str], left: object) -> None:
-    changed = edit(BEFORE, path, None)
+    changed = edit_jsonc(BEFORE, path, None)
 
-    assert parse(changed).plain() == left
+    assert parse_jsonc(changed).plain() == left
     assert "// who answers" in changed
 
 
@@ -127,16 +127,16 @@ def test_edits_do_what_they_do_to_a_dict(
     elif one in tree:
         tree[one].pop(two, None)
 
-    text = edit(text, [one, two], None if taken else json.dumps(value))
+    text = edit_jsonc(text, [one, two], None if taken else json.dumps(value))
 
-    assert parse(text).plain() == tree
+    assert parse_jsonc(text).plain() == tree
     for key, section in tree.items():
         for name in list(section):
-            text = edit(text, [key, name], None)
+            text = edit_jsonc(text, [key, name], None)
             del section[name]
-            assert parse(text).plain() == tree
+            assert parse_jsonc(text).plain() == tree
 
 
 def test_a_value_in_the_way_is_an_error() -> None:
     with pytest.raises(JsonError, match="agent is no object"):
-        edit('{"agent": 1}', ["agent", "maxTokens"], "1")
+        edit_jsonc('{"agent": 1}', ["agent", "maxTokens"], "1")

@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
 from mainspring.models.auth import SCOPE, AzureCliCredential, EntraIdCredential, KeyVaultSecret
-from mainspring.models.auth.azure import is_cli_installed, is_identity_package_installed
+from mainspring.models.auth.azure import is_azure_cli_installed, is_identity_package_installed
 
 
 def fake_az(folder: Path, script: str) -> Path:
@@ -77,11 +77,11 @@ async def test_a_command_line_that_hangs_is_ended(bin_path: Path) -> None:
 
 
 async def test_no_command_line_is_said(bin_path: Path) -> None:
-    assert not is_cli_installed()
+    assert not is_azure_cli_installed()
     with pytest.raises(ProviderConfigError, match="`az` is not installed"):
         await AzureCliCredential()()
     fake_az(bin_path, "true")
-    assert is_cli_installed()
+    assert is_azure_cli_installed()
 
 
 IDENTITY = """

@@ -240,7 +240,7 @@ async def test_other_sources_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(source(auth="key_vault", vaultUrl="https://v", secretName="s"), KeyVaultSecret)
     monkeypatch.setattr(azure, "is_identity_package_installed", lambda: True)
     assert isinstance(source(), EntraIdCredential)
-    monkeypatch.setattr(azure, "is_cli_installed", lambda: True)
+    monkeypatch.setattr(azure, "is_azure_cli_installed", lambda: True)
     assert isinstance(source(), FirstCredential)
 
 

@@ -11,10 +11,10 @@ from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import multi_edit
 from mainspring.tools.support.editing.review import (
     APPROVE_HUNK,
-    EditOutcome,
+    EditHunk,
     EditOutcomes,
     EditStatus,
-    Hunk,
+    ReviewedEdit,
     format_edit_outcomes,
     parse_edit_outcomes,
 )
@@ -26,10 +26,10 @@ def edits(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
     return [{"old_string": old, "new_string": new} for old, new in pairs]
 
 
-async def gated(answers: list[Any], *pairs: tuple[str, str]) -> tuple[Any, bytes, list[Hunk]]:
-    env, asked = MemoryEnv({"a.txt": FILE}), list[Hunk]()
+async def gated(answers: list[Any], *pairs: tuple[str, str]) -> tuple[Any, bytes, list[EditHunk]]:
+    env, asked = MemoryEnv({"a.txt": FILE}), list[EditHunk]()
 
-    async def approve(hunk: Hunk) -> Any:
+    async def approve(hunk: EditHunk) -> Any:
         asked.append(hunk)
         return answers[hunk.number - 1]
 
@@ -50,13 +50,13 @@ async def test_what_is_denied_is_left_out_and_told() -> None:
     assert parse_edit_outcomes(result.text) == EditOutcomes(
         "a.txt",
         (
-            EditOutcome("applied", "line 1"),
-            EditOutcome("denied", "not the second"),
-            EditOutcome("applied", "line 3"),
-            EditOutcome("denied"),
+            ReviewedEdit("applied", "line 1"),
+            ReviewedEdit("denied", "not the second"),
+            ReviewedEdit("applied", "line 3"),
+            ReviewedEdit("denied"),
         ),
     )
-    assert asked[1] == Hunk("a.txt", 2, 4, "two", "2")
+    assert asked[1] == EditHunk("a.txt", 2, 4, "two", "2")
 
 
 @pytest.mark.covers("TOL-14")
@@ -104,7 +104,7 @@ async def test_a_plain_function_may_decide_and_without_one_all_are_made() -> Non
     st.text(),
 )
 def test_every_body_can_be_parsed_again(path: str, hunks: list[tuple[EditStatus, str]], behind: str) -> None:
-    outcomes = EditOutcomes(path, tuple([EditOutcome(fate, " ".join(note.split())) for fate, note in hunks]))
+    outcomes = EditOutcomes(path, tuple([ReviewedEdit(fate, " ".join(note.split())) for fate, note in hunks]))
     assert parse_edit_outcomes(format_edit_outcomes(outcomes)) == outcomes
     assert parse_edit_outcomes(f"{format_edit_outcomes(outcomes)}\n{behind}") == outcomes
 

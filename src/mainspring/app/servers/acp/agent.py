@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mainspring import __version__
 from mainspring.app.chat import ChatOptions
 from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
-from mainspring.app.servers.acp.session import AcpSession, Block
+from mainspring.app.servers.acp.session import AcpSession, PromptBlock
 from mainspring.app.servers.acp.transport import CANCEL, DELETE, AcpTransport
 from mainspring.app.servers.stdio import ChatRegistry, LineTransport
 from mainspring.app.workspace.saved_sessions import list_saved_sessions, remove_session
@@ -202,7 +202,7 @@ class AcpAgent:
 
     # --- in a session -----------------------------------------------------------------------------------------------
 
-    async def prompt(self, session_id: str, prompt: list[Block], **kwargs: Any) -> schema.PromptResponse:
+    async def prompt(self, session_id: str, prompt: list[PromptBlock], **kwargs: Any) -> schema.PromptResponse:
         """Say something, and wait for the end of what comes of it."""
         return schema.PromptResponse(stop_reason=await self._session(session_id).prompt(prompt))
 

@@ -47,7 +47,7 @@ from mainspring.app.servers.stdio import ChatRegistry
 from mainspring.errors import MainspringError
 from mainspring.redaction import redact
 
-Block = (
+PromptBlock = (
     schema.TextContentBlock
     | schema.ImageContentBlock
     | schema.AudioContentBlock
@@ -56,7 +56,7 @@ Block = (
 )
 
 
-def parse_prompt(blocks: Sequence[Block], cwd: str) -> tuple[str, tuple[Attachment, ...]]:
+def parse_prompt(blocks: Sequence[PromptBlock], cwd: str) -> tuple[str, tuple[Attachment, ...]]:
     """The text of a prompt, and what comes with it. A link to a file is a mention: the file is attached, as the rules let it.
 
     Args:
@@ -135,17 +135,17 @@ def _bytes(data: str, what: str) -> bytes:
         raise RequestError.invalid_params({"details": f"the data of {what} is no base64"}) from None
 
 
-StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
+AcpStopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
 
 
-_STATUSES: dict[str, StopReason] = {
+_STATUSES: dict[str, AcpStopReason] = {
     "max_turns": "max_turn_requests",
     "max_seconds": "max_turn_requests",
     "max_cost": "max_turn_requests",
     "max_tokens": "max_tokens",
     "aborted": "cancelled",
 }
-_STOP_REASONS: dict[str, StopReason] = {"max_tokens": "max_tokens", "refusal": "refusal"}
+_STOP_REASONS: dict[str, AcpStopReason] = {"max_tokens": "max_tokens", "refusal": "refusal"}
 
 
 class PromptTurn:
@@ -165,10 +165,10 @@ class PromptTurn:
         self._begun = False
         self._barrier = ""
         self._stopped = ""
-        self._done: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+        self._done: asyncio.Future[AcpStopReason] = asyncio.get_running_loop().create_future()
         self.cancelled = False
 
-    async def wait(self) -> StopReason:
+    async def wait(self) -> AcpStopReason:
         """Why it stopped.
 
         Raises:
@@ -176,7 +176,7 @@ class PromptTurn:
         """
         return await self._done
 
-    def end(self, reason: StopReason) -> None:
+    def end(self, reason: AcpStopReason) -> None:
         """It is over."""
         if not self._done.done():
             self._done.set_result("cancelled" if self.cancelled else reason)
@@ -353,7 +353,7 @@ class AcpSession:
 
     # --- what the client asks ---------------------------------------------------------------------------------------
 
-    async def prompt(self, blocks: list[Block]) -> StopReason:
+    async def prompt(self, blocks: list[PromptBlock]) -> AcpStopReason:
         """Say something, or do a slash command, and wait for its end.
 
         Raises:

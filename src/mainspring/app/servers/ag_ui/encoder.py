@@ -26,7 +26,7 @@ from mainspring.durable.feed import (
 )
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
 
-PROTOCOL = "1.0"
+_PROTOCOL = "1.0"
 
 Event = dict[str, Any]
 
@@ -159,7 +159,7 @@ class AgUiEncoder:
         self._run_agent = True
         self._part += 1
         self._unanswered.clear()
-        made.append({"type": "RUN_STARTED", "threadId": self._thread, "runId": self._run, "protocolVersion": PROTOCOL})
+        made.append({"type": "RUN_STARTED", "threadId": self._thread, "runId": self._run, "protocolVersion": _PROTOCOL})
 
     def _flush_held(self, made: list[Event]) -> None:
         """Begin, if need be, and tell what was held back."""

@@ -15,7 +15,7 @@ from mainspring.durable.client_tools import ClientContext, ClientTool
 from mainspring.messages import ContentBlock, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from mainspring.messages.message import Role
 
-Id = Annotated[str, Meta(min_length=1, max_length=500)]
+AgUiId = Annotated[str, Meta(min_length=1, max_length=500)]
 _EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -67,7 +67,7 @@ class _FunctionCall(Struct, frozen=True):
 
 
 class _ToolCall(Struct, frozen=True):
-    id: Id
+    id: AgUiId
     function: _FunctionCall
     type: Literal["function"] = "function"
 
@@ -96,7 +96,7 @@ class _Assistant(Struct, frozen=True, tag_field="role", tag="assistant"):
 class _ToolAnswer(Struct, frozen=True, tag_field="role", tag="tool"):
     id: str
     content: str | tuple[_Part, ...]
-    toolCallId: Id
+    toolCallId: AgUiId
     error: str | None = None
 
 
@@ -136,14 +136,14 @@ class Verdict(Struct, frozen=True, forbid_unknown_fields=True):
 class Resolved(Struct, frozen=True, tag_field="status", tag="resolved"):
     """An interrupt that was answered."""
 
-    interruptId: Id
+    interruptId: AgUiId
     payload: Verdict
 
 
 class Cancelled(Struct, frozen=True, tag_field="status", tag="cancelled"):
     """An interrupt that was left unanswered: the call is not made."""
 
-    interruptId: Id
+    interruptId: AgUiId
 
 
 ResumeEntry = Resolved | Cancelled
@@ -152,8 +152,8 @@ ResumeEntry = Resolved | Cancelled
 class RunAgentInput(Struct, frozen=True, kw_only=True):
     """What a client of AG-UI sends to begin a run: the whole conversation, and what comes with it. More fields are no error."""
 
-    threadId: Annotated[Id, Meta(description="The conversation.")]
-    runId: Annotated[Id, Meta(description="The run to begin; a new one each time.")]
+    threadId: Annotated[AgUiId, Meta(description="The conversation.")]
+    runId: Annotated[AgUiId, Meta(description="The run to begin; a new one each time.")]
     messages: Annotated[
         tuple[_Message, ...], Meta(description="The conversation so far; behind its end the agent goes on.")
     ]

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from mainspring.app.servers.ag_ui.encoder import AgUiEncoder, warning
 from mainspring.app.servers.ag_ui.runs import AgUiRun
 from mainspring.app.servers.http.metrics import Metrics
-from mainspring.durable.feed import FeedEvent, FeedItem, RunEnded, encode_event
+from mainspring.durable.feed import FeedEvent, FeedItem, RunEnded, encode_feed_event
 
 Format = Literal["native", "ag-ui"]
 
@@ -83,7 +83,7 @@ class EventEncoder:
             if event is None:
                 kind = type(item.event)
                 name = str(kind.__struct_config__.tag)
-                event = WireEvent(str(item.number), name, encode_event(item.event), kind is RunEnded)
+                event = WireEvent(str(item.number), name, encode_feed_event(item.event), kind is RunEnded)
                 self._known[key] = event
                 if len(event.data) <= _MAX_CACHED_BYTES:
                     self._recent.append(event)  # others come for it in a moment
@@ -175,7 +175,7 @@ class StreamTimeouts(Struct, frozen=True, kw_only=True):
     request: float = 20.0
 
 
-class EventStream:
+class EventStreamResponse:
     """A response that is a stream of events.
 
     Args:

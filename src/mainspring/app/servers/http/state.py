@@ -17,7 +17,7 @@ from mainspring.app.run_service.service import RunService
 from mainspring.app.servers.ag_ui.runs import AgUiRunStarter
 from mainspring.app.servers.http.metrics import MEDIA_TYPE, Metrics
 from mainspring.app.servers.http.responses import retry_later_response
-from mainspring.app.servers.http.sse import EventEncoder, EventStream, StreamTimeouts, WireEvent
+from mainspring.app.servers.http.sse import EventEncoder, EventStreamResponse, StreamTimeouts, WireEvent
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -139,7 +139,7 @@ class ServerState:
             location: Where the run is.
         """
         place = self.followers.one(tenant)
-        return EventStream(events, place, self.closing, self.cut, self.metrics, self.patience, left, location)
+        return EventStreamResponse(events, place, self.closing, self.cut, self.metrics, self.patience, left, location)
 
     async def figures(self) -> ASGIApp:
         """The figures as they are now."""

@@ -27,12 +27,12 @@ from mainspring.app.chat.types import ApprovalDecision, Option
 from mainspring.app.servers.markdown import format_diff
 from mainspring.app.servers.stdio import ChatRegistry
 
-Asked = ApprovalAsked | QuestionAsked
+PendingQuestion = ApprovalAsked | QuestionAsked
 _LONGEST = 6_000
 _DECISION, _CHOICE, _WORDS = "decision", "choice", "words"
 
 
-def elicitation_form(asked: Asked) -> types.ElicitRequestFormParams:
+def elicitation_form(asked: PendingQuestion) -> types.ElicitRequestFormParams:
     """A question as a form."""
     if isinstance(asked, ApprovalAsked):
         return types.ElicitRequestFormParams(
@@ -58,7 +58,7 @@ def elicitation_form(asked: Asked) -> types.ElicitRequestFormParams:
     )
 
 
-def parse_answer(asked: Asked, answer: object) -> Approve | Answer:
+def parse_answer(asked: PendingQuestion, answer: object) -> Approve | Answer:
     """What an answer to a form says; whatever is no answer is a no."""
     content: Mapping[str, Any] = {}
     if isinstance(answer, types.ElicitResult) and answer.action == "accept":
@@ -78,7 +78,7 @@ def parse_answer(asked: Asked, answer: object) -> Approve | Answer:
     return Answer(asked.id, chosen, text) if chosen or text.strip() else Answer(asked.id, declined=True)
 
 
-def decline(asked: Asked) -> Approve | Answer:
+def decline(asked: PendingQuestion) -> Approve | Answer:
     """A question that nobody can be asked."""
     return parse_answer(asked, None)
 
@@ -122,7 +122,7 @@ ProgressCallback = Callable[[str], Awaitable[None]]
 """Is told what happens."""
 
 
-Ask = Callable[[Asked], Awaitable[object]]
+Ask = Callable[[PendingQuestion], Awaitable[object]]
 """Asks the user of a client; gives what came back."""
 
 
@@ -133,7 +133,7 @@ class InputRequired(Struct, frozen=True):
         questions: What is asked, by names that the answers are to have.
     """
 
-    questions: Mapping[str, Asked]
+    questions: Mapping[str, PendingQuestion]
 
 
 class ToolRun:
@@ -150,7 +150,7 @@ class ToolRun:
         self.given = given
         self._opened: asyncio.Future[Chat] = asyncio.get_running_loop().create_future()
         self._left = asyncio.Event()
-        self._questions: dict[str, Asked] = {}
+        self._questions: dict[str, PendingQuestion] = {}
         self._rounds = 0
 
     @property
@@ -228,7 +228,7 @@ class ToolRun:
                     pass
         return None
 
-    async def _settle(self, asked: Asked, answer: object) -> None:
+    async def _settle(self, asked: PendingQuestion, answer: object) -> None:
         self._questions.pop(asked.id, None)
         await self._opened.result().send(decline(asked) if answer is None else parse_answer(asked, answer))
 

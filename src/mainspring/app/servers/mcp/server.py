@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mainspring import __version__
 from mainspring.app.chat import ChatOptions
 from mainspring.app.chat.events import RunFinished
-from mainspring.app.servers.mcp.runs import Ask, Asked, InputRequired, ToolRun, ToolRunPool, elicitation_form
+from mainspring.app.servers.mcp.runs import Ask, InputRequired, PendingQuestion, ToolRun, ToolRunPool, elicitation_form
 from mainspring.app.servers.stdio import ChatRegistry, LineTooLongError, LineTransport, encode_line
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.errors import MainspringError
@@ -103,7 +103,7 @@ def run_result(finished: RunFinished, session: str) -> types.CallToolResult:
     )
 
 
-def error_result(text: str) -> types.CallToolResult:
+def mcp_error_result(text: str) -> types.CallToolResult:
     """A call that could not be made."""
     return types.CallToolResult(content=[types.TextContent(type="text", text=redact(text))], is_error=True)
 
@@ -243,14 +243,14 @@ class McpAgentServer:
                 case "sessions":
                     return await self._sessions(given)
                 case name:
-                    return error_result(f"there is no tool {name[:80]!r}; there are {RUN_TOOL} and {SESSIONS_TOOL}")
+                    return mcp_error_result(f"there is no tool {name[:80]!r}; there are {RUN_TOOL} and {SESSIONS_TOOL}")
         except (MainspringError, OSError) as error:
-            return error_result(str(error))
+            return mcp_error_result(str(error))
 
     async def _sessions(self, given: dict[str, Any]) -> types.CallToolResult:
         limit = given.get("limit", 20)
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 100:
-            return error_result("limit must be a whole number from 1 to 100")
+            return mcp_error_result("limit must be a whole number from 1 to 100")
         found = await asyncio.to_thread(list_saved_sessions, self._options.ask.place, environ=self._options.environ)
         return sessions_result([info for info in found if not info.problem][:limit])
 
@@ -267,13 +267,15 @@ class McpAgentServer:
             return await self._flush_held(ctx, run, params, ask, later=later)
         prompt, session = given.get("prompt"), given.get("session")
         if not isinstance(prompt, str) or not prompt.strip():
-            return error_result("prompt must be a text that is not empty")
+            return mcp_error_result("prompt must be a text that is not empty")
         about = self._options.ask
         if session is not None:
             found = await asyncio.to_thread(list_saved_sessions, about.place, environ=self._options.environ)
             place = next((info.place for info in found if info.id == session), None)
             if place is None:
-                return error_result(f"there is no session {str(session)[:80]!r}; the tool {SESSIONS_TOOL} lists them")
+                return mcp_error_result(
+                    f"there is no session {str(session)[:80]!r}; the tool {SESSIONS_TOOL} lists them"
+                )
             about = replace(about, session=place)
         options = replace(self._options, ask=about, attended=ask is not None or later, replay=False)
         return await self._flush_held(ctx, None, params, ask, later=later, options=options)
@@ -302,7 +304,7 @@ class McpAgentServer:
                 if begun:
                     await run.answer(params.input_responses or {})
                 elif refused := await run.begin(str((params.arguments or {}).get("prompt"))):
-                    return error_result(refused)
+                    return mcp_error_result(refused)
                 done = await run.go_on(progress, ask, later=later)
                 if isinstance(done, InputRequired):
                     parked = True
@@ -312,7 +314,7 @@ class McpAgentServer:
                 if not parked:
                     run.leave()
             await self._runs.closed(run)
-        return error_result("the server is being stopped") if done is None else run_result(done, session)
+        return mcp_error_result("the server is being stopped") if done is None else run_result(done, session)
 
 
 def _asked(waits: InputRequired, name: str) -> types.InputRequiredResult:
@@ -340,7 +342,7 @@ def elicit_callback(ctx: Context) -> Ask | None:
     if not _has_forms(ctx) or not ctx.session.can_send_request:
         return None
 
-    async def ask(asked: Asked) -> object:
+    async def ask(asked: PendingQuestion) -> object:
         form = elicitation_form(asked)
         try:
             return await ctx.session.elicit_form(form.message, form.requested_schema)

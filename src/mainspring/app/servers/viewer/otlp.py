@@ -49,7 +49,7 @@ class ReceivedSpan:
         self.span = span
 
 
-def decode(data: bytes, content_type: str) -> list[ReceivedSpan]:
+def decode_spans(data: bytes, content_type: str) -> list[ReceivedSpan]:
     """The spans of a request to ``/v1/traces``.
 
     Raises:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.servers.viewer.model import RunDetail, RunSource, Summary, ViewSpan, add_totals
-from mainspring.app.servers.viewer.otlp import PROTOBUF_TYPES, OtlpDecodeError, ReceivedSpan, decode
+from mainspring.app.servers.viewer.otlp import PROTOBUF_TYPES, OtlpDecodeError, ReceivedSpan, decode_spans
 from mainspring.telemetry.conventions import AGENT_NAME, CONVERSATION_ID, RUN_ID, RUN_STATUS
 
 _HEAD = 16 * 1024
@@ -32,7 +32,7 @@ _REASONS = {
 }  # fmt: skip
 
 
-class Request(Struct, frozen=True):
+class ViewerRequest(Struct, frozen=True):
     """A request; names of headers are in small letters."""
 
     method: str
@@ -50,7 +50,7 @@ class Response(Struct, frozen=True):
     headers: Mapping[str, str] = {}
 
 
-class Refused(Exception):
+class BadRequestError(Exception):
     """The request cannot be read; it is answered with this status."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -58,7 +58,7 @@ class Refused(Exception):
         self.status = status
 
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[ViewerRequest], Awaitable[Response]]
 
 
 class Server:
@@ -113,7 +113,7 @@ class Server:
         try:
             async with asyncio.timeout(_IDLE_SECONDS):
                 request = await _read(reader)
-        except Refused as refused:
+        except BadRequestError as refused:
             await _answer(writer, Response(refused.status, str(refused).encode()), keep=False)
             return False
         response = await self._handler(request)
@@ -122,23 +122,23 @@ class Server:
         return keep
 
 
-async def _read(reader: asyncio.StreamReader) -> Request:
+async def _read(reader: asyncio.StreamReader) -> ViewerRequest:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
-        raise Refused(413, "the headers are too long") from None
+        raise BadRequestError(413, "the headers are too long") from None
     first, *lines = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
-        raise Refused(400, "this is no HTTP request")
+        raise BadRequestError(400, "this is no HTTP request")
     headers: dict[str, str] = {}
     for line in filter(None, lines):
         name, colon, value = line.partition(":")
         if not colon or name.strip().lower() in headers and name.strip().lower() in {"host", "content-length"}:
-            raise Refused(400, "a header cannot be read")
+            raise BadRequestError(400, "a header cannot be read")
         headers[name.strip().lower()] = value.strip()
     path = _path(parts[1])
-    return Request(parts[0].upper(), path, headers, await _body(reader, headers))
+    return ViewerRequest(parts[0].upper(), path, headers, await _body(reader, headers))
 
 
 def _path(target: str) -> str:
@@ -148,7 +148,7 @@ def _path(target: str) -> str:
     except ValueError:
         path = ""
     if not path.startswith("/"):
-        raise Refused(400, "the address cannot be read")
+        raise BadRequestError(400, "the address cannot be read")
     return path
 
 
@@ -158,15 +158,15 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> byt
     else:
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit():
-            raise Refused(400, "the length cannot be read")
+            raise BadRequestError(400, "the length cannot be read")
         if len(length) > _DIGITS or int(length) > _BODY:
-            raise Refused(413, "the request is too large")
+            raise BadRequestError(413, "the request is too large")
         data = await reader.readexactly(int(length))
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding in {"identity", ""}:
         return data
     if encoding not in {"gzip", "deflate"}:
-        raise Refused(415, f"the encoding {encoding!r} cannot be read")
+        raise BadRequestError(415, f"the encoding {encoding!r} cannot be read")
     return _decompress(data, encoding)
 
 
@@ -178,10 +178,10 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
             line = (await reader.readuntil(b"\r\n")).partition(b";")[0].strip()
             length = int(line, 16)
         except (ValueError, asyncio.LimitOverrunError):
-            raise Refused(400, "a chunk cannot be read") from None
+            raise BadRequestError(400, "a chunk cannot be read") from None
         size += length
         if length < 0 or size > _BODY:
-            raise Refused(413, "the request is too large")
+            raise BadRequestError(413, "the request is too large")
         if length == 0:
             await _skip_trailers(reader)
             return b"".join(parts)
@@ -194,7 +194,7 @@ async def _skip_trailers(reader: asyncio.StreamReader) -> None:
         while await reader.readuntil(b"\r\n") != b"\r\n":
             pass
     except asyncio.LimitOverrunError:
-        raise Refused(413, "the headers are too long") from None
+        raise BadRequestError(413, "the headers are too long") from None
 
 
 def _decompress(data: bytes, encoding: str) -> bytes:
@@ -202,9 +202,9 @@ def _decompress(data: bytes, encoding: str) -> bytes:
     try:
         made = unpack.decompress(data, _BODY)
     except zlib.error as error:
-        raise Refused(400, f"the request cannot be unpacked: {error}") from None
+        raise BadRequestError(400, f"the request cannot be unpacked: {error}") from None
     if unpack.unconsumed_tail:
-        raise Refused(413, "the request is too large")
+        raise BadRequestError(413, "the request is too large")
     return made
 
 
@@ -373,14 +373,14 @@ class Viewer:
         """Stop listening."""
         await self._server.aclose()
 
-    async def _handle(self, request: Request) -> Response:
+    async def _handle(self, request: ViewerRequest) -> Response:
         try:
             return await self._route(request)
         except Exception:
             logger.exception("the viewer failed on %s", request.method)
             return Response(500, b"the viewer failed; its log says how")
 
-    async def _route(self, request: Request) -> Response:
+    async def _route(self, request: ViewerRequest) -> Response:
         port = self._server.port
         if request.headers.get("host", "") not in {f"127.0.0.1:{port}", f"localhost:{port}"}:
             return Response(403, b"this page is for this machine")
@@ -396,7 +396,7 @@ class Viewer:
             return _not_found()
         return await self._page(request, "/".join(rest))
 
-    async def _page(self, request: Request, path: str) -> Response:
+    async def _page(self, request: ViewerRequest, path: str) -> Response:
         if path == "v1/traces":
             return await self._receive(request)
         if path == "api/stop" and request.method == "POST" and _is_not_a_browser_page(request):
@@ -417,14 +417,14 @@ class Viewer:
             return _not_found() if found is None else _json(found)
         return _not_found()
 
-    async def _receive(self, request: Request) -> Response:
+    async def _receive(self, request: ViewerRequest) -> Response:
         if request.method != "POST":
             return Response(405, b"only POST")
         if not _is_not_a_browser_page(request):
             return Response(403, b"spans come from programs, not from pages")
         kind = request.headers.get("content-type", "")
         try:
-            received = await asyncio.to_thread(decode, request.body, kind)
+            received = await asyncio.to_thread(decode_spans, request.body, kind)
         except OtlpDecodeError as error:
             return Response(error.status, str(error).encode())
         self.store.add(received)
@@ -473,7 +473,7 @@ def _copy_title(received: Summary, stored: Summary) -> None:
     received.place = stored.place or received.place
 
 
-def _is_not_a_browser_page(request: Request) -> bool:
+def _is_not_a_browser_page(request: ViewerRequest) -> bool:
     """Whether no browser sent it for a page; a browser says so by these."""
     return "origin" not in request.headers and request.headers.get("sec-fetch-site", "none") == "none"
 

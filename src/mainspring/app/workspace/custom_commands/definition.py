@@ -13,7 +13,7 @@ from mainspring.errors import ConfigError
 from mainspring.frontmatter import parse_front_matter
 from mainspring.lazy import lazy_re
 
-Scope = Literal["user", "project"]
+CommandScope = Literal["user", "project"]
 
 
 _ARGUMENT = lazy_re(r"[A-Za-z_][A-Za-z0-9_-]*\??")
@@ -42,7 +42,7 @@ class CustomCommand(Struct, frozen=True, kw_only=True):
     hint: str = ""
     tools: tuple[str, ...] | None = None
     model: str | None = None
-    scope: Scope = "user"
+    scope: CommandScope = "user"
     path: str = ""
 
     @property
@@ -62,7 +62,7 @@ class CustomCommand(Struct, frozen=True, kw_only=True):
         return tuple(t for t in self.tools or () if "(" in t)
 
 
-def parse_command(text: str, name: str, *, scope: Scope = "user", path: str = "") -> CustomCommand:
+def parse_command(text: str, name: str, *, scope: CommandScope = "user", path: str = "") -> CustomCommand:
     """The command that a Markdown file defines: fields in its head, the prompt behind it.
 
     Fields: ``description``, ``arguments`` (names), ``argument-hint``, ``allowed-tools``, ``model``; others are ignored, since

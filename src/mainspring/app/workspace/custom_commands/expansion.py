@@ -15,7 +15,7 @@ from mainspring.app.workspace.file_mentions import find_mentions
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 
-MAX_ARGUMENTS = 9
+_MAX_ARGUMENTS = 9
 
 _TOKEN = lazy_re(
     r"""(?P<escaped>\\[$@!{])

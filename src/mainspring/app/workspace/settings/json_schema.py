@@ -18,7 +18,7 @@ from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 
-def schema() -> str:
+def settings_schema() -> str:
     """The JSON Schema of a settings file."""
     _, definitions = msgspec.json.schema_components((AppConfig, ProviderSettings), ref_template="#/$defs/{name}")
     for kind in _section_types(AppConfig):

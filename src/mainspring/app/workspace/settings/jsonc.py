@@ -57,7 +57,7 @@ def line_and_column(text: str, position: int) -> tuple[int, int]:
     return text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
 
 
-def parse(text: str) -> JsonNode:
+def parse_jsonc(text: str) -> JsonNode:
     """The value of a text.
 
     Raises:
@@ -175,7 +175,7 @@ class _Parser:
         return at
 
 
-def edit(text: str, path: Sequence[str], value: str | None) -> str:
+def edit_jsonc(text: str, path: Sequence[str], value: str | None) -> str:
     """The text with the value at ``path`` set to the JSON text ``value``, or taken away with ``None``.
 
     Comments, order, layout and everything else stay as they are.
@@ -183,7 +183,7 @@ def edit(text: str, path: Sequence[str], value: str | None) -> str:
     Raises:
         JsonError: If the text is no JSON, or something else than an object is in the way.
     """
-    root = parse(text)
+    root = parse_jsonc(text)
     holder = root
     for depth, key in enumerate(path[:-1]):
         if holder.members is None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.workspace.paths import UserPaths, find_project_settings, find_user_paths
-from mainspring.app.workspace.settings.jsonc import JsonError, parse
+from mainspring.app.workspace.settings.jsonc import JsonError, parse_jsonc
 from mainspring.app.workspace.settings.schema import AppConfig, PermissionSettings, Providers, ProviderSettings
 from mainspring.app.workspace.settings.validation import SettingKey as Key
 from mainspring.app.workspace.settings.validation import SettingsChecker, SettingsSource, convert_value, setting_type
@@ -115,7 +115,7 @@ _ALLOWED_UNTRUSTED_KEYS = frozenset(
 _RESTRICTING_KEYS = _ALLOWED_UNTRUSTED_KEYS - {("agent", "temperature")}
 
 
-class RuleSource(Struct, frozen=True):
+class RuleFile(Struct, frozen=True):
     """The rules of one file.
 
     Attributes:
@@ -146,7 +146,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """
 
     config: AppConfig
-    rules: tuple[RuleSource, ...] = ()
+    rules: tuple[RuleFile, ...] = ()
     values: dict[Key, Any] = {}
     origins: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
@@ -193,8 +193,8 @@ def load_settings(
     return Settings(
         config=build_config(values),
         rules=(
-            RuleSource("user", user.origin, build_config(user.values).permissions),
-            RuleSource("project", project.origin, build_config(project.values).permissions, trusted),
+            RuleFile("user", user.origin, build_config(user.values).permissions),
+            RuleFile("project", project.origin, build_config(project.values).permissions, trusted),
         ),
         values=values,
         origins=origins,
@@ -249,7 +249,7 @@ def parse_settings(text: str, origin: str, *, trusted: bool = True) -> SettingsS
     """
     checker = SettingsChecker(origin, text)
     try:
-        checker.check(parse(text))
+        checker.check(parse_jsonc(text))
     except JsonError as error:
         raise ConfigError(f"{origin}:{error.line}:{error.column}: {error.reason}") from None
     wrong = [p for p in checker.problems if trusted or _is_restricting(p.path)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.app.workspace.settings.jsonc import JsonError, edit
+from mainspring.app.workspace.settings.jsonc import JsonError, edit_jsonc
 from mainspring.app.workspace.settings.load import parse_settings
 from mainspring.app.workspace.settings.validation import SettingKey as Key
 from mainspring.app.workspace.settings.validation import convert_value, setting_type
@@ -60,7 +60,7 @@ def _apply_changes(target: Path, changes: Mapping[Key, Any]) -> str:
     parse_settings(text, str(target))
     try:
         for path, value in changes.items():
-            text = edit(text, path, None if value is None else msgspec.json.encode(value).decode())
+            text = edit_jsonc(text, path, None if value is None else msgspec.json.encode(value).decode())
     except JsonError as error:
         raise ConfigError(f"{target}:{error.line}:{error.column}: {error.reason}") from None
     parse_settings(text, str(target))

@@ -22,9 +22,9 @@ from mainspring.models.profile import ModelProfile
 from mainspring.models.usage import with_cost
 from mainspring.models.wire.anthropic.payloads import (
     AnthropicDelta,
+    AnthropicEventParser,
     Event,
-    LenientEventParser,
-    decode_event,
+    decode_anthropic_event,
     encode_server_block,
     is_server_block,
 )
@@ -277,7 +277,7 @@ class AnthropicDecoder:
 
     def __init__(self, profile: ModelProfile) -> None:
         self._profile = profile
-        self._loose: LenientEventParser | None = None
+        self._loose: AnthropicEventParser | None = None
         self._started = False
         self.complete = False
         self.ended = False
@@ -294,7 +294,7 @@ class AnthropicDecoder:
             self.complete = self.ended = True
             return
         try:
-            event = decode_event(data)
+            event = decode_anthropic_event(data)
         except DECODE_ERRORS:
             event = self._decode_leniently(name, data)
         kind = event.type or name
@@ -418,7 +418,7 @@ class AnthropicDecoder:
 
     def _decode_leniently(self, name: str, data: bytes) -> Event:
         if self._loose is None:
-            self._loose = LenientEventParser()
+            self._loose = AnthropicEventParser()
         try:
             return self._loose.event(parse_object_leniently(data))
         except (ValueError, RecursionError) as error:

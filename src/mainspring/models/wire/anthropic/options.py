@@ -127,7 +127,7 @@ _EFFORT_OF: dict[ThinkingLevel, str] = {
 }
 
 
-class Thinking(NamedTuple):
+class ThinkingOptions(NamedTuple):
     """What to ask for.
 
     Attributes:
@@ -146,7 +146,7 @@ class Thinking(NamedTuple):
         return self.field is not None and self.field["type"] in ("enabled", "adaptive")
 
 
-def thinking_options(request: ModelRequest, profile: ModelProfile) -> Thinking:
+def thinking_options(request: ModelRequest, profile: ModelProfile) -> ThinkingOptions:
     """What a request asks of the model, as far as the model can be asked for it."""
     dialect = profile.messages
     budget = request.thinking_budget
@@ -154,18 +154,18 @@ def thinking_options(request: ModelRequest, profile: ModelProfile) -> Thinking:
     if level == "off":
         return _disabled_thinking(dialect)
     if level is None:
-        return Thinking(_adaptive(dialect)) if dialect.drop_unbound else Thinking()
+        return ThinkingOptions(_adaptive(dialect)) if dialect.drop_unbound else ThinkingOptions()
     if dialect.thinking == "none":
-        return Thinking()
+        return ThinkingOptions()
     if dialect.thinking == "budget" or (dialect.thinking == "both" and budget is not None):
         if _is_forced(request, dialect) or _continues_without_thinking(request, profile):
-            return Thinking()
+            return ThinkingOptions()
         tokens = max(MIN_BUDGET, BUDGETS[level] if budget is None else budget)
-        return Thinking(_with_display({"type": "enabled", "budget_tokens": tokens}, dialect), None, tokens)
-    return Thinking(_adaptive(dialect), nearest_effort(level, dialect.efforts), budget or BUDGETS[level])
+        return ThinkingOptions(_with_display({"type": "enabled", "budget_tokens": tokens}, dialect), None, tokens)
+    return ThinkingOptions(_adaptive(dialect), _nearest_effort(level, dialect.efforts), budget or BUDGETS[level])
 
 
-def nearest_effort(level: ThinkingLevel, accepted: tuple[str, ...]) -> str | None:
+def _nearest_effort(level: ThinkingLevel, accepted: tuple[str, ...]) -> str | None:
     """The effort nearest to a level, the higher of two."""
     wanted = _EFFORTS.index(_EFFORT_OF[level])
     known = [_EFFORTS.index(effort) for effort in accepted if effort in _EFFORTS]
@@ -189,12 +189,12 @@ def _level(budget: int) -> ThinkingLevel:
     return "xhigh" if budget > 0 else "off"
 
 
-def _disabled_thinking(dialect: AnthropicCapabilities) -> Thinking:
+def _disabled_thinking(dialect: AnthropicCapabilities) -> ThinkingOptions:
     if dialect.thinking_off == "never":
-        return Thinking(
-            _adaptive(dialect) if dialect.drop_unbound else None, nearest_effort("minimal", dialect.efforts)
+        return ThinkingOptions(
+            _adaptive(dialect) if dialect.drop_unbound else None, _nearest_effort("minimal", dialect.efforts)
         )
-    return Thinking(None if dialect.thinking_off == "omit" else {"type": dialect.thinking_off})
+    return ThinkingOptions(None if dialect.thinking_off == "omit" else {"type": dialect.thinking_off})
 
 
 def _adaptive(dialect: AnthropicCapabilities) -> dict[str, Any]:
@@ -240,7 +240,7 @@ DEFAULT_MAX_TOKENS_UNKNOWN_MODEL = 8_192
 _MIN_ANSWER_TOKENS = 1024
 
 
-def request_options(request: ModelRequest, profile: ModelProfile, asked: Thinking) -> dict[str, Any]:
+def request_options(request: ModelRequest, profile: ModelProfile, asked: ThinkingOptions) -> dict[str, Any]:
     """All fields of the body but the tools, the system text and the messages. Nothing is sent as null.
 
     Args:

@@ -43,14 +43,14 @@ class Event(Struct, gc=False):
     error: Any = None
 
 
-decode_event = msgspec.json.Decoder(Event).decode
+decode_anthropic_event = msgspec.json.Decoder(Event).decode
 """The fast way; anything unusual about the types fails, and `LooseEvents` takes over."""
 
 
 _TEXTS = ("text", "thinking", "partial_json", "signature", "content")
 
 
-class LenientEventParser:
+class AnthropicEventParser:
     """Events out of objects whose fields may have any type; what does not fit is left out, cut characters are mended."""
 
     __slots__ = ("_halves",)

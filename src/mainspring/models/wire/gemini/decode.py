@@ -25,7 +25,7 @@ from mainspring.models.wire.gemini.payloads import (
     GeminiPart,
     PartialArg,
     UsageMetadata,
-    decode_chunk,
+    decode_gemini_chunk,
     parse_chunk_leniently,
 )
 
@@ -259,7 +259,7 @@ class GeminiDecoder:
     def feed(self, name: str, data: bytes, out: list[StreamEvent]) -> None:
         """Take one event of the stream."""
         try:
-            chunk = decode_chunk(data)
+            chunk = decode_gemini_chunk(data)
         except DECODE_ERRORS:
             if data == b"[DONE]":  # Google sends none; gateways do.
                 self.ended = True

@@ -207,7 +207,7 @@ _MOST_STOPS = 5  # documented
 _ANSWER = 1024  # tokens that must be left for an answer behind the thinking
 
 
-def request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
+def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
     """All fields of the body but tools, system instruction and contents. Nothing is sent as null."""
     dialect = profile.gemini
     settings: dict[str, Any] = {}
@@ -290,7 +290,7 @@ def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
     return replace(profile, gemini=replace(profile.gemini, **change))
 
 
-SLOT = "gemini"
+_SLOT = "gemini"
 _SKIP_SIGNATURE = "skip_thought_signature_validator"
 """What Google documents as the signature of a call that another model made."""
 
@@ -313,7 +313,7 @@ _EMPTY = b"," + to_json({"role": "user", "parts": [{"text": EMPTY_PROMPT_TEXT}]}
 
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a request: the options first, the conversation last, so that what repeats is a prefix."""
-    history = MessageEncodingCache.of(request.scratch, SLOT, _key(profile))
+    history = MessageEncodingCache.of(request.scratch, _SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
     stored, tail = history.pieces(messages, lambda message: encode_message(message, profile), _SEAMS)
     head = _head(request, profile, history)
@@ -348,12 +348,12 @@ def encode_message(message: Message, profile: ModelProfile) -> bytes:
 
 def _key(profile: ModelProfile) -> str:
     d, info, unreadable = profile.gemini, profile.info, hash(profile.unreadable)
-    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.echo}|{d.sign_calls}|{d.call_ids}|{d.result_images}|{unreadable}"
+    return f"{_SLOT}|{info.provider}|{info.id}|{info.vision}|{d.echo}|{d.sign_calls}|{d.call_ids}|{d.result_images}|{unreadable}"
 
 
 def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache) -> bytes:
     """Everything up to the contents; made anew only when something in it changed."""
-    fields = request_options(request, profile)
+    fields = _request_options(request, profile)
     tools, system = list(request.tools), request.system
     known = history.head
     made_of = (fields, tools, system, profile.gemini.tool_schema)
@@ -379,7 +379,7 @@ def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncoding
 def _tool(tool: ToolDefinition, profile: ModelProfile) -> bytes:
     form = profile.gemini.tool_schema
     kept = vars(tool)
-    data = kept.get(slot := f"{SLOT}|{form}")
+    data = kept.get(slot := f"{_SLOT}|{form}")
     if data is None:
         declaration: dict[str, Any] = {"name": tool.name, "description": tool.description}
         schema = portable_schema(tool)

@@ -113,7 +113,7 @@ class GeminiChunk(Struct, rename="camel"):
     error: Any = None
 
 
-decode_chunk = msgspec.json.Decoder(GeminiChunk).decode
+decode_gemini_chunk = msgspec.json.Decoder(GeminiChunk).decode
 """The fast way; `loose_chunk` takes over where the JSON is not clean."""
 
 

@@ -524,7 +524,7 @@ def _has_more(delta: ChatDelta) -> bool:
     )
 
 
-def decode_response(body: bytes, profile: ModelProfile) -> Message:
+def decode_chat_response(body: bytes, profile: ModelProfile) -> Message:
     """The message of a whole, not streamed, answer.
 
     Args:

@@ -48,7 +48,7 @@ from mainspring.models.profile import ChatCapabilities, ModelProfile
 from mainspring.models.token_limits import output_limit
 
 
-def request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
+def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
     """All fields of the body but the model, the tools and the messages. Nothing is sent as null."""
     dialect = profile.dialect
     fields: dict[str, Any] = {}
@@ -148,7 +148,7 @@ def tool_with_cache_breakpoint(tool: bytes) -> bytes:
     return tool[:-1] + _MARK_JSON + b"}"
 
 
-SLOT = "chat_completions"
+_SLOT = "chat_completions"
 _MAX_DESCRIPTION = 1024
 """Characters that hosts take of what a tool does; what is left stands in the schema, where they take any number."""
 
@@ -158,7 +158,7 @@ _EMPTY_MESSAGE = b"," + to_json({"role": "user", "content": EMPTY_PROMPT_TEXT})
 
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
-    history = MessageEncodingCache.of(request.scratch, SLOT, _key(profile))
+    history = MessageEncodingCache.of(request.scratch, _SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
     stored, tail = history.pieces(messages, lambda message: encode_message(message, profile))
     marked = request.cache and profile.dialect.cache_breakpoints
@@ -209,12 +209,12 @@ def _last_item_with_breakpoint(
 
 def _key(profile: ModelProfile) -> str:
     d, info, unreadable = profile.dialect, profile.info, hash(profile.unreadable)
-    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.developer_role}|{d.reasoning}|{d.tool_images}|{d.name_results}|{d.short_ids}|{unreadable}"
+    return f"{_SLOT}|{info.provider}|{info.id}|{info.vision}|{d.developer_role}|{d.reasoning}|{d.tool_images}|{d.name_results}|{d.short_ids}|{unreadable}"
 
 
 def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache, *, marked: bool) -> bytes:
     """Everything but the messages, without the closing brace; made anew only when something in it changed."""
-    fields = {"model": profile.model, "stream": True, **request_options(request, profile)}
+    fields = {"model": profile.model, "stream": True, **_request_options(request, profile)}
     tools = list(request.tools)
     known = history.head
     if known is not None and known[0] == (fields, tools, marked):
@@ -231,14 +231,14 @@ def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncoding
 
 def _tool(tool: ToolDefinition) -> bytes:
     kept = vars(tool)
-    data = kept.get(SLOT)
+    data = kept.get(_SLOT)
     if data is None:
         about, more = split_description(tool.description, _MAX_DESCRIPTION)
         schema = portable_schema(tool)
         if more:
             schema = {**schema, "description": "\n\n".join(filter(None, (more, schema.get("description"))))}
         function: dict[str, Any] = {"name": tool.name, "description": about, "parameters": schema}
-        data = kept[SLOT] = to_json({"type": "function", "function": function})
+        data = kept[_SLOT] = to_json({"type": "function", "function": function})
     return data
 
 

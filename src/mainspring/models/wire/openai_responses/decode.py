@@ -23,8 +23,8 @@ from mainspring.models.wire.openai_responses.payloads import (
     LenientEventParser,
     OutputItem,
     ResponsesPart,
-    decode_event,
     decode_response,
+    decode_responses_event,
     encode_item_metadata,
 )
 
@@ -415,7 +415,7 @@ class ResponsesDecoder:
             self.complete = self.ended = True
             return
         try:
-            event = decode_event(data)
+            event = decode_responses_event(data)
         except DECODE_ERRORS:
             event = self._decode_leniently(name, data)
         if not event.type:

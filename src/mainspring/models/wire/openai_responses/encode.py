@@ -43,7 +43,7 @@ from mainspring.models.wire.openai_responses.payloads import decode_item_metadat
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
-def request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
+def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
     """All fields of the body but the model, the instructions, the tools and the input. Nothing is sent as null.
 
     The protocol has no field for stop texts and none for an exact number of reasoning tokens; they are not sent.
@@ -151,7 +151,7 @@ def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
     return replace(profile, responses=replace(profile.responses, **change))
 
 
-SLOT = "responses"
+_SLOT = "responses"
 _LONGEST_ID = 64  # of a call or an item; some hosts make longer ones and refuse them
 
 
@@ -161,7 +161,7 @@ _EMPTY = b"," + to_json({"type": "message", "role": "user", "content": EMPTY_PRO
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
     dialect = profile.responses
-    history = MessageEncodingCache.of(request.scratch, SLOT, _key(profile))
+    history = MessageEncodingCache.of(request.scratch, _SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
     stored, tail = history.pieces(messages, lambda message: encode_message(message, profile))
     if not stored and not tail:
@@ -207,12 +207,12 @@ def encode_message(message: Message, profile: ModelProfile) -> bytes:
 
 def _key(profile: ModelProfile) -> str:
     d, info, unreadable = profile.responses, profile.info, hash(profile.unreadable)
-    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.system_role}|{d.reasoning}|{d.item_ids}|{d.store}|{d.tool_images}|{unreadable}"
+    return f"{_SLOT}|{info.provider}|{info.id}|{info.vision}|{d.system_role}|{d.reasoning}|{d.item_ids}|{d.store}|{d.tool_images}|{unreadable}"
 
 
 def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache) -> bytes:
     """Everything but instructions and input, without the closing brace; made anew only when something in it changed."""
-    fields = {"model": profile.model, "stream": True, **request_options(request, profile)}
+    fields = {"model": profile.model, "stream": True, **_request_options(request, profile)}
     own = as_list(fields.pop("tools", None))  # tools that the host has itself, given by the caller
     tools = list(request.tools)
     known = history.head
@@ -228,7 +228,7 @@ def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncoding
 
 def _tool(tool: ToolDefinition, dialect: ResponsesCapabilities) -> bytes:
     kept: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
-    slot = f"{SLOT}|{dialect.strict_tools}"
+    slot = f"{_SLOT}|{dialect.strict_tools}"
     data = kept.get(slot)
     if data is None:
         fields: dict[str, Any] = {"type": "function", "name": tool.name, "description": tool.description}

@@ -72,7 +72,7 @@ class Event(Struct, gc=False):
     error: Any = None
 
 
-decode_event = msgspec.json.Decoder(Event).decode
+decode_responses_event = msgspec.json.Decoder(Event).decode
 """The fast way; anything unusual about the types fails, and `LooseEvents` takes over."""
 
 

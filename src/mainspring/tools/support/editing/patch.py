@@ -115,10 +115,10 @@ async def _quietly(work: Callable[[], Awaitable[None]]) -> None:
         pass  # What cannot be undone or tidied up stays; the failure that is told is the first one.
 
 
-Key = Callable[[str], str]
+MatchKey = Callable[[str], str]
 
 
-_LEVELS: tuple[tuple[MatchTolerance, Key], ...] = (
+_LEVELS: tuple[tuple[MatchTolerance, MatchKey], ...] = (
     ("", lambda line: line),
     ("trailing spaces", str.rstrip),
     ("look-alikes", lambda line: fold_lookalikes(line)[0].rstrip()),

@@ -25,7 +25,7 @@ _HEAD = lazy_re(r"Edited (?P<path>.+): (?P<applied>\d+)/(?P<total>\d+) applied(?
 _LINE = lazy_re(rf"(\d+)\. ({'|'.join(get_args(EditStatus))})(?:: (.*))?")
 
 
-class Hunk(Struct, frozen=True):
+class EditHunk(Struct, frozen=True):
     """An edit to decide on.
 
     Attributes:
@@ -52,11 +52,11 @@ class Hunk(Struct, frozen=True):
 Answer = bool | str
 """Whether an edit is made; a text is a no with its reason."""
 
-Approve = Callable[[Hunk], Answer | Awaitable[Answer]]
+Approve = Callable[[EditHunk], Answer | Awaitable[Answer]]
 """Decides on an edit."""
 
 
-class EditOutcome(Struct, frozen=True):
+class ReviewedEdit(Struct, frozen=True):
     """What became of one edit; ``note`` says why or where, in one line."""
 
     fate: EditStatus
@@ -67,7 +67,7 @@ class EditOutcomes(Struct, frozen=True):
     """What became of all edits of a call, in their order."""
 
     path: str
-    hunks: tuple[EditOutcome, ...]
+    hunks: tuple[ReviewedEdit, ...]
 
     @property
     def applied(self) -> int:
@@ -93,12 +93,12 @@ def parse_edit_outcomes(text: str) -> EditOutcomes | None:
     match = _HEAD.fullmatch(head)
     if match is None:
         return None
-    hunks: list[EditOutcome] = []
+    hunks: list[ReviewedEdit] = []
     for line in lines[: int(match["total"])]:
         found = _LINE.fullmatch(line)
         if found is None or int(found[1]) != len(hunks) + 1:
             return None
-        hunks.append(EditOutcome(_parse_status(found[2]), found[3] or ""))
+        hunks.append(ReviewedEdit(_parse_status(found[2]), found[3] or ""))
     outcomes = EditOutcomes(match["path"], tuple(hunks))
     return outcomes if len(hunks) == int(match["total"]) and outcomes.applied == int(match["applied"]) else None
 
@@ -112,6 +112,6 @@ async def request_decisions(ctx: ToolContext, path: str, edits: Sequence[Edit]) 
     approve: Approve = ctx.extra[APPROVE_HUNK]
     answers: list[Answer] = []
     for number, edit in enumerate(edits, 1):
-        answer = approve(Hunk(path, number, len(edits), edit.old, edit.new, edit.every, ctx.call_id, ctx.agent))
+        answer = approve(EditHunk(path, number, len(edits), edit.old, edit.new, edit.every, ctx.call_id, ctx.agent))
         answers.append(await answer if inspect.isawaitable(answer) else answer)
     return answers

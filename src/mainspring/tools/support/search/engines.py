@@ -20,7 +20,7 @@ from mainspring.globs import expand_braces
 from mainspring.lazy import lazy_re
 from mainspring.tools.support.search.file_list import (
     TIME_LIMIT,
-    Row,
+    MatchedLine,
     complaints,
     disproved,
     parse_unreadable,
@@ -263,12 +263,12 @@ def _last_sentence(text: str) -> str:
     return _PREFIX.sub("", told)
 
 
-def _parsed(data: bytes) -> dict[str, list[Row]]:
+def _parsed(data: bytes) -> dict[str, list[MatchedLine]]:
     """The lines that matched and those around them, by the name of the file."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[MatchedLine]] = {}
     binary: set[str] = set()
     begun = last = b""  # begun: the start of a name with a line feed; rows begin with ./, and a name ends with a NUL
-    rows: list[Row] = []
+    rows: list[MatchedLine] = []
     for line in data.split(b"\n"):
         name, zero, rest = line.partition(b"\0")
         if not zero:
@@ -288,7 +288,7 @@ def _parsed(data: bytes) -> dict[str, list[Row]]:
     return {name: rows for name, rows in found.items() if rows and name not in binary}
 
 
-def _hits(found: Mapping[str, Sequence[Row]], with_lines: bool, problems: tuple[str, ...]) -> SearchResult:
+def _hits(found: Mapping[str, Sequence[MatchedLine]], with_lines: bool, problems: tuple[str, ...]) -> SearchResult:
     counts = {name: sum(column > 0 for _, column, _ in rows) for name, rows in found.items()}
     lines = {name: [_line(*row) for row in rows] for name, rows in found.items()} if with_lines else {}
     return SearchResult(lines, counts, problems)

@@ -23,18 +23,18 @@ from mainspring.lazy import lazy_re
 from mainspring.tools.support.text_files import detect_bom
 from mainspring.tools.tool import ToolContext
 
-Row = tuple[int, int, bytes]
+MatchedLine = tuple[int, int, bytes]
 """Number of a line, column of its match (0 if there is none), and its text."""
 
 
-async def disproved(ctx: ToolContext, root: RealPath, found: Mapping[str, Sequence[Row]]) -> set[str]:
+async def disproved(ctx: ToolContext, root: RealPath, found: Mapping[str, Sequence[MatchedLine]]) -> set[str]:
     """Return the files below a folder whose lines are not what was found."""
     if not isinstance(ctx.env, OnFiles):
         return set()
     return await ctx.env.on_files(lambda files: _disproved(files, root, found)) or set()
 
 
-def _disproved(files: LocalFiles, root: RealPath, found: Mapping[str, Sequence[Row]]) -> set[str]:
+def _disproved(files: LocalFiles, root: RealPath, found: Mapping[str, Sequence[MatchedLine]]) -> set[str]:
     wrong: set[str] = set()
     if not files.is_local(root):
         return wrong
@@ -48,7 +48,7 @@ def _disproved(files: LocalFiles, root: RealPath, found: Mapping[str, Sequence[R
     return wrong
 
 
-def _has_lines(file: BinaryIO, rows: Sequence[Row]) -> bool:
+def _has_lines(file: BinaryIO, rows: Sequence[MatchedLine]) -> bool:
     mark, encoding = detect_bom(file.read(4))
     if encoding in ("", "utf-8"):
         file.seek(len(mark))

@@ -32,7 +32,7 @@ class SearchRoot(Struct, frozen=True):
     glob: str = ""
 
 
-def failure(code: ToolErrorCode, text: str) -> ToolResult:
+def search_failure(code: ToolErrorCode, text: str) -> ToolResult:
     """An error result."""
     return ToolResult(output=text, is_error=True, code=code)
 
@@ -71,10 +71,10 @@ async def resolve_search_root(ctx: ToolContext, path: str, verb: str = "search")
         raise changed(verb, start, e) from None
     except OSError as e:
         code = ToolErrorCode.NOT_FOUND if isinstance(e, FileNotFoundError) else ToolErrorCode.IO_ERROR
-        return failure(code, f"Cannot {verb} {display_path(start)}: {explain(e)}.")
+        return search_failure(code, f"Cannot {verb} {display_path(start)}: {explain(e)}.")
     name = display_path(real, ctx.env.cwd)
     if stat.kind not in ("file", "directory"):
-        return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {verb} {name}: it is a {stat.kind}.")
+        return search_failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {verb} {name}: it is a {stat.kind}.")
     return SearchRoot(real, name, stat, "" if start == path else split_at_wildcard(path)[1])
 
 

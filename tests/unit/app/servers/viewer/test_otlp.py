@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 from mainspring import Agent
-from mainspring.app.servers.viewer.otlp import OtlpDecodeError, decode
+from mainspring.app.servers.viewer.otlp import OtlpDecodeError, decode_spans
 from mainspring.env import MemoryEnv
 from mainspring.messages import Cost, Usage
 from mainspring.telemetry import Tracing
@@ -47,7 +47,7 @@ def request(*spans: Any, service: str = "shop") -> bytes:
 
 @pytest.mark.covers("TEL-05", "CLI-17")
 def test_json_is_read() -> None:
-    (received,) = decode(request(SPAN), "application/json; charset=utf-8")
+    (received,) = decode_spans(request(SPAN), "application/json; charset=utf-8")
 
     span = received.span
     assert (received.trace, received.service) == ("0af7651916cd43dd8448eb211c80319c", "shop")
@@ -77,7 +77,7 @@ async def test_protobuf_of_a_real_run_is_read_as_its_json_is() -> None:
     await Agent(model, execution=MemoryEnv(), tools=[look], plugs=[Tracing(recorder.telemetry)]).run("go")
     message = encode_spans(recorder.spans)
 
-    received = decode(message.SerializeToString(), "application/x-protobuf")
+    received = decode_spans(message.SerializeToString(), "application/x-protobuf")
 
     spans = {r.span.name: r.span for r in received}
     assert spans["invoke_agent agent"].kind == "agent"
@@ -91,7 +91,7 @@ async def test_protobuf_of_a_real_run_is_read_as_its_json_is() -> None:
     for span in as_json["resourceSpans"][0]["scopeSpans"][0]["spans"]:
         for name in ("traceId", "spanId", "parentSpanId"):
             span[name] = base64.b64decode(span.get(name, "")).hex()
-    again = decode(json.dumps(as_json).encode(), "application/json")
+    again = decode_spans(json.dumps(as_json).encode(), "application/json")
     assert [r.span for r in again] == [r.span for r in received]
 
 
@@ -112,7 +112,7 @@ async def test_protobuf_of_a_real_run_is_read_as_its_json_is() -> None:
 )
 def test_what_is_no_otlp_is_refused(data: bytes, kind: str) -> None:
     with pytest.raises(OtlpDecodeError):
-        decode(data, kind)
+        decode_spans(data, kind)
 
 
 anything = st.recursive(
@@ -126,7 +126,7 @@ anything = st.recursive(
 def test_whatever_comes_as_json_is_read_or_refused(value: Any) -> None:
     for data in (json.dumps(value).encode(), request(value), request({**SPAN, "attributes": value, "events": value})):
         try:
-            decode(data, "application/json")
+            decode_spans(data, "application/json")
         except OtlpDecodeError:
             pass
 
@@ -135,6 +135,6 @@ def test_whatever_comes_as_json_is_read_or_refused(value: Any) -> None:
 def test_whatever_comes_as_bytes_is_read_or_refused(data: bytes) -> None:
     for kind in ("application/x-protobuf", "application/json"):
         try:
-            decode(data, kind)
+            decode_spans(data, kind)
         except OtlpDecodeError:
             pass

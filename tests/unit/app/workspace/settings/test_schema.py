@@ -17,7 +17,7 @@ from mainspring.app.workspace.settings import (
     load_settings,
     parse_settings,
 )
-from mainspring.app.workspace.settings.json_schema import schema
+from mainspring.app.workspace.settings.json_schema import settings_schema
 from mainspring.app.workspace.settings.load import build_config
 from mainspring.app.workspace.settings.validation import SettingValueError, convert_value, iter_settings
 from mainspring.errors import ConfigError
@@ -133,12 +133,14 @@ def test_the_key_of_the_schema_is_no_setting() -> None:
 def test_the_published_schema_is_that_of_the_code(repository: Path) -> None:
     published = (repository / "docs" / "settings.schema.json").read_text(encoding="utf-8")
 
-    assert json.loads(published) == json.loads(schema()), "run: mainspring config schema > docs/settings.schema.json"
+    assert json.loads(published) == json.loads(settings_schema()), (
+        "run: mainspring config schema > docs/settings.schema.json"
+    )
 
 
 @pytest.mark.covers("CFG-05")
 def test_the_schema_knows_every_setting_and_refuses_what_is_refused() -> None:
-    made = json.loads(schema())
+    made = json.loads(settings_schema())
     validator = Draft202012Validator(made)
     for path, _ in iter_settings():
         section = made
