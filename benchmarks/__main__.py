@@ -15,8 +15,7 @@ import time
 import urllib.request
 from importlib.util import find_spec
 
-from benchmarks import mcp, sessions, telemetry
-from benchmarks import model_layer as wire
+from benchmarks import mcp, model_layer, sessions, telemetry
 
 SCENARIOS = {
     "turns": "50 tool turns, then an answer",
@@ -28,7 +27,7 @@ SCENARIOS = {
     "first": "start of the process to the first request at the server",
 }
 SEPARATE_BENCHMARKS = {
-    "wire": wire.measure,
+    "wire": model_layer.measure,
     "sessions": sessions.measure,
     "telemetry": telemetry.measure,
     "mcp": mcp.measure,

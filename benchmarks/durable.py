@@ -199,10 +199,10 @@ def claims(server: Postgres, count: int) -> str:
 
     def claim(name: int) -> tuple[list[str], int]:
         mine: list[str] = []
-        for asked in itertools.count(1):
-            found, _ = system.start_queued_workflows(queue, f"w{name}", "1", None, 0, owner_xid=f"{name} {asked}")
+        for request in itertools.count(1):
+            found, _ = system.start_queued_workflows(queue, f"w{name}", "1", None, 0, owner_xid=f"{name} {request}")
             if not found:
-                return mine, asked
+                return mine, request
             mine += found
         raise AssertionError
 
@@ -212,10 +212,10 @@ def claims(server: Postgres, count: int) -> str:
         done = list(threads.map(claim, range(count)))
         seconds = time.monotonic() - began
     client.destroy()
-    runs, asked = [run for mine, _ in done for run in mine], sum(asked for _, asked in done)
+    runs, request = [run for mine, _ in done for run in mine], sum(request for _, request in done)
     return (
-        f"{count} claimers: {len(runs)} runs in {asked} claims and {seconds:.1f} s, {len(runs) / seconds:.0f} runs/s, "
-        f"{asked / seconds:.0f} claims/s; {len(runs) - len(set(runs))} claimed twice; load average {os.getloadavg()[0]:.0f}"
+        f"{count} claimers: {len(runs)} runs in {request} claims and {seconds:.1f} s, {len(runs) / seconds:.0f} runs/s, "
+        f"{request / seconds:.0f} claims/s; {len(runs) - len(set(runs))} claimed twice; load average {os.getloadavg()[0]:.0f}"
     )
 
 

@@ -72,7 +72,7 @@ class Raw:
                     rest = self.feed(rest + data, text, calls, on_delta)
             if not calls:
                 return "".join(text)
-            asked = [
+            request = [
                 {
                     "id": c.id,
                     "type": "function",
@@ -80,7 +80,7 @@ class Raw:
                 }
                 for c in calls
             ]
-            messages += b"," + encode({"role": "assistant", "content": None, "tool_calls": asked})
+            messages += b"," + encode({"role": "assistant", "content": None, "tool_calls": request})
             for c in calls:
                 output = await self.tools[c.function.name](**decode_any(c.function.arguments))
                 messages += b"," + encode({"role": "tool", "tool_call_id": c.id, "content": output})

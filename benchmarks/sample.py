@@ -153,13 +153,13 @@ async def dispatch(which: str, url: str) -> dict:
     from mainspring.testing.scripted_model import Reply, ScriptedModel
     from mainspring.testing.scripted_model import ScriptedCall as Call
 
-    asked = ("gate", "before", "permit", "start", "transform", "after")
+    request = ("gate", "before", "permit", "start", "transform", "after")
 
     async def run(calls: int, handlers: int) -> float:
         reply = Reply(calls=[Call("lookup", {"key": f"k{n}"}, f"c{n}") for n in range(calls)])
         agent = Agent(ScriptedModel(reply, "done"), execution=MemoryEnv(), tools=[tool(lookup)])
         for n in range(handlers):
-            agent.on(HOOKS[f"tool:{asked[n % len(asked)]}"], lambda ctx: None)
+            agent.on(HOOKS[f"tool:{request[n % len(request)]}"], lambda ctx: None)
         cpu, _ = await timed(agent.run("go"))
         return cpu
 

@@ -32,7 +32,7 @@ from mainspring.sessions import (
 
 SIZES = (1_000, 100_000)
 STORES = ("jsonl", "sqlite")
-QUICK = SessionOptions(sync="never", redact=None)
+QUICK = SessionOptions(fsync="never", redact_line=None)
 _AFTER = 200  # entries behind the compaction
 _APPENDS = 500
 _OPENS = 8
@@ -50,7 +50,7 @@ def build(where: SessionStore, count: int) -> None:
     while made < count - _AFTER:
         made = turn(session, made)
     messages = [Message.user("summary of what came before: " + _TEXT), *session.messages[-20:]]
-    session.plug()._replace(messages, "threshold")
+    session.plug()._record_replacement(messages, "threshold")
     while made < count:
         made = turn(session, made)
     journal.save()
@@ -60,13 +60,13 @@ def build(where: SessionStore, count: int) -> None:
 def turn(session: Session, made: int) -> int:
     journal, call = session.journal, f"call-{made}"
     journal.record(MessageEntry, message=Message.user(f"{made} {_TEXT}", timestamp=utc_now()), source="prompt")
-    asked = journal.record(
+    request = journal.record(
         IntentEntry, message=Message.assistant([ToolUseBlock(call, "look", {"key": made})], timestamp=utc_now())
     )
-    journal.record(CallStartedEntry, intent=asked.id, call=call, tool="look", idempotent=True)
+    journal.record(CallStartedEntry, intent=request.id, call=call, tool="look", idempotent=True)
     block = ToolResultBlock(call, "look", _TEXT)
-    result = journal.record(ResultEntry, intent=asked.id, call=call, result=block)
-    journal.record(PairEntry, intent=asked.id, results=(result.id,), message=f"results-{made}")
+    result = journal.record(ResultEntry, intent=request.id, call=call, result=block)
+    journal.record(PairEntry, intent=request.id, results=(result.id,), message=f"results-{made}")
     journal.record(MessageEntry, message=Message.assistant(_TEXT, timestamp=utc_now()), source="assistant")
     if made % 3000 == 0:
         journal.save()
@@ -87,7 +87,7 @@ def work(kind: str, folder: Path) -> dict[str, float]:
     tracemalloc.stop()
     started = time.process_time()
     for i in range(_APPENDS):
-        session.custom("bench", i)
+        session.add_custom("bench", i)
         session.save()
     append = (time.process_time() - started) / _APPENDS
     session.close()
@@ -95,7 +95,7 @@ def work(kind: str, folder: Path) -> dict[str, float]:
         "open_ms": min(seconds) * 1e3,
         "memory_mb": memory / 1e6,
         "append_us": append * 1e6,
-        "unread": session.unread,
+        "unread": session.unread_entries,
     }
 
 

@@ -170,7 +170,7 @@ def record_run() -> list[Moment]:
     bus = HookBus()
     for kind in HOOKS.values():
         bus.on(kind, lambda hook: moments.append(Moment("hook", str(hook.event), find_path())))
-    bus.observe(lambda event: moments.append(Moment("event", type(event).__name__, find_path())))
+    bus.subscribe(lambda event: moments.append(Moment("event", type(event).__name__, find_path())))
 
     def respond(request: ModelRequest) -> Reply:
         moments.append(Moment("call", "model.stream()", find_path()))

@@ -158,7 +158,7 @@ def abilities(model: dict[str, Any]) -> str:
         "r": model.get("reasoning"),
         "s": model.get("structured_output"),
     }
-    return "".join([letter for letter, value in has.items() if value])
+    return "".join([message for message, value in has.items() if value])
 
 
 def price_list() -> list[Any]:

@@ -75,17 +75,17 @@ class Ledger:
 
 def summary(ledger: Ledger, manifest: Manifest, *, issue: str | None = None, list_open: bool = False) -> list[str]:
     """The closing lines of a run."""
-    wanted = set(manifest.issues[issue]) if issue else manifest.ids
-    covered = ledger.covered & wanted
+    requested = set(manifest.issues[issue]) if issue else manifest.ids
+    covered = ledger.covered & requested
     lines: list[str] = []
     for section in manifest.sections if list_open else ():
-        open_ids = [key for key in section.requirements if key in wanted and key not in covered]
+        open_ids = [key for key in section.requirements if key in requested and key not in covered]
         if open_ids:
             lines += ["", section.title, *(f"  {key}  {section.requirements[key]}" for key in open_ids)]
     if lines:
         lines.append("")
     of_issue = f" (issue {issue})" if issue else ""
-    return [*lines, f"requirements covered: {len(covered)} of {len(wanted)}{of_issue}"]
+    return [*lines, f"requirements covered: {len(covered)} of {len(requested)}{of_issue}"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -36,5 +36,5 @@ def postgres_programs() -> Path | None:
     found = shutil.which("initdb")
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     folders += [Path(found).resolve().parent] if found else []
-    wanted = ("initdb", "postgres", "createdb", "pg_isready")
-    return next((f for f in folders if all((f / program).exists() for program in wanted)), None)
+    requested = ("initdb", "postgres", "createdb", "pg_isready")
+    return next((f for f in folders if all((f / program).exists() for program in requested)), None)

@@ -118,7 +118,7 @@ async def main(name: str, tasks: TaskSet, folder: Path | None, only: tuple[str, 
 
     model = create_embedded({"model": name})
     try:
-        await model.prepare()
+        await model.download()
         outcomes = await run_set(model, tasks, only)
     finally:
         await model.aclose()

@@ -142,12 +142,12 @@ class cancel_scope:
             again after as long. With 0 nothing is begun any more once the signal is set.
     """
 
-    __slots__ = ("_cancelling", "_grace", "_hits", "_loop", "_remove", "_signal", "_task", "_timer")
+    __slots__ = ("_cancelling", "_grace", "_cancel_count", "_loop", "_remove", "_signal", "_task", "_timer")
 
     def __init__(self, signal: CancelToken, grace: float = 0) -> None:
         self._signal = signal
         self._grace = grace
-        self._hits = 0
+        self._cancel_count = 0
         self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> None:
@@ -170,7 +170,7 @@ class cancel_scope:
 
     def _fire(self) -> None:
         if self._remove is not None:
-            self._hits += 1
+            self._cancel_count += 1
             self._task.cancel()
             if self._grace:
                 self._wait()
@@ -181,7 +181,7 @@ class cancel_scope:
             remove()
         if self._timer is not None:
             self._timer.cancel()
-        if not self._hits:
+        if not self._cancel_count:
             return
         if kind is None:
             try:  # The cancellation is on its way: take it here, not in whatever is awaited next.
@@ -189,7 +189,7 @@ class cancel_scope:
             except asyncio.CancelledError:
                 kind = asyncio.CancelledError
         left = self._cancelling
-        for _ in range(self._hits):
+        for _ in range(self._cancel_count):
             left = self._task.uncancel()
         if left <= self._cancelling and (kind is None or issubclass(kind, asyncio.CancelledError)):
             raise AgentAbortedError(self._signal.reason) from None

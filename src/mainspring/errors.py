@@ -194,11 +194,11 @@ def model_error(message: str, *, code: ErrorCode, **fields: Any) -> ModelError:
     return MODEL_ERRORS[code](message, code=code, **fields)
 
 
-def check_option_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_option_names(callee: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Refuse keywords that do not exist and name the one that was meant. For whoever takes ``**options``: Python looks at none there.
 
     Args:
-        owner: Who takes them, as in ``a run``.
+        callee: Who takes them, as in ``a run``.
         given: The names that were given.
         known: The names that there are.
 
@@ -212,7 +212,7 @@ def check_option_names(owner: str, given: Iterable[str], known: Iterable[str]) -
 
             near = difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-            raise TypeError(f"{owner} has no option {name!r}; {hint}")
+            raise TypeError(f"{callee} has no option {name!r}; {hint}")
 
 
 class PartialRunResult(Protocol):

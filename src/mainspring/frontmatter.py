@@ -70,8 +70,8 @@ def parse_front_matter(text: str) -> FrontMatter | None:
     read, body, again = _yaml(raw), text[found.end() :], tuple(twice)
     if not isinstance(read, _YamlError):
         return FrontMatter(read, body, lines, twice=again)
-    fields, mended = _parse_leniently(raw)
-    return FrontMatter(fields, body, lines, mended, read.reason, first + read.line, again)
+    fields, repaired = _parse_leniently(raw)
+    return FrontMatter(fields, body, lines, repaired, read.reason, first + read.line, again)
 
 
 def _yaml(text: str) -> dict[str, Any] | _YamlError:
@@ -165,8 +165,8 @@ def _unquoted(text: str) -> str:
 def _parse_leniently(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The fields, each read by itself, and which of them are no valid YAML: those are text as it stands there."""
     fields: dict[str, Any] = {}
-    mended: list[str] = []
-    for key, rest, more in _parts(text):
+    repaired: list[str] = []
+    for key, rest, more in _split_top_level(text):
         whole = "\n".join((f"{key}: {rest}", *more))
         read = _yaml(whole)
         if isinstance(read, _YamlError):
@@ -174,14 +174,14 @@ def _parse_leniently(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         if not isinstance(read, _YamlError) and list(read) == [key]:
             fields[key] = read[key]
         else:
-            mended.append(key)
+            repaired.append(key)
             fields[key] = " ".join(
                 [rest.strip().strip("\"'"), *[line.strip() for line in more if line.strip()]]
             ).strip()
-    return fields, tuple(mended)
+    return fields, tuple(repaired)
 
 
-def _parts(text: str) -> Iterator[tuple[str, str, list[str]]]:
+def _split_top_level(text: str) -> Iterator[tuple[str, str, list[str]]]:
     """The top-level ``key: value`` lines, with what belongs to each: lines further in, and items of a list."""
     key, rest, more = "", "", list[str]()
     for line in text.splitlines():

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from typing import Any, AnyStr
 
 
-def lazy_exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
+def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
     """``__all__`` and ``__getattr__`` of a package that only re-exports.
 
     Args:
         package: Its ``__name__``.
-        homes: The names that each of its modules exports, separated by blanks. A module is named from the package on.
+        modules: The names that each of its modules exports, separated by blanks. A module is named from the package on.
     """
-    home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names.split()}
+    home_of = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
 
     def get(name: str) -> Any:
         home = home_of.get(name)

@@ -28,7 +28,7 @@ class LoopLock:
     def __init__(self) -> None:
         self._held: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
-    def here(self) -> asyncio.Lock:
+    def current(self) -> asyncio.Lock:
         """The lock of the event loop that runs."""
         loop = asyncio.get_running_loop()
         if self._held is None or self._held[0] is not loop:
@@ -49,12 +49,12 @@ class LockTimeoutError(Exception):
 
 
 @contextmanager
-def lock_directory(folder: Path, patience: float = _TIMEOUT) -> Generator[None]:
+def lock_directory(folder: Path, timeout: float = _TIMEOUT) -> Generator[None]:
     """Hold a folder; others who do the same wait. Blocks meanwhile. The system takes the lock back when a process dies.
 
     Args:
         folder: It must exist.
-        patience: Seconds to wait for another holder.
+        timeout: Seconds to wait for another holder.
 
     Raises:
         FolderLockedError: If it is still held then.
@@ -65,7 +65,7 @@ def lock_directory(folder: Path, patience: float = _TIMEOUT) -> Generator[None]:
         return
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        limit = time.monotonic() + patience
+        limit = time.monotonic() + timeout
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -164,25 +164,27 @@ else:
         return "held"
 
 
-def describe_lock_owner(fd: int, who: str = "") -> str:
+def describe_lock_owner(fd: int, owner: str = "") -> str:
     """Where a file is open, whose lock was taken: in another process, or in this one under another handle.
 
     Args:
         fd: A handle of the file.
-        who: The other process, where it is known.
+        owner: The other process, where it is known.
     """
-    return "in this process too" if _is_open_in_this_process(fd) else f"in another process{f' ({who})' if who else ''}"
+    return (
+        "in this process too" if _is_open_in_this_process(fd) else f"in another process{f' ({owner})' if owner else ''}"
+    )
 
 
 def _is_open_in_this_process(fd: int) -> bool:
     """Whether this process has the file open for writing by another handle."""
     if sys.platform == "win32":
         return False
-    wanted = os.fstat(fd)
+    requested = os.fstat(fd)
     for name in os.listdir("/dev/fd"):
         with suppress(OSError):  # the listing itself had a handle, which is closed by now
             other = int(name)
-            same = other != fd and os.path.samestat(os.fstat(other), wanted)
+            same = other != fd and os.path.samestat(os.fstat(other), requested)
             if same and fcntl.fcntl(other, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:
                 return True
     return False

@@ -200,12 +200,12 @@ def fold(part: str) -> str:
     return part.casefold() if part.isascii() else unicodedata.normalize("NFKC", part).casefold()
 
 
-def pluralize(number: int, one: str, many: str = "") -> str:
+def pluralize(number: int, singular: str, plural: str = "") -> str:
     """A number with what it counts: ``1 message``, ``2 messages``.
 
     Args:
         number: How many there are.
-        one: What follows a 1; more than the noun where the rest of the sentence depends on it.
-        many: What follows any other number; ``one`` with an s if not given.
+        singular: What follows a 1; more than the noun where the rest of the sentence depends on it.
+        plural: What follows any other number; ``singular`` with an s if not given.
     """
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
+    return f"{number} {singular if number == 1 else plural or f'{singular}s'}"

@@ -48,19 +48,19 @@ def send(message):
 def main():
     known = recorded(sys.argv[1])
     for line in sys.stdin:
-        asked = json.loads(line)
-        if "method" not in asked or "id" not in asked:
+        request = json.loads(line)
+        if "method" not in request or "id" not in request:
             continue
-        key = essence({"method": "initialize"}) if asked["method"] == "initialize" else essence(asked)
+        key = essence({"method": "initialize"}) if request["method"] == "initialize" else essence(request)
         if key not in known:
-            send({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "not recorded"}})
+            send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "not recorded"}})
             continue
         old, told = known[key]
         for message in told:
             if "method" not in message and message.get("id") == old:
-                message = {**message, "id": asked["id"]}
+                message = {**message, "id": request["id"]}
             elif message.get("method") == "notifications/progress":
-                token = (asked["params"].get("_meta") or {}).get("progressToken")
+                token = (request["params"].get("_meta") or {}).get("progressToken")
                 message = {**message, "params": {**message["params"], "progressToken": token}}
             send(message)
 

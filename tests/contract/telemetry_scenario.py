@@ -72,7 +72,7 @@ async def everything(telemetry: Telemetry, folder: Path, script: Any = None) -> 
                 ScriptedCall("look", {"key": "no"}, "c3"),
             ],
             usage=USAGE,
-            pieces=5,
+            chunk_count=5,
         ),
         Reply(
             calls=[
@@ -81,7 +81,7 @@ async def everything(telemetry: Telemetry, folder: Path, script: Any = None) -> 
             ],
             usage=USAGE,
         ),
-        Reply("It is sunny in Oslo.", usage=USAGE, pieces=8),
+        Reply("It is sunny in Oslo.", usage=USAGE, chunk_count=8),
         Reply(calls=[ScriptedCall("hang", {}, "c6")], usage=USAGE),
     ]
     program = folder / "sky.py"

@@ -45,13 +45,13 @@ async def test_requests_to_the_agent(material: Path, tmp_path: Path, home: Path,
     """A request that its own schema takes is not refused for its shape; one that v1 does not take, or does not know, is."""
     rules = Rules(material / "acp", "v1")
     known = set(rules.methods["agentMethods"].values()) | {"session/fork"}
-    asked = [
+    request = [
         message
         for file, message in examples(material)
         if f"/{version}/" in file and "method" in message and "id" in message and "clientInfo" not in message
     ]
     ours = set(Rules(material / "acp", version).methods["agentMethods"].values())
-    requests = [m for m in asked if m["method"] in ours or m["method"].startswith("_")]
+    requests = [m for m in request if m["method"] in ours or m["method"].startswith("_")]
     assert len(requests) > 10
     codes = Counter[str]()
     found = await answers(tmp_path, home, requests)
@@ -75,7 +75,7 @@ async def test_requests_to_the_agent(material: Path, tmp_path: Path, home: Path,
 def test_what_a_client_gets(material: Path) -> None:
     """Updates, requests and results of v1 are those that the types of the package, with which we speak, can read."""
     rules = Rules(material / "acp", "v1")
-    notified = asked = 0
+    notified = request = 0
     for file, message in examples(material):
         if "/v1/" not in file or "method" not in message:
             continue
@@ -91,8 +91,8 @@ def test_what_a_client_gets(material: Path) -> None:
             parsed = False
         assert parsed or not taken, message
         notified += message["method"] == "session/update"
-        asked += message["method"] != "session/update"
-    assert (notified > 5, asked > 3) == (True, True)
+        request += message["method"] != "session/update"
+    assert (notified > 5, request > 3) == (True, True)
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
@@ -123,15 +123,15 @@ def test_the_package_speaks_version_one() -> None:
 
 def pairs(material: Path) -> list[tuple[str, Any]]:
     """What clients answer in the documents of v1, with the method that they answer."""
-    asked: dict[tuple[str, Any], str] = {}
+    request: dict[tuple[str, Any], str] = {}
     known = set(Rules(material / "acp", "v1").methods["clientMethods"].values())
     for file, message in examples(material):
         if message.get("method") in known and "id" in message:
-            asked[file, message["id"]] = message["method"]
+            request[file, message["id"]] = message["method"]
     return [
-        (asked[file, message["id"]], message["result"])
+        (request[file, message["id"]], message["result"])
         for file, message in examples(material)
-        if "/v1/" in file and "result" in message and (file, message.get("id")) in asked
+        if "/v1/" in file and "result" in message and (file, message.get("id")) in request
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, get_args
 import msgspec
 import pytest
 
-from mainspring.app.chat import events as told
+from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.commands import (
     Abort,
     Answer,
@@ -41,7 +41,7 @@ from mainspring.models import ModelInfo
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
 
-KINDS = {kind.__struct_config__.tag: kind for kind in get_args(told.ChatEvent)}
+KINDS = {kind.__struct_config__.tag: kind for kind in get_args(chat_events.ChatEvent)}
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ async def test_every_command_and_every_event(folder: Path, home: Path) -> None:
     assert {type(event) for event in seen} == set(KINDS.values())
     assert Told.sent == set(get_args(ChatCommand))
     for event in seen:
-        line = told.encode_event(event)
+        line = chat_events.encode_event(event)
         assert json.loads(line)["type"] == type(event).__struct_config__.tag
-        assert told.decode_event(line) == event
+        assert chat_events.decode_event(line) == event
 
 
 async def _work(folder: Path, home: Path) -> list[Any]:
@@ -110,11 +110,11 @@ async def _work(folder: Path, home: Path) -> list[Any]:
         await chat.send(Prompt("again"))
         await _answered(chat, 1)
         await chat.send(Compact("words"))
-        await chat.until(told.Compacted)
+        await chat.until(chat_events.Compacted)
         await chat.send(Slash("/cost"))
-        await chat.until(told.CommandDone, lambda done: done.name == "cost")
+        await chat.until(chat_events.CommandDone, lambda done: done.name == "cost")
         await chat.send(Shell("echo mine"))
-        await chat.until(told.ShellFinished)
+        await chat.until(chat_events.ShellFinished)
         await chat.send(Abort())
         return chat.seen
 
@@ -123,10 +123,10 @@ async def _answered(chat: Reader, runs: int) -> None:
     """Read on to the end of some runs, and answer what is asked."""
     while runs:
         event = await chat.next()
-        runs -= isinstance(event, told.RunFinished)
-        if isinstance(event, told.ApprovalAsked):
+        runs -= isinstance(event, chat_events.RunFinished)
+        if isinstance(event, chat_events.ApprovalAsked):
             await chat.send(Approve(event.id, "once"))
-        if isinstance(event, told.QuestionAsked):
+        if isinstance(event, chat_events.QuestionAsked):
             await chat.send(Answer(event.id, text="because"))
 
 
@@ -136,10 +136,10 @@ async def _plans(folder: Path, home: Path) -> list[Any]:
         chat = Told(made.chat, model)
         await chat.send(SetMode("plan"))
         await chat.send(SetThinking("low"))
-        await chat.until(told.CommandDone, lambda done: done.name == "set_thinking")
+        await chat.until(chat_events.CommandDone, lambda done: done.name == "set_thinking")
         await chat.run("plan")
         await chat.send(ExecutePlan())
-        await chat.until(told.RunFinished)
+        await chat.until(chat_events.RunFinished)
         return chat.seen
 
 
@@ -151,7 +151,7 @@ async def _sessions(folder: Path, home: Path) -> list[Any]:
         own = chat.chat.status.session_id
         for command in (Rename("named"), Fork(), NewSession(), Resume(own), Rewind(preview=True), SetModel("x:y")):
             receipt = await chat.send(command)
-            done = await chat.until(told.CommandDone, lambda done, id=receipt.id: done.id == id)
+            done = await chat.until(chat_events.CommandDone, lambda done, id=receipt.id: done.id == id)
             assert done.error == "", (command, done)
         return chat.seen
 
@@ -161,13 +161,13 @@ async def _others(folder: Path, home: Path) -> list[Any]:
     async with chatting(folder, home, Reply(error=again), "well") as made:
         chat = Told(made.chat, made.model)
         await chat.send(Shortcut("ctrl+k"))
-        await chat.until(told.Refused)
+        await chat.until(chat_events.Refused)
         await chat.run("go @nowhere.txt")
         return chat.seen
 
 
 def test_names_on_the_wire_are_told_apart() -> None:
-    assert len(KINDS) == len(get_args(told.ChatEvent))
+    assert len(KINDS) == len(get_args(chat_events.ChatEvent))
     assert "tool_started" in KINDS
     for bad in (b'{"type": "nonsense"}', b'{"type": "prompt"}', b'{"type": "prompt", "text": 1}', b"[]"):
         with pytest.raises(msgspec.ValidationError):
@@ -177,7 +177,7 @@ def test_names_on_the_wire_are_told_apart() -> None:
 
 
 def test_the_contract_has_a_json_schema() -> None:
-    schemas = msgspec.json.schema_components((ChatCommand, told.ChatEvent))[1]
+    schemas = msgspec.json.schema_components((ChatCommand, chat_events.ChatEvent))[1]
 
     assert {"Prompt", "Approve", "ToolStarted", "ApprovalAsked"} <= set(schemas)
 
@@ -204,4 +204,4 @@ async def test_two_chats_beside_each_other_know_nothing_of_each_other(folder: Pa
         first, second = await one.run("a"), await two.run("b")
 
     assert (first.text, second.text) == ("I am one", "I am two")
-    assert one.of(told.SessionChanged)[0].id != two.of(told.SessionChanged)[0].id
+    assert one.of(chat_events.SessionChanged)[0].id != two.of(chat_events.SessionChanged)[0].id

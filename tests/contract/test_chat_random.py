@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mainspring.app.chat import events as told
+from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.commands import (
     Abort,
     Answer,
@@ -43,7 +43,7 @@ SECONDS = 10.0
 
 REPLIES: tuple[Any, ...] = (
     "an answer",
-    Reply("thinking aloud", thinking="hm", pieces=5),
+    Reply("thinking aloud", thinking="hm", chunk_count=5),
     ScriptedCall("read_file", {"path": "a.txt"}),
     ScriptedCall("write_file", {"path": "b.txt", "content": "x"}),
     [ScriptedCall("write_file", {"path": "c.txt", "content": "x"}), ScriptedCall("shell", {"command": "echo hi"})],
@@ -75,7 +75,7 @@ class Player:
 
     def __init__(self, chat: Any) -> None:
         self.chat = chat
-        self.seen: list[told.ChatEvent] = []
+        self.seen: list[chat_events.ChatEvent] = []
         self.typed: dict[str, str] = {}
         self.count = 0
 
@@ -91,19 +91,19 @@ class Player:
         return [e for e in self.of(asked) if e.id not in done]
 
     def queued(self) -> list[Any]:
-        changes = self.of(told.QueueChanged)
+        changes = self.of(chat_events.QueueChanged)
         return list(changes[-1].items) if changes else []
 
     def command(self, step: Step) -> ChatCommand | None:
         what, n = step
-        approvals = self.open(told.ApprovalAsked, told.ApprovalSettled)
-        questions = self.open(told.QuestionAsked, told.QuestionSettled)
+        approvals = self.open(chat_events.ApprovalAsked, chat_events.ApprovalSettled)
+        questions = self.open(chat_events.QuestionAsked, chat_events.QuestionSettled)
         queued = self.queued()
         approval = approvals[n % len(approvals)].id if approvals else "q0"
         question = questions[n % len(questions)] if questions else None
         waits = queued[n % len(queued)].id if queued else "said-0"
         chosen = tuple(o.value for o in question.options[:1]) if question else ()
-        asked = question.id if question else "q0"
+        request = question.id if question else "q0"
         if what in ("prompt", "steer", "queue", "edit"):
             self.count += 1
         text = f"text-{self.count}."
@@ -118,9 +118,9 @@ class Player:
             "approve": Approve(approval, "once"),
             "session": Approve(approval, "session"),
             "deny": Approve(approval, "deny"),
-            "answer": Answer(asked, chosen),
-            "decline": Answer(asked, declined=True),
-            "wrong": Approve(asked, "once", hunks=(99,)),
+            "answer": Answer(request, chosen),
+            "decline": Answer(request, declined=True),
+            "wrong": Approve(request, "once", hunks=(99,)),
             "slash": Slash(LINES[n]),
             "unknown": Slash("/nonsense"),
             "model": SetModel("other:one"),
@@ -162,10 +162,10 @@ class Player:
     async def settle(self) -> None:
         """Answer what is asked until nothing goes on."""
         while self.chat.busy:
-            for asked in self.open(told.ApprovalAsked, told.ApprovalSettled):
-                await self.chat.send(Approve(asked.id, "deny"))
-            for asked in self.open(told.QuestionAsked, told.QuestionSettled):
-                await self.chat.send(Answer(asked.id, declined=True))
+            for request in self.open(chat_events.ApprovalAsked, chat_events.ApprovalSettled):
+                await self.chat.send(Approve(request.id, "deny"))
+            for request in self.open(chat_events.QuestionAsked, chat_events.QuestionSettled):
+                await self.chat.send(Answer(request.id, declined=True))
             await asyncio.sleep(0.001)
 
 
@@ -199,21 +199,24 @@ async def play(steps: list[Step], replies: list[int], ending: str) -> None:
             check(player)
             if player.queued():
                 async with chatting(folder, home, "x", ask={"session": session}) as again:
-                    restored = await again.until(told.QueueChanged)
+                    restored = await again.until(chat_events.QueueChanged)
                 waiting = {q.text for q in restored.items}
                 assert {q.text for q in player.queued()} <= waiting
 
 
 def check(player: Player) -> None:
-    for asked, settled in ((told.ApprovalAsked, told.ApprovalSettled), (told.QuestionAsked, told.QuestionSettled)):
-        assert sorted(e.id for e in player.of(asked)) == sorted(e.id for e in player.of(settled))
-    inner = [e.event for e in player.of(told.ChildEvent)]
+    for request, settled in (
+        (chat_events.ApprovalAsked, chat_events.ApprovalSettled),
+        (chat_events.QuestionAsked, chat_events.QuestionSettled),
+    ):
+        assert sorted(e.id for e in player.of(request)) == sorted(e.id for e in player.of(settled))
+    inner = [e.event for e in player.of(chat_events.ChildEvent)]
     events = [*player.seen, *inner]
-    started = sum(isinstance(e, told.ToolStarted) for e in events)
-    assert started == sum(isinstance(e, told.ToolFinished) for e in events)
-    assert len(player.of(told.RunStarted)) == len(player.of(told.RunFinished))
-    assert len(player.of(told.ChildStarted)) == len(player.of(told.ChildFinished))
-    said = " ".join(e.text for e in player.of(told.UserText))
+    started = sum(isinstance(e, chat_events.ToolStarted) for e in events)
+    assert started == sum(isinstance(e, chat_events.ToolFinished) for e in events)
+    assert len(player.of(chat_events.RunStarted)) == len(player.of(chat_events.RunFinished))
+    assert len(player.of(chat_events.ChildStarted)) == len(player.of(chat_events.ChildFinished))
+    said = " ".join(e.text for e in player.of(chat_events.UserText))
     waits = " ".join(q.text for q in player.queued())
     for text in player.typed.values():
         assert text in said or text in waits, (text, said, waits)

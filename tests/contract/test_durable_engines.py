@@ -388,12 +388,12 @@ async def test_sub_agents_ask_and_are_answered_while_no_process_runs(reopen: Reo
     async with DurableWorker(await reopen(), {"a": make}) as agents:
         result = await finish(agents.run(run.id))
         assert await run.pending() == ()
-        asked = [item.event async for item in run.follow() if isinstance(item.event, Asked)]
+        request = [item.event async for item in run.events() if isinstance(item.event, Asked)]
     assert (result.status, result.text, world.done) == ("completed", "Both are back.", ["write K0"])
     assert [r.text for m in result.messages for r in m.tool_results] == ["Child 0 is done.", "Child 1 is done."]
     assert "not this one" in str(kinds[1].requests[-1])
     assert [len(m.requests) for m in (world.model, *kinds)] == [2, 2, 2], "no model was asked again"
-    told = {name: [len(a.calls) for a in asked if a.agent == name] for name in {a.agent for a in asked}}
+    told = {name: [len(a.calls) for a in request if a.agent == name] for name in {a.agent for a in request}}
     assert sorted(told) == sorted(w.agent for w in waiting)
     assert all(counts == [1, 0] for counts in told.values()), told
 
@@ -479,8 +479,8 @@ async def test_a_failure_is_a_result_and_a_broken_agent_is_told(reopen: Reopen) 
     ) as agents:
         failed = await finish(await agents.start("a", "Go."))
         assert (failed.status, str(failed.error)) == ("error", "no")
-        for name, why in (("broken", "its tools are gone"), ("other", "does not use the given steps")):
-            with pytest.raises(DurableError, match=why):
+        for name, reason in (("broken", "its tools are gone"), ("other", "does not use the given steps")):
+            with pytest.raises(DurableError, match=reason):
                 await finish(await agents.start(name, "Go."))
         with pytest.raises(DurableError, match="Unknown agent: 'none'. Available: a, broken, other"):
             await agents.start("none", "Go.")
@@ -500,7 +500,7 @@ async def test_what_other_code_sent_is_told_as_it_is(reopen: Reopen) -> None:
         await engine.send(run.id, "answer", b'{"yes":1}')
         with pytest.raises(DurableError, match="DurableError: This version cannot read the stored steps"):
             await finish(run)
-        last = [item.event async for item in run.follow()][-1]
+        last = [item.event async for item in run.events()][-1]
     assert isinstance(last, RunEnded)
     assert "This version cannot read the stored steps" in last.error
 
@@ -581,7 +581,7 @@ async def test_a_call_id_that_comes_again_is_asked_about_again(reopen: Reopen) -
             await until(asked)
             await run.approve("same")
         result = await finish(run)
-        ended = [item.event async for item in run.follow() if isinstance(item.event, CallDone)]
+        ended = [item.event async for item in run.events() if isinstance(item.event, CallDone)]
     assert (result.status, world.done) == ("completed", ["write a", "write b"])
     assert [e.call.input for e in ended] == [{"key": "a"}, {"key": "b"}]
 
@@ -614,7 +614,7 @@ async def test_followers_are_told_everything_once_by_all_attempts_together(reope
     seen = [item.number for item in await (await reopen()).feed.read("r")]
     world.let_go("a")
     async with DurableWorker(await reopen(), {"a": agent}, feed_every=0.01) as agents:
-        told = [item async for item in agents.run(run.id).follow(after=seen[-1])]
+        told = [item async for item in agents.run(run.id).events(after=seen[-1])]
         everything = [item.event for item in await agents.engine.feed.read("r")]
     assert [item.number for item in told] == list(range(seen[-1] + 1, len(everything) + 1))
     assert [type(e).__name__ for e in everything if not isinstance(e, Text)] == [

@@ -66,7 +66,7 @@ async def test_a_run_is_deleted_with_all_that_was_kept_of_it(reopen: Reopen) -> 
             await finish(run)
         assert [info.id for info in await agents.list()] == ["parent.near"]
         assert await agents.engine.feed.read("parent") == []
-        assert [item async for item in run.follow()] == []
+        assert [item async for item in run.events()] == []
         assert (await finish(near)).text == near_ended, "a run whose name begins alike stays"
         await agents.delete(near.id)
         assert traces(agents.engine, "parent") == []
@@ -114,7 +114,7 @@ async def test_old_runs_are_deleted_and_young_ones_and_other_states_stay(reopen:
     async with DurableWorker(await reopen(), {"a": world.agent(), "broken": broken}) as agents:
         runs = [await agents.start(name, "Go.") for name in ("a", "a", "broken")]
         for run in runs:
-            await agents.engine.ended(run.id)
+            await agents.engine.wait_until_ended(run.id)
 
         async def states() -> Sequence[RunState]:
             return sorted([info.state for info in await agents.list()])
@@ -139,7 +139,7 @@ async def test_what_still_works_at_a_run_that_was_deleted_leaves_nothing(reopen:
         await agents.delete(run.id)
         world.let_go("a")
         if isinstance(engine, DbosEngine):
-            await until(lambda: said(not engine.busy))
+            await until(lambda: said(not engine.active_attempts))
         assert await agents.engine.feed.read(run.id) == []
         assert traces(engine, run.id) == []
     assert len(world.model.requests) == 1
@@ -178,7 +178,7 @@ async def test_a_run_that_failed_is_tried_again_where_it_was(reopen: Reopen) -> 
     async with DurableWorker(await reopen(), {"a": world.agent(*tools)}) as agents:
         await agents.run(run.id).retry()
         result = await finish(agents.run(run.id))
-        told = [item.event async for item in agents.run(run.id).follow()]
+        told = [item.event async for item in agents.run(run.id).events()]
         with pytest.raises(DurableError, match="is done, whatever its result says"):
             await agents.run(run.id).retry()
     assert (result.status, result.text) == ("completed", "Done.")

@@ -271,4 +271,4 @@ async def test_locks_of_different_files_do_not_wait_for_each_other(env: Executio
 
 
 async def test_nothing_guards_a_search_until_a_policy_says_so(env: ExecutionEnv) -> None:
-    assert env.guard is None
+    assert env.path_filter is None

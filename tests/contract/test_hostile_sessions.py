@@ -25,7 +25,7 @@ async def stored(root: Path, *texts: str) -> list[dict[str, object]]:
     for text in texts:
         await Agent(ScriptedModel(Reply(text)), session=session).run(text)
     session.close()
-    return [json.loads(line) for line in Path(session.place).read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in Path(session.location).read_text("utf-8").splitlines()]
 
 
 def taken_in(root: Path, lines: list[dict[str, object]]) -> tuple[str, tuple[str, ...]]:
@@ -56,7 +56,7 @@ async def test_a_session_from_elsewhere_changes_no_file_here(tmp_path: Path) -> 
         assert (plan.restores, plan.conflicts) == ((), ())
         with pytest.raises(SessionError, match="Nothing to undo"):
             await plan_undo(session, LocalEnv(str(tmp_path)))
-        kept = Path(session.place).read_text("utf-8")
+        kept = Path(session.location).read_text("utf-8")
     assert all(f'"imported_{kind}"' in kept for kind in ("file_before", "file_after", "rewind"))
 
 

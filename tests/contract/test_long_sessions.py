@@ -48,7 +48,7 @@ async def look(key: str) -> str:
 async def test_turn_300_costs_what_turn_20_costs(strategy: Any, tmp_path: Path) -> None:
     turns = 320
     script = [Reply(calls=[ScriptedCall("look", {"key": f"k{n}"}, f"c{n}")]) for n in range(turns)]
-    with Session.create(tmp_path, home=tmp_path, options=SessionOptions(sync="never")) as session:
+    with Session.create(tmp_path, home=tmp_path, options=SessionOptions(fsync="never")) as session:
         agent = Agent(
             ScriptedModel(*script, "done"),
             tools=[look],
@@ -68,7 +68,7 @@ async def test_turn_300_costs_what_turn_20_costs(strategy: Any, tmp_path: Path) 
 
 @pytest.mark.covers("TST-08")
 async def test_the_last_deltas_of_a_long_answer_cost_what_the_first_cost() -> None:
-    agent = Agent(ScriptedModel(Reply("word " * 4000, pieces=4000)), execution=MemoryEnv({}))
+    agent = Agent(ScriptedModel(Reply("word " * 4000, chunk_count=4000)), execution=MemoryEnv({}))
     counted = Counted()
     with counted:
         async with agent.stream("go") as run:

@@ -31,9 +31,9 @@ def transcript(material: Path, name: str) -> list[dict[str, Any]]:
             continue
         if isinstance(message, dict):
             told.append(message)
-    asked = {m["id"]: m for m in told if m.get("method") == "tools/call"}
-    answers = {m["id"]: m for m in told if "method" not in m and m.get("id") in asked}
-    return [{**asked[key]["params"], "answer": answers[key]} for key in asked if key in answers]
+    request = {m["id"]: m for m in told if m.get("method") == "tools/call"}
+    answers = {m["id"]: m for m in told if "method" not in m and m.get("id") in request}
+    return [{**request[key]["params"], "answer": answers[key]} for key in request if key in answers]
 
 
 @pytest.mark.covers("MCP-01", "MCP-06")
@@ -41,7 +41,7 @@ def transcript(material: Path, name: str) -> list[dict[str, Any]]:
     "name", ["mcp-server-time", "server-everything", "server-everything-2024-11-05", "server-filesystem"]
 )
 async def test_every_recorded_call_gives_what_the_server_said(material: Path, name: str) -> None:
-    async with connect_mcp(played(material, name), elicit=lambda asked: ElicitResult("decline")) as server:
+    async with connect_mcp(played(material, name), elicit=lambda request: ElicitResult("decline")) as server:
         assert server.tools
         assert all(len(t.name) <= 64 for t in server.tools)
         for call in transcript(material, name):
@@ -51,21 +51,21 @@ async def test_every_recorded_call_gives_what_the_server_said(material: Path, na
                     await server.call(call["name"], call.get("arguments") or {})
                 continue
             answer = await server.call(call["name"], call.get("arguments") or {})
-            wanted = said["result"]
-            assert [b["type"] for b in answer.content] == [b["type"] for b in wanted["content"]]
-            assert [b.get("text") for b in answer.content] == [b.get("text") for b in wanted["content"]]
-            assert answer.structured == wanted.get("structuredContent")
+            requested = said["result"]
+            assert [b["type"] for b in answer.content] == [b["type"] for b in requested["content"]]
+            assert [b.get("text") for b in answer.content] == [b.get("text") for b in requested["content"]]
+            assert answer.structured == requested.get("structuredContent")
             result = tool_result(answer, name, call["name"])
-            assert result.is_error is bool(wanted.get("isError"))
+            assert result.is_error is bool(requested.get("isError"))
             assert result.text
-            images = [b for b in wanted["content"] if b["type"] == "image"]
+            images = [b for b in requested["content"] if b["type"] == "image"]
             shown = [] if isinstance(result.output, str) else [b for b in result.output if isinstance(b, ImageBlock)]
             assert [b.data for b in shown] == [b["data"] for b in images]
 
 
 async def test_resources_prompts_and_progress_of_the_reference_server(material: Path) -> None:
     async with connect_mcp(
-        played(material, "server-everything"), elicit=lambda asked: ElicitResult("decline")
+        played(material, "server-everything"), elicit=lambda request: ElicitResult("decline")
     ) as server:
         assert server.instructions.startswith("# Everything Server")
         resources = await server.list_resources()
@@ -87,5 +87,5 @@ async def test_resources_prompts_and_progress_of_the_reference_server(material: 
 
 async def test_a_server_of_another_protocol_is_taken_at_the_version_that_it_offers(material: Path) -> None:
     async with connect_mcp(played(material, "server-everything-bad-protocol")) as server:
-        assert server.facts.protocol == "2025-11-25"
+        assert server.info.protocol == "2025-11-25"
         assert server.tools

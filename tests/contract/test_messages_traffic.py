@@ -102,9 +102,9 @@ def disagreements(exchange: dict[str, Any]) -> list[str]:
         return [] if error is not None and error.status == response["status"] else [f"error: {error}"]
     answer = answer_of(response["body_text"])
     if answer["stop_reason"] == "refusal":
-        refused = error is not None and error.reason == "content_filter"
+        rejected = error is not None and error.reason == "content_filter"
         message = error.partial if error is not None else None
-        if not refused or message is None:
+        if not rejected or message is None:
             return [f"refusal: {error}"]
     elif error is not None or message is None:
         return [f"error: {error}"]

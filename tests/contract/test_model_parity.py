@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import ErrorCode, ModelError, RateLimitedError
-from mainspring.events import ContentEvent, Done, StreamEvent, TextDelta, ThinkingDelta, ToolCallEnd
+from mainspring.events import CommandResult, ContentEvent, StreamEvent, TextDelta, ThinkingDelta, ToolCallEnd
 from mainspring.messages import (
     ImageBlock,
     Message,
@@ -48,7 +48,7 @@ async def scenario(speaker: Speaker, *, piece: int | None = None) -> tuple[Messa
     own, _ = model(speaker, MemoryResponse(pieces))
     events = [event async for event in own.stream(ModelRequest([ASKED], tools=[LOOK], thinking="high"))]
     last = events[-1]
-    assert isinstance(last, Done)
+    assert isinstance(last, CommandResult)
     return last.message, events
 
 
@@ -164,13 +164,13 @@ THINKING_FIELDS = {
 async def test_every_level_of_thinking_is_sent_as_the_protocol_has_it(speaker: Speaker) -> None:
     read = THINKING_FIELDS[speaker.name]
 
-    asked = [
+    request = [
         read(await sent(speaker, [ASKED], thinking=level)) for level in ("minimal", "low", "medium", "high", "xhigh")
     ]
 
-    assert None not in asked
-    assert len({str(value) for value in asked}) >= 4
-    assert asked == (sorted(asked) if isinstance(asked[0], int) else asked)
+    assert None not in request
+    assert len({str(value) for value in request}) >= 4
+    assert request == (sorted(request) if isinstance(request[0], int) else request)
     assert read(await sent(speaker, [ASKED])) is None
     assert read(await sent(speaker, [ASKED], thinking="off")) in (None, 0, "none", "minimal", 128)
 

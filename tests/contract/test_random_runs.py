@@ -33,7 +33,7 @@ from mainspring.tools import Tool, ToolContext, tool
 
 RUNS = 2000
 PARTS = 8  # a test is to end in seconds
-QUICK = SessionOptions(sync="never", retry_after=0.0, redact=None)
+QUICK = SessionOptions(fsync="never", retry_after=0.0, redact_line=None)
 NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
 FIRED = [kind for name, kind in HOOKS.items() if not name.startswith(("child:", "mcp:", "skills:", "spawn:", "oauth:"))]
 PER_CALL = ("tool:gate", "tool:before", "tool:permit", "tool:start", "tool:error", "tool:transform", "tool:after")
@@ -97,9 +97,9 @@ class Stage:
                 rng.choice(("", "let me see")),
                 calls=calls,
                 usage=Usage(output_tokens=5),
-                pieces=2,
+                chunk_count=2,
                 stop_reason=stop,
-                cut_after=cut,
+                truncate_after=cut,
             )
         if dice < 0.84:
             return Reply(
@@ -107,7 +107,7 @@ class Stage:
             )
         if dice < 0.90:
             return rng.choice((RateLimitedError("slow down"), ModelNotFoundError("no such model")))
-        return Reply("an answer that takes its time", usage=Usage(output_tokens=5), pieces=4, delta_delay=0.0001)
+        return Reply("an answer that takes its time", usage=Usage(output_tokens=5), chunk_count=4, delta_delay=0.0001)
 
     def _call(self) -> ScriptedCall:
         self.ids += 1
@@ -263,7 +263,9 @@ class Stage:
         assert max(self.ran.values(), default=0) <= 1, "a call ran twice"
         assert (self.agent.pending is not None) == (status == "paused") or status in ("aborted", "error")
         self.session.save()
-        with Session.open(self.session.place, home=Path(self.session.place).parent, write=False, options=QUICK) as read:
+        with Session.open(
+            self.session.location, home=Path(self.session.location).parent, write=False, options=QUICK
+        ) as read:
             assert [encode_message(m) for m in read.messages] == [encode_message(m) for m in self.agent.messages]
             assert read.problems == []
             ours, theirs = self.agent.pending, read.pending

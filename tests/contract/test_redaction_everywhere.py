@@ -233,7 +233,7 @@ async def test_the_log_of_a_server_holds_none(tmp_path: Path) -> None:
     for sample in EVERY:
         if "\n" not in sample.text:  # its lines are written one by one
             log.add(sample.text)
-    await log.written()
+    await log.flush()
     assert found_in(files_in(tmp_path)) == []
     assert found_in("\n".join(log.lines)) == []
 

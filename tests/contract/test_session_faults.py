@@ -240,7 +240,7 @@ async def test_a_line_that_another_one_was_glued_to_costs_these_two(tmp_path: Pa
     session = new(JsonlStore(tmp_path))
     await agent(session, "one", "two").run("first")
     session.close()
-    rewrite(Path(session.place), lambda lines: b"".join(lines[:-1]) + lines[-1][:30] + lines[-1])
+    rewrite(Path(session.location), lambda lines: b"".join(lines[:-1]) + lines[-1][:30] + lines[-1])
     again = Session.open("s1", home=tmp_path, options=QUICK)
     assert texts(again.messages) == ["user: first", "assistant: one"]
     assert [p.kind for p in again.problems] == ["damaged"]
@@ -252,7 +252,7 @@ async def test_a_line_that_another_one_was_glued_to_costs_these_two(tmp_path: Pa
 @pytest.mark.parametrize("kind", ["jsonl", pytest.param("sqlite", marks=pytest.mark.soak)])
 async def test_a_line_of_64_megabytes_is_stored_and_read(kind: str, tmp_path: Path) -> None:
     store = STORES[kind](tmp_path)
-    session = Session.create("/work", home=store, id="s1", options=SessionOptions(sync="never", redact=None))
+    session = Session.create("/work", home=store, id="s1", options=SessionOptions(fsync="never", redact_line=None))
     long = "y" * (64 << 20)
     await agent(session, "one").run("first")
     await agent(session, long).run("and at length?")
@@ -264,7 +264,7 @@ async def test_a_line_of_64_megabytes_is_stored_and_read(kind: str, tmp_path: Pa
 
 async def test_a_clock_that_goes_back_changes_nothing(store: SessionStore) -> None:
     times = iter(NOW - timedelta(hours=i) for i in range(1000))
-    backwards = SessionOptions(sync="never", clock=lambda: next(times))
+    backwards = SessionOptions(fsync="never", clock=lambda: next(times))
     session = Session.create("/work", home=store, id="s1", options=backwards)
     one = agent(session, calling("c1"), "one", "two", "three")
     await one.run("first")
@@ -421,8 +421,8 @@ async def test_an_older_line_without_what_was_added_later_is_read(store: Session
     log.append([json.dumps(line).encode() for line in old])
     log.close()
     again = Session.open("old", home=store, options=QUICK)
-    assert (texts(again.messages), again.unread) == (texts(session.messages), 0)
+    assert (texts(again.messages), again.unread_entries) == (texts(session.messages), 0)
     two = agent(again, "three", "four")
     two.context.messages[:] = [Message.user("shorter"), *two.context.messages[-1:]]
     await two.run("third")
-    assert reopened(again).unread > 0
+    assert reopened(again).unread_entries > 0

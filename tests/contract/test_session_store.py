@@ -65,7 +65,9 @@ def test_lines_come_back_as_they_were_added(store: SessionStore) -> None:
     assert lines(again) == expected
     assert [again.read(row.position) for row in again.rows()] == expected
     assert [row.number for row in again.rows()] == [1, 2, 3, 4, 5]
-    assert [(row.position, row.data) for row in again.back()][::-1] == [(r.position, r.data) for r in again.rows()]
+    assert [(row.position, row.data) for row in again.iter_lines_backward()][::-1] == [
+        (r.position, r.data) for r in again.rows()
+    ]
     assert all(row.complete for row in again.rows())
     again.append([line("e")])
     assert lines(again)[5:] == [line("e")]
@@ -74,7 +76,7 @@ def test_lines_come_back_as_they_were_added(store: SessionStore) -> None:
 def test_a_new_session_is_not_stored_before_its_first_line(store: SessionStore) -> None:
     log = store.create(header())
     assert not log.exists
-    assert lines(log) == list(log.back()) == []
+    assert lines(log) == list(log.iter_lines_backward()) == []
     assert not store.exists("s1")
     assert list(store.list()) == []
     log.append([encode_entry(header())])

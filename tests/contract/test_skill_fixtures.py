@@ -122,4 +122,4 @@ def test_bodies_are_the_text_behind_the_head(skill_folder: Path) -> None:
 
 def _all(folder: Path) -> tuple[Skill, ...]:
     catalog = discover_skills(SkillsConfig(user=(str(folder),), builtin=False))
-    return (*catalog.skills, *catalog.off, *catalog.shadowed)
+    return (*catalog.skills, *catalog.disabled_skills, *catalog.shadowed)

@@ -155,10 +155,10 @@ def test_metrics_are_as_the_conventions_say(material: Path, version: str, receiv
     for name, metric in ours.items():
         if name.startswith("mainspring."):
             continue
-        wanted = known[name]
-        assert wanted["instrument"] == "histogram"
-        assert metric["unit"] == wanted["unit"]
-        by_name = {a["name"]: a for a in wanted["attributes"]}
+        requested = known[name]
+        assert requested["instrument"] == "histogram"
+        assert metric["unit"] == requested["unit"]
+        by_name = {a["name"]: a for a in requested["attributes"]}
         required = {n for n, a in by_name.items() if a["requirement_level"] == "required"}
         for point in metric["histogram"]["dataPoints"]:
             facts = attributes(point)

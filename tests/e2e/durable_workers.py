@@ -49,13 +49,13 @@ def model(folder: Path, turns: int = -1) -> ScriptedModel:
         said = [m.text for m in messages if m.role == "user" and not m.tool_results]
         note(folder / "asked", f"{said[0]} {turn}")
         if "finish" in said or turn == turns:
-            return Reply("Done.", delta_delay=0.001, pieces=3)
+            return Reply("Done.", delta_delay=0.001, chunk_count=3)
         key = f"{said[0]}-{turn}"
         return Reply(
             "So.",
             calls=[ScriptedCall("pay", {"key": key}), ScriptedCall("look", {"key": key})],
             delta_delay=0.001,
-            pieces=3,
+            chunk_count=3,
         )
 
     return ScriptedModel(answer, loop=True)

@@ -76,7 +76,7 @@ async def work(kind: str, folder: Path, seed: str) -> None:
     """Runs with tools, one after the other, until the kill."""
     chance, notes = random.Random(seed), Notes(folder)
     store = store_of(kind, folder)
-    options = SessionOptions(sync=chance.choice(["never", "calls"]))
+    options = SessionOptions(fsync=chance.choice(["never", "calls"]))
     if store.exists("s"):
         session = Session.open("s", home=store, options=options)
     else:
@@ -203,7 +203,7 @@ def check(kind: str, folder: Path) -> Counter[str]:
     for text in (*known["prompt"], *known["answer"]):
         assert said[text] == 1, text
     results = {e.call: e.result for e in entries if isinstance(e, ResultEntry)}
-    asked = {c.id for e in entries if isinstance(e, IntentEntry) for c in e.message.tool_uses}
+    request = {c.id for e in entries if isinstance(e, IntentEntry) for c in e.message.tool_uses}
     pairs = [e.intent for e in entries if isinstance(e, PairEntry)]
     assert len(pairs) == len(set(pairs))
     ran = Counter(known["ran"])
@@ -213,7 +213,7 @@ def check(kind: str, folder: Path) -> Counter[str]:
         assert block.text.startswith(f"did {key}") or block.text == INTERRUPTED, block.text[:200]
     for text in known["result"]:
         assert results[f"call-{text.removeprefix('did ')}"].text.startswith(text)
-    for call in asked - {f"call-{key}" for key in ran}:
+    for call in request - {f"call-{key}" for key in ran}:
         assert results[call].text in {NOT_STARTED, INTERRUPTED}
     counted = Counter(
         "interrupted" if b.text == INTERRUPTED else "not started" if b.text == NOT_STARTED else "result"
@@ -251,7 +251,7 @@ def goes_on(kind: str, folder: Path) -> None:
             agent = CoreAgent(ScriptedModel("on we go"), env=LocalEnv(os.getcwd()), plugs=[SessionPlug(session)])
             assert asyncio.run(agent.run("and now?")).text == "on we go"
         with Session.open("s", home=store) as session:
-            assert not session.interrupted
+            assert not session.was_interrupted
             assert [m.text for m in session.messages[-2:] if isinstance(m, Message)] == ["and now?", "on we go"]
 
 

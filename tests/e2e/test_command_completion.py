@@ -64,8 +64,8 @@ def test_fish(command: Command, fish: str) -> None:
         assert done.stderr == ""
         return [row.split("\t")[0] for row in done.stdout.splitlines()]
 
-    for line, wanted in CASES:
-        assert wanted in offered(line), line
+    for line, requested in CASES:
+        assert requested in offered(line), line
     assert "a-file.txt" not in offered("mainspring sessions ")
     assert "a-file.txt" in offered("mainspring --schema ")
 
@@ -81,11 +81,11 @@ def test_zsh(command: Command, zsh: str, load: str) -> None:
         [zsh, "-f", "-c", ZSH],
         cwd=command.folder,
         env={**command.environment, "LOAD": ":" if load == "fpath" else f"source {Path(place)}"},
-        input="".join(f"{line}|{wanted}\n" for line, wanted in CASES),
+        input="".join(f"{line}|{requested}\n" for line, requested in CASES),
         capture_output=True,
         encoding="utf-8",
         timeout=35,
         check=True,
     )
 
-    assert done.stdout.splitlines() == [f"{line}|{wanted}" for line, wanted in CASES]
+    assert done.stdout.splitlines() == [f"{line}|{requested}" for line, requested in CASES]

@@ -38,8 +38,8 @@ def test_a_provider_is_set_up_by_flags_once_it_answers(command: Command) -> None
     assert command.server.headers[0]["authorization"] == f"Bearer {KEY}"
     assert stat.S_IMODE(user_file(command).stat().st_mode) == 0o600
     assert "// mine" in user_file(command).read_text(encoding="utf-8")
-    asked = command.run("-p", "2+2?", "--output", "json")
-    assert (asked.code, asked.result["model"]["spec"]) == (0, "mine:m-1")
+    request = command.run("-p", "2+2?", "--output", "json")
+    assert (request.code, request.result["model"]["spec"]) == (0, "mine:m-1")
 
 
 @pytest.mark.covers("CFG-15")
@@ -97,9 +97,9 @@ def test_providers_are_listed_and_removed(command: Command) -> None:
 def test_a_projects_file_is_set_and_takes_no_key(command: Command) -> None:
     assert command.run("config", "set", "--project", "agent.maxTurns", "3").code == 0
     assert command.run("config", "set", "--project", "permissions.deny", '["shell(rm *)"]').code == 0
-    refused = command.run("config", "set", "--project", "providers.openai.apiKey", "sk-1")
+    rejected = command.run("config", "set", "--project", "providers.openai.apiKey", "sk-1")
 
-    assert (refused.code, "does not belong into a project's file" in refused.err) == (2, True)
+    assert (rejected.code, "does not belong into a project's file" in rejected.err) == (2, True)
     file = command.folder / ".agent" / "settings.json"
     assert json.loads(file.read_text(encoding="utf-8")) == {
         "agent": {"maxTurns": 3},

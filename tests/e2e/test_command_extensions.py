@@ -89,8 +89,8 @@ echo '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": {"p
     done = command.run("-p", "read them")
 
     assert (done.code, done.out) == (0, "done\n"), done.err
-    refused, read = results(command)
-    assert refused == "Permission denied: not that file"
+    rejected, read = results(command)
+    assert rejected == "Permission denied: not that file"
     assert "beta" in read
     assert "alpha" not in read
     assert said(command) == ["read them", "<hook-context>\nThe user is called Ann.\n</hook-context>"]
@@ -178,12 +178,12 @@ def test_extensions_of_the_user_are_loaded_and_broken_ones_are_told(command: Com
     assert "broken.py:2)" in done.err
     assert results(command) == ["Permission denied: closed"]
 
-    asked = len(command.server.requests)
+    request = len(command.server.requests)
     assert command.run("-p", "/hi Ann").out == "hello Ann\n"
     assert "/hi    greets" in command.run("-p", "/help").out
     as_json = command.run("-p", "/hi Bob", "--output", "json").result
     assert as_json["text"] == "hello Bob"
-    assert len(command.server.requests) == asked
+    assert len(command.server.requests) == request
 
 
 @pytest.mark.covers("SES-20")
@@ -255,7 +255,7 @@ def test_extensions_and_hooks_are_listed_and_hooks_are_tried(command: Command) -
     [listed] = command.run("hooks").out.splitlines()
     assert listed.startswith("PreToolUse  Bash  grep")
 
-    refused = command.run("hooks", "test", "PreToolUse", '{"command": "rm -rf x"}')
-    assert (refused.code, refused.out.splitlines()[-1]) == (4, "  refuses: no")
+    rejected = command.run("hooks", "test", "PreToolUse", '{"command": "rm -rf x"}')
+    assert (rejected.code, rejected.out.splitlines()[-1]) == (4, "  refuses: no")
     fine = command.run("hooks", "test", "PreToolUse", '{"path": "x"}', "--tool", "edit")
     assert (fine.code, "no command is asked" in fine.err) == (0, True)

@@ -127,7 +127,7 @@ def test_rules_are_saved_for_this_project_or_for_every_project_and_revoked(comma
         (folder / "deploy.sh").chmod(0o755)
     empty = command.run("permissions")
     saved = command.run("permissions", "allow", "shell(./deploy.sh)")
-    refused = command.run("permissions", "allow", "--global", "shell(./deploy.sh)")
+    rejected = command.run("permissions", "allow", "--global", "shell(./deploy.sh)")
     everywhere = command.run("permissions", "allow", "--global", "shell(npm test)")
     listed = command.run("permissions", "list", "--json")
 
@@ -139,8 +139,8 @@ def test_rules_are_saved_for_this_project_or_for_every_project_and_revoked(comma
     assert "Allow something in this project with" in empty.err
     assert (saved.code, everywhere.code) == (0, 0)
     assert f"Saved for this project in {command.home}/.agent/grants.json" in saved.err
-    assert refused.code != 0
-    assert "./deploy.sh is another file in each project" in refused.err
+    assert rejected.code != 0
+    assert "./deploy.sh is another file in each project" in rejected.err
     found = json.loads(listed.out)
     assert [(r["number"], r["rule"], r["applies"]) for r in found] == [
         (1, "shell(npm test)", "every project"),

@@ -42,9 +42,9 @@ def test_a_run_is_taken_back_and_forth(command: Command) -> None:
     assert "hello" in json.dumps(command.server.requests[-1]["messages"])
 
     (command.folder / "a.txt").write_text("mine\n", encoding="utf-8")
-    refused = command.run("rewind", "--undo")
-    assert refused.code == 2
-    assert "another program changed it" in refused.err
+    rejected = command.run("rewind", "--undo")
+    assert rejected.code == 2
+    assert "another program changed it" in rejected.err
     assert (command.folder / "a.txt").read_text(encoding="utf-8") == "mine\n"
     assert command.run("rewind", "--undo", "--force", "--files-only").code == 0
     assert (command.folder / "a.txt").read_text(encoding="utf-8") == "two\n"

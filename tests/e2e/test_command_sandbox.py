@@ -42,7 +42,7 @@ def test_tools_are_held(command: Command, name: str) -> None:
 
 
 def test_the_strongest_layer_is_taken_and_keys_stay_hidden(command: Command) -> None:
-    layer("landlock" if Bubblewrap().problem() else "bubblewrap")
+    layer("landlock" if Bubblewrap().unavailable_reason() else "bubblewrap")
     key = Path(command.home) / ".ssh" / "id_rsa"
     key.parent.mkdir(parents=True)
     key.write_text("PRIVATE", encoding="utf-8")

@@ -31,9 +31,9 @@ def test_from_a_repository_to_a_listed_skill(command: Command) -> None:
     ):
         subprocess.run(["git", *words], cwd=source, check=True, capture_output=True)
 
-    asked = command.run("skills", "install", f"file://{source}")  # nobody is there to say yes
-    assert (asked.code, asked.out) == (1, "")
-    assert "nobody to ask" in asked.err
+    request = command.run("skills", "install", f"file://{source}")  # nobody is there to say yes
+    assert (request.code, request.out) == (1, "")
+    assert "nobody to ask" in request.err
     done = command.run("skills", "install", f"file://{source}", "--yes")
     assert done.code == 0, done.err
     assert done.out.startswith("pdf: installed ")

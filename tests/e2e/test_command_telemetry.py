@@ -131,10 +131,10 @@ def test_with_an_engine_it_is_the_aspire_dashboard(command: Command, docker: Pat
     assert made.code == 0, made.err
     assert made.result["kind"] == "aspire"
     assert made.result["url"].startswith("http://127.0.0.1:18888/login?t=")
-    asked = Path(f"{docker}.log").read_text()
-    assert "127.0.0.1:18888:18888" in asked
-    assert "127.0.0.1:4318:18890" in asked
-    assert made.result["url"].partition("t=")[2] in asked
+    request = Path(f"{docker}.log").read_text()
+    assert "127.0.0.1:18888:18888" in request
+    assert "127.0.0.1:4318:18890" in request
+    assert made.result["url"].partition("t=")[2] in request
     assert command.run("telemetry", "status").out.startswith("running: the Aspire dashboard, container 0123456789ab")
 
     Path(f"{docker}.up").unlink()
@@ -154,17 +154,17 @@ def test_without_a_working_engine_it_is_our_viewer(command: Command, docker: Pat
         assert "Cannot connect to the Docker daemon" in made.err
     finally:
         command.run("telemetry", "stop")
-    asked = command.run("telemetry", "start", "--aspire")
-    assert asked.code == 2
-    assert "Cannot connect to the Docker daemon" in asked.err
+    request = command.run("telemetry", "start", "--aspire")
+    assert request.code == 2
+    assert "Cannot connect to the Docker daemon" in request.err
 
 
 def test_a_container_that_does_not_start_is_told(command: Command, docker: Path) -> None:
     Path(f"{docker}.broken").touch()
 
-    asked = command.run("telemetry", "start", "--aspire")
-    assert asked.code == 1
-    assert "port is already allocated" in asked.err
+    request = command.run("telemetry", "start", "--aspire")
+    assert request.code == 1
+    assert "port is already allocated" in request.err
     assert not (command.home / ".agent" / "telemetry.json").exists()
     made = command.run("telemetry", "start", "--json")
     try:

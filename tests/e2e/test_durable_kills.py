@@ -65,9 +65,9 @@ class Trial:
 
     def check_asked(self) -> None:
         """No answer that was kept before the last kill has been asked for since."""
-        asked = self.workers.lines("asked", self.asked_before)
-        self.asked_before += len(asked)
-        for line in asked:
+        request = self.workers.lines("asked", self.asked_before)
+        self.asked_before += len(request)
+        for line in request:
             run, turn = line.split()
             assert int(turn) >= self.finished_calls.get(run, 0), f"{line} was asked for again"
 
@@ -75,7 +75,7 @@ class Trial:
         """After a kill: how many answers of each run are kept."""
         client = await self.engine.open()
         for one in self.going:
-            steps = await self.engine.ask(client.list_workflow_steps, one.run.id, load_output=False)
+            steps = await self.engine.run_in_thread(client.list_workflow_steps, one.run.id, load_output=False)
             self.finished_calls[one.run.id] = sum(s["function_name"].startswith("model ") for s in steps)
 
     def check(self, watched: Watched, result: RunResult) -> None:

@@ -146,8 +146,8 @@ async def test_a_worker_that_was_only_stopped_does_nothing_twice(workers: Worker
     assert result.status == "completed"
     assert max(Counter(workers.lines("paid")).values()) == 1
     assert sum("is unknown" in text for text in results(result)) <= 1
-    asked = Counter(workers.lines("asked"))
-    assert sum(times - 1 for times in asked.values()) <= 1, "at most the answer that was under way"
+    request = Counter(workers.lines("asked"))
+    assert sum(times - 1 for times in request.values()) <= 1, "at most the answer that was under way"
     await asyncio.to_thread(workers.kill, second)
     await (await client.start("three", "again")).result(timeout=40)
 

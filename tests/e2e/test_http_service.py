@@ -208,15 +208,15 @@ def test_a_client_of_ag_ui_answers_after_the_service_was_killed(command: Command
     user = [{"id": "1", "role": "user", "content": "Make it"}]
     with up(command, "--url", url, "--work") as service:
         service.token = TOKEN
-        [asked] = service.ag_ui("r1", user)[-1]["outcome"]["interrupts"]
+        [request] = service.ag_ui("r1", user)[-1]["outcome"]["interrupts"]
         service.process.kill()
     assert not (command.folder / "made").exists()
     with up(command, "--url", url, "--work") as service:
         service.token = TOKEN
-        run = asked["id"].partition("/")[0]
+        run = request["id"].partition("/")[0]
         while not service.ask("GET", f"v1/runs/{run}")[1]["waiting"]:
             pass
-        answer = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": True}}
+        answer = {"interruptId": request["id"], "status": "resolved", "payload": {"approved": True}}
         told = service.ag_ui("r2", user, resume=[answer])
         assert (told[0]["runId"], told[-1]["result"]["text"]) == ("r2", "Above.")
     assert (command.folder / "made").exists()

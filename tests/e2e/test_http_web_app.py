@@ -90,7 +90,7 @@ async def test_several_agents_in_one_web_application(tmp_path: Path, capfd: pyte
     before = state_of_the_process()
     serving = asyncio.ensure_future(server.serve(sockets=[listening]))
     url = local_url(listening)
-    names = [f"{letter}{number}" for letter in "abcdefgh" for number in range(BOTH)]
+    names = [f"{message}{number}" for message in "abcdefgh" for number in range(BOTH)]
     async with aiohttp.ClientSession() as session:
 
         async def get(path: str) -> str:
@@ -98,10 +98,10 @@ async def test_several_agents_in_one_web_application(tmp_path: Path, capfd: pyte
                 assert answer.status == 200
                 return await answer.text()
 
-        asked = await asyncio.gather(*[get(f"ask/{name}?q=Q{name}") for name in names])
+        request = await asyncio.gather(*[get(f"ask/{name}?q=Q{name}") for name in names])
         streamed = await asyncio.gather(*[get(f"stream/{name}?q=S{name}") for name in names])
         both = await asyncio.gather(get("shared"), get("shared"))
-    for name, answer, text in zip(names, asked, streamed, strict=True):
+    for name, answer, text in zip(names, request, streamed, strict=True):
         assert f"I am {name} Q{name}: {name} met" in answer
         assert '"turns":2' in answer
         assert text.endswith(f"I am {name} S{name}: {name} met")

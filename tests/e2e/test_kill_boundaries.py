@@ -174,7 +174,7 @@ def test_a_killed_run_goes_on(boundary: str, mode: str, tmp_path: Path) -> None:
         assert text in ({f"did {key}", INTERRUPTED} if did[key] else {NOT_STARTED, INTERRUPTED})
         if text == INTERRUPTED:
             assert boundary not in {"after the intent", "while calls are judged", "after the pair"}
-    assert session.interrupted == (boundary not in {"after the end", "before the prompt"})
+    assert session.was_interrupted == (boundary not in {"after the end", "before the prompt"})
 
     again = counting(tmp_path)
     agent = agent_of(session, again, Reply(calls=[ScriptedCall("act", {"key": "y"}, id="call-y")]), "on we go")
@@ -184,7 +184,7 @@ def test_a_killed_run_goes_on(boundary: str, mode: str, tmp_path: Path) -> None:
     session.close()
     last = Session.open("killed", home=tmp_path / "home")
     assert last.problems == []
-    assert not last.interrupted
+    assert not last.was_interrupted
     assert results(last) == {**found, "call-y": "did y"}
     pairs = [e.intent for e in last.entries() if isinstance(e, PairEntry)]
     assert len(pairs) == len(set(pairs))

@@ -16,7 +16,7 @@ CALLS = 300
 GOAL = "Look up all keys in order and tell me how many are blue."
 CONSTRAINT = "Never look up a key twice, and leave the red ones alone."
 LIMIT = 6000
-QUICK = SessionOptions(sync="never")
+QUICK = SessionOptions(fsync="never")
 
 
 @tool
@@ -51,17 +51,17 @@ async def test_three_hundred_calls_keep_goal_constraints_and_the_last_results(pr
             assert GOAL in text
             assert CONSTRAINT in text
             assert tokens(body) < LIMIT * 1.5
-            asked = json.dumps(server.requests[number - 1]["messages"])
+            request = json.dumps(server.requests[number - 1]["messages"])
             new = [
                 f"value of {n}: "
                 for n in range(server.made)
-                if f"value of {n}: " in text and f"value of {n}: " not in asked
+                if f"value of {n}: " in text and f"value of {n}: " not in request
             ]
             assert new or number == len(server.requests)  # the results of the last calls are there
 
         # Another process goes on with it, and what it sends is as whole.
         again = Session.open("long", home=tmp_path, options=QUICK)
-        assert again.unread > CALLS
+        assert again.unread_entries > CALLS
         results = [e for e in again.entries() if isinstance(e, ResultEntry)]
         assert [e.result.text.split(":")[0] for e in results] == [f"value of {n}" for n in range(CALLS)]
         assert sum(isinstance(e, CompactionEntry) for e in again.entries()) == len(told)

@@ -33,7 +33,7 @@ async def driving(
         env=command.environment,
         cwd=command.folder,
         use_unstable_protocol=True,
-        observers=[editor.watch],
+        listeners=[editor.watch],
     ) as (connection, process):
         can = client_capabilities(files=files, terminal=terminal)
         await connection.initialize(PROTOCOL_VERSION, client_capabilities=can)
@@ -59,8 +59,8 @@ async def test_prompt_permission_and_diff(command: Command) -> None:
     assert answer.stop_reason == "end_turn"
     assert (command.folder / "a.py").read_text() == "one\n2\nthree\n"
     assert editor.text() == "All *done*."
-    (asked,) = editor.asked
-    (diff,) = asked.content
+    (request,) = editor.asked
+    (diff,) = request.content
     assert (diff.type, diff.path) == ("diff", str(command.folder / "a.py"))
     assert (diff.old_text, diff.new_text) == ("one\ntwo\nthree\n", "one\n2\nthree\n")
     assert editor.offered == [["once", "session", "edits", "always", "deny", "never"]]
@@ -72,7 +72,7 @@ async def test_prompt_permission_and_diff(command: Command) -> None:
     ]
     last = {update.tool_call_id: update for update in editor.of("tool_call_update")}
     assert {u.status for u in last.values()} == {"completed"}
-    assert last[asked.tool_call_id].content[0].new_text == "one\n2\nthree\n"
+    assert last[request.tool_call_id].content[0].new_text == "one\n2\nthree\n"
     (plan,) = editor.of("plan")
     assert [(e.content, e.status) for e in plan.entries] == [("look", "completed"), ("change it", "pending")]
     commands = editor.of("available_commands_update")[0].available_commands
@@ -148,8 +148,10 @@ async def test_two_sessions_and_whatever_else_comes_on_the_line(command: Command
             assert terminal.released
         for each in sessions:
             assert (await connection.prompt(session_id=each, prompt=[text_block("on")])).stop_reason == "end_turn"
-    refused = [m["error"]["code"] for ours, m in editor.watch.messages if ours and "error" in m and m.get("id") is None]
-    assert sorted(refused) == [-32700, -32700, -32600, -32600]
+    rejected = [
+        m["error"]["code"] for ours, m in editor.watch.messages if ours and "error" in m and m.get("id") is None
+    ]
+    assert sorted(rejected) == [-32700, -32700, -32600, -32600]
     assert {session for session, _ in editor.updates} == set(sessions)
 
 

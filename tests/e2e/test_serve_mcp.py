@@ -32,11 +32,11 @@ async def test_run_with_progress_permission_sessions_and_cancellation(command: C
         "It goes on.",
         Reply("It begins", stall=True),
     ]
-    asked: list[str] = []
+    request: list[str] = []
     told: list[str] = []
 
     async def elicit(context: Any, params: Any) -> types.ElicitResult:
-        asked.append(params.message)
+        request.append(params.message)
         return types.ElicitResult(action="accept", content={"decision": "once"})
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
@@ -50,7 +50,7 @@ async def test_run_with_progress_permission_sessions_and_cancellation(command: C
             assert first.structured_content["answer"] == "Written."
             assert (command.folder / "a.txt").read_text() == "x"
             assert told == ["Write a.txt"]
-            assert "+x" in asked[0]
+            assert "+x" in request[0]
             session = first.structured_content["session"]
             listed: Any = await client.call_tool("sessions", {})
             assert session in listed.content[0].text

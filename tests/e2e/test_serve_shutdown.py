@@ -104,8 +104,8 @@ def test_no_program_stays(command: Command, begin: Callable[[Server, Path], None
         assert ended(script)
         assert process.stderr is not None
         assert process.stderr.read() == ""
-    wanted = {"SIGTERM": (143,), "SIGINT": (130,), "SIGHUP": (129,), "two signals": (143, 130)}
-    assert code in wanted.get(how, (0,))
+    requested = {"SIGTERM": (143,), "SIGINT": (130,), "SIGHUP": (129,), "two signals": (143, 130)}
+    assert code in requested.get(how, (0,))
     assert "go" in command.run("sessions", "list").out
 
 

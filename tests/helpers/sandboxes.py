@@ -11,6 +11,6 @@ LAYERS: dict[str, Callable[[], SandboxBackend]] = {"bubblewrap": Bubblewrap, "la
 def layer(name: str) -> SandboxBackend:
     """The layer; the test is skipped where it does not work, with the reason."""
     found = LAYERS[name]()
-    if problem := found.problem():
+    if problem := found.unavailable_reason():
         skip_missing(problem)
     return found

@@ -54,7 +54,7 @@ async def spawned() -> None:
 
 def taped(path: Path) -> None:
     with Tape(path / "t.jsonl", "record") as tape:
-        tape.drop()
+        tape.discard()
         tape.model("openai:gpt-5-mini", **WRONG)
 
 

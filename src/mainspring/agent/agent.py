@@ -175,10 +175,10 @@ class Agent(CoreAgent):
             installed.append(CallbacksPlug(callbacks))
         self._subagents = next((p for p in installed if isinstance(p, Subagents)), None)
         if self._subagents is not None:
-            self._subagents.bind(
+            self._subagents.bind_host(
                 SubagentFactory(self, Agent, self._child_defaults, lambda: self._policies.over_limit())
             )
-        self._asked: ModelProvider | None = None
+        self._run_model: ModelProvider | None = None
         self.extensions = next((p for p in installed if isinstance(p, Extensions)), None)
         self._lifecycle = SessionLifecycle(self, self.extensions)
         super().__init__(
@@ -202,7 +202,7 @@ class Agent(CoreAgent):
     @property
     def running(self) -> bool:
         """Whether a run is going on, or about to begin."""
-        return super().running or self._lifecycle.busy
+        return super().running or self._lifecycle.is_preparing
 
     def abort(self, reason: str = "aborted") -> None:
         """Stop the run; it raises AgentAbortedError. Without a run nothing happens. Safe from any thread."""
@@ -269,7 +269,7 @@ class Agent(CoreAgent):
         if self.running:
             raise AgentBusyError("this agent is running; its conversation can be summed up when the run is over")
         before = self.messages
-        options = options or self.behavior.resolved().compaction
+        options = options or self.behavior.resolve().compaction
         made = await compact_history(before, self.model, options, instructions=instructions)
         if made is None:
             return None
@@ -316,12 +316,12 @@ class Agent(CoreAgent):
         validate_behavior(behavior)
         if thinking is not None:
             validate_behavior(Behavior(thinking=thinking))
-            behavior = Behavior(thinking=thinking).over(behavior or Behavior())
-        asked = self.model if model is None else _resolve_model(model)
+            behavior = Behavior(thinking=thinking).merged_with(behavior or Behavior())
+        request = self.model if model is None else _resolve_model(model)
         given = (
             None
             if tools is None
-            else [await t.load() if isinstance(t, LazyTool) else t for t in normalize_tools(tools)]
+            else [await t.factory() if isinstance(t, LazyTool) else t for t in normalize_tools(tools)]
         )
         if super().running:
             return await super()._run(prompt)  # raises, and leaves the policies of the run that goes on alone
@@ -332,18 +332,18 @@ class Agent(CoreAgent):
             if entered.result is not None:
                 return entered.result
             prompt, options = entered.prompt, entered.options
-        settled = (behavior or Behavior()).over(self.behavior).resolved()
+        settled = (behavior or Behavior()).merged_with(self.behavior).resolve()
         offered = [*self.tools, *self._lazy] if given is None else given
         with ExitStack() as ending:
             structured = None
             if settled.schema is not None:
                 structured = StructuredOutput(settled.schema, retries=settled.output_retries)
-                ending.callback(structured.attach(self.bus))
-            ending.enter_context(self._policies.during(settled, offered, asked))
-            self._asked = asked
+                ending.callback(structured.attach_to_bus(self.bus))
+            ending.enter_context(self._policies.attached(settled, offered, request))
+            self._run_model = request
             ending.callback(setattr, self, "_asked", None)
             try:
-                result = await super()._run(prompt, model=asked, behavior=behavior, tools=given, **options)
+                result = await super()._run(prompt, model=request, behavior=behavior, tools=given, **options)
             except AgentError as error:
                 if isinstance(error.outcome, RunResult):
                     error.outcome = self._result = self._finalize_result(error.outcome, structured)
@@ -351,11 +351,11 @@ class Agent(CoreAgent):
             return self._finalize_result(result, structured)
 
     async def _prepare_run(self, prompt: Prompt, options: dict[str, Any]) -> PreparedRun:
-        if self._lifecycle.busy:
+        if self._lifecycle.is_preparing:
             raise AgentBusyError("this agent is looking at a prompt already; another agent runs beside it")
         self._result = None
         try:
-            entered = await self._lifecycle.enter(prompt, options)
+            entered = await self._lifecycle.prepare_run(prompt, options)
         except AgentAbortedError:
             self._result = RunResult(status="aborted")
             raise
@@ -374,7 +374,7 @@ class Agent(CoreAgent):
         """What a sub-agent that is started now gets, unless it is restricted."""
         tools, own = self._current.tools, find_tool_search(self.plugs)
         return ParentContext(
-            model=self._asked or self.model,
+            model=self._run_model or self.model,
             system=self._current.system,
             tools=[t for name in tools.active if (t := tools.get(name)) is not None and t is not own],
             behavior=Behavior(**asdict(self._config.behavior)) if self._config else self.behavior,
@@ -423,8 +423,8 @@ class SubagentFactory:
     Args:
         parent: The agent.
         make: The class of sub-agents: the public Agent, also where the parent is of a class of its own.
-        inherited: Gives what its run has.
-        over_limit: Gives the limit that its run has reached, if it has.
+        child_defaults: Gives what its run has.
+        reached_limit: Gives the limit that its run has reached, if it has.
     """
 
     def __init__(
@@ -436,8 +436,8 @@ class SubagentFactory:
     ) -> None:
         self.parent = parent
         self._make = make
-        self.inherited = inherited
-        self.over_limit = over_limit
+        self.child_defaults = inherited
+        self.reached_limit = over_limit
 
     def create_subagent(self, request: SubagentRequest) -> Agent:
         """A sub-agent in the same environment, under the same names of tools, on the same bill."""

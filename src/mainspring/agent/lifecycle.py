@@ -72,7 +72,7 @@ class SessionLifecycle:
         self._at_exit = False
 
     @property
-    def busy(self) -> bool:
+    def is_preparing(self) -> bool:
         """Whether a prompt is being looked at."""
         return self._signal is not None
 
@@ -85,9 +85,9 @@ class SessionLifecycle:
     def needed(self) -> bool:
         """Whether anybody has to be asked."""
         bus, extensions = self._agent.bus, self._extensions
-        return (extensions is not None and extensions.waiting) or any(map(bus.has, _HOOKS))
+        return (extensions is not None and extensions.has_pending) or any(map(bus.has, _HOOKS))
 
-    async def enter(self, prompt: Prompt, options: dict[str, Any]) -> PreparedRun:
+    async def prepare_run(self, prompt: Prompt, options: dict[str, Any]) -> PreparedRun:
         """Open the conversation if it is not open, and ask about the prompt.
 
         Raises:
@@ -98,42 +98,42 @@ class SessionLifecycle:
         options = {**options, "signal": signal}
         try:
             async with cancel_scope(signal):
-                if self._extensions is not None and self._extensions.waiting:
+                if self._extensions is not None and self._extensions.has_pending:
                     await agent.warmup()
-                await self._opened()
+                await self._ensure_opened()
                 messages = to_messages(prompt)
-                asked, ended = await self._asked(messages)
+                request, ended = await self._run_input_hooks(messages)
                 if ended is not None:
                     return PreparedRun(prompt, options, ended)
-                added = await self._before(_text(asked), options)
-            if added and not asked and agent.context.pending is not None:
+                added = await self._run_agent_before_hooks(_last_user_text(request), options)
+            if added and not request and agent.context.pending is not None:
                 agent.steer(added[0])  # calls wait for their results; whatever is said comes behind them
                 for message in added[1:]:
                     agent.steer(message)
                 added = []
-            return PreparedRun([*asked, *added] if added or asked is not messages else prompt, options)
+            return PreparedRun([*request, *added] if added or request is not messages else prompt, options)
         finally:
             self._signal = None
 
-    async def _opened(self) -> None:
+    async def _ensure_opened(self) -> None:
         agent = self._agent
         if self._open is agent.context:
             return
         reason: SessionOpenReason = "resume" if agent.context.messages else "startup"
         if self._open is not None:
-            await self._fire(SessionClosed(agent.session_id, "reset"))
+            await self._emit(SessionClosed(agent.session_id, "reset"))
             reason = "reset"
         self._open = agent.context
-        await self._fire(SessionOpen(agent.session_id, reason))
+        await self._emit(SessionOpen(agent.session_id, reason))
         if not self._at_exit:
             self._at_exit = True
             leave = partial(_shutdown_at_exit, weakref.ref(self))
             atexit.register(leave)
             weakref.finalize(self, atexit.unregister, leave).atexit = False  # many agents come and go in one process
 
-    async def _asked(self, messages: list[AgentMessage]) -> tuple[list[AgentMessage], RunResult | None]:
+    async def _run_input_hooks(self, messages: list[AgentMessage]) -> tuple[list[AgentMessage], RunResult | None]:
         """The messages as handlers of `input` want them, or how it ended."""
-        text = _text(messages)
+        text = _last_user_text(messages)
         if not text or not self._agent.bus.has(PromptSubmitted):
             return messages, None
         hook = PromptSubmitted(text)
@@ -145,7 +145,7 @@ class SessionLifecycle:
             return messages, RunResult(status="completed", text=hook.reply, output=hook.reply)
         return (messages if hook.text == text else _replace_user_text(messages, hook.text)), None
 
-    async def _before(self, prompt: str, options: dict[str, Any]) -> list[AgentMessage]:
+    async def _run_agent_before_hooks(self, prompt: str, options: dict[str, Any]) -> list[AgentMessage]:
         """Ask handlers of `agent:before`; what they add."""
         agent = self._agent
         if not agent.bus.has(BeforeRun):
@@ -162,9 +162,9 @@ class SessionLifecycle:
         """Tell that the conversation is over, if it was opened; a second time tells nothing."""
         if self._open is not None:
             self._open = None
-            await self._fire(SessionClosed(self._agent.session_id, reason))
+            await self._emit(SessionClosed(self._agent.session_id, reason))
 
-    async def _fire(self, hook: Hook) -> None:
+    async def _emit(self, hook: Hook) -> None:
         if self._agent.bus.has(type(hook)):
             await self._agent.bus.emit(hook)
 
@@ -186,7 +186,7 @@ def _last_user_message_index(messages: list[AgentMessage]) -> int | None:
     return None
 
 
-def _text(messages: list[AgentMessage]) -> str:
+def _last_user_text(messages: list[AgentMessage]) -> str:
     """What the user says."""
     at = _last_user_message_index(messages)
     message = messages[at] if at is not None else None
@@ -236,14 +236,14 @@ class AssistPlug(Plugin):
     def install(self, agent: CoreAgent) -> None:
         """Look at the results of an agent's tools."""
         self._agent = agent
-        agent.on(SessionStart, self._begin)
+        agent.on(SessionStart, self._reset_count)
         agent.on(ToolTransform, self._on_result, order=-10)  # before those who shorten or store results
 
     def for_child(self) -> Plugin:
         """The same for a sub-agent, counted apart."""
         return AssistPlug(self.policy, limit=self.limit)
 
-    def _begin(self, hook: SessionStart) -> None:
+    def _reset_count(self, hook: SessionStart) -> None:
         self._count = 0
 
     def _on_result(self, hook: ToolTransform) -> Awaitable[None] | None:
@@ -254,7 +254,7 @@ class AssistPlug(Plugin):
         return None if request is None else self._answer_request(hook, request)
 
     async def _answer_request(self, hook: ToolTransform, request: AssistRequest) -> None:
-        allowed = await self._allowed(request, hook.name)
+        allowed = await self._apply_policy(request, hook.name)
         if isinstance(allowed, str):
             hook.result = _with_refusal(hook.result, request, allowed)
             return
@@ -269,7 +269,7 @@ class AssistPlug(Plugin):
         else:
             hook.result = _with_model_answer(hook.result, allowed, answer.text)
 
-    async def _allowed(self, request: AssistRequest, tool: str) -> AssistRequest | str:
+    async def _apply_policy(self, request: AssistRequest, tool: str) -> AssistRequest | str:
         """What to ask, or why not."""
         if self._count >= self.limit:
             return f"the run has used up its {self.limit} requests"
@@ -291,6 +291,6 @@ def _with_model_answer(result: ToolResult, request: AssistRequest, answer: str) 
     return replace(result, output=answer, is_error=False, code=None, metadata=facts)
 
 
-def _with_refusal(result: ToolResult, request: AssistRequest, why: str) -> ToolResult:
-    text = f"{request.message or 'The tool needs the help of a model.'} No model helped: {why}."
+def _with_refusal(result: ToolResult, request: AssistRequest, reason: str) -> ToolResult:
+    text = f"{request.message or 'The tool needs the help of a model.'} No model helped: {reason}."
     return replace(result, output=text, is_error=True, code=ToolErrorCode.LLM_ASSIST_REQUIRED)

@@ -94,7 +94,7 @@ def validate_agent_options(names: Iterable[str], options: AgentOptions, **given:
     """
     if options:
         check_option_names("Agent", options, (*names, *AgentOptions.__optional_keys__))
-    _check("Agent", {**given, **options})
+    _validate("Agent", {**given, **options})
 
 
 def validate_run_options(options: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ def validate_run_options(options: Mapping[str, Any]) -> None:
     """
     if options:
         check_option_names("a run", options, RunOptions.__optional_keys__)
-        _check("a run", options)
+        _validate("a run", options)
 
 
 def normalize_tools(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> list[Tool | LazyTool]:
@@ -130,11 +130,11 @@ def normalize_tools(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> li
     return found
 
 
-def _check(owner: str, given: Mapping[str, Any]) -> None:
-    for name, value in given.items():
-        fits, wanted = _VALIDATORS.get(name, _ANY_VALUE)
+def _validate(owner: str, mapping: Mapping[str, Any]) -> None:
+    for name, value in mapping.items():
+        fits, requested = _VALIDATORS.get(name, _ANY_VALUE)
         if not fits(value):
-            raise ConfigError(f"{name} of {owner} is {value!r:.80}; it can be {wanted}")
+            raise ConfigError(f"{name} of {owner} is {value!r:.80}; it can be {requested}")
 
 
 def _is_list(value: Any) -> bool:
@@ -271,7 +271,7 @@ def validate_behavior(behavior: Behavior | None) -> None:
         return
     if type(behavior) is not Behavior:
         raise ConfigError(f"behavior is a Behavior(...), not {type(behavior).__name__}")
-    settled = behavior.resolved()
+    settled = behavior.resolve()
     problems = [
         problem for name in Behavior.__struct_fields__ if (problem := _find_problem(name, getattr(settled, name)))
     ]
@@ -285,22 +285,22 @@ def _find_problem(name: str, value: Any) -> str:
     if value is default or (value is None and (default is None or name in ("retry", "max_output_tokens", "warn_at"))):
         return ""
     if name in _INTEGER_MINIMUMS:
-        least = _INTEGER_MINIMUMS[name]
-        good = isinstance(value, int) and not isinstance(value, bool) and value >= least
-        wanted = f"a whole number from {least} on"
+        minimum = _INTEGER_MINIMUMS[name]
+        good = isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+        requested = f"a whole number from {minimum} on"
     elif name in _NUMBER_RANGES:
         low, high = _NUMBER_RANGES[name]
         good = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= (high or float("inf"))
-        wanted = f"a number from {low} to {high}" if high else f"a number from {low} on"
+        requested = f"a number from {low} to {high}" if high else f"a number from {low} on"
     elif name in _CHOICES:
         good = value in _CHOICES[name]
-        wanted = " or ".join([repr(c) for c in _CHOICES[name]])
+        requested = " or ".join([repr(c) for c in _CHOICES[name]])
     elif name in _STRUCT_TYPES:
         good = isinstance(value, _STRUCT_TYPES[name])
-        wanted = f"a {_STRUCT_TYPES[name].__name__}"
+        requested = f"a {_STRUCT_TYPES[name].__name__}"
     else:
-        good, wanted = _check_shape(name, value)
-    return _find_nested_problem(name, value) if good else f"{name} is {value!r:.80}; it can be {wanted}"
+        good, requested = _check_shape(name, value)
+    return _find_nested_problem(name, value) if good else f"{name} is {value!r:.80}; it can be {requested}"
 
 
 def _find_nested_problem(name: str, value: Any) -> str:
@@ -314,8 +314,8 @@ def _find_nested_problem(name: str, value: Any) -> str:
             continue
         number = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
         if not low <= number <= (float("inf") if high is None else high):
-            wanted = f"a number from {low} to {high}" if high is not None else f"a number from {low} on"
-            return f"{name}: {part} is {given!r:.80}; it can be {wanted}"
+            requested = f"a number from {low} to {high}" if high is not None else f"a number from {low} on"
+            return f"{name}: {part} is {given!r:.80}; it can be {requested}"
     if kind is ToolBudget and value.on_exceed not in ("block", "steer") and not callable(value.on_exceed):
         return f"{name}: on_exceed is {value.on_exceed!r:.80}; it can be 'block' or 'steer', or a function"
     return ""
@@ -325,10 +325,10 @@ def _check_shape(name: str, value: Any) -> tuple[bool, str]:
     """Whether the value of an option with a shape of its own has it, and which that is."""
     match name:
         case "tool_budgets":
-            wanted = "a number of calls, or a ToolBudget, for each tool by its name"
+            requested = "a number of calls, or a ToolBudget, for each tool by its name"
             return _is_mapping_of(
                 value, lambda each: isinstance(each, ToolBudget) or (type(each) is int and each >= 0)
-            ), wanted
+            ), requested
         case "dedup_tools":
             return _is_mapping_of(value, callable), "a function for each tool by its name"
         case "persist_dir":

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-import mainspring.skills as package
+import mainspring.skills as skills_package
 from mainspring import mcp
 from mainspring.errors import AgentError, ConfigError
 from mainspring.loop import CoreAgent, Plugin
@@ -53,7 +53,7 @@ class ActivatesSkills(Protocol):
 class PreservesMessages(Protocol):
     """A plug that says which messages no summary may take the place of."""
 
-    def keeps(self, message: AgentMessage, /) -> bool:
+    def should_preserve(self, message: AgentMessage, /) -> bool:
         """Whether it must stay as it is."""
         ...
 
@@ -66,18 +66,21 @@ def skills_plugs(option: SkillsOption | None) -> list[Plugin]:
     """
     if option is None:
         return []
-    if isinstance(option, package.SkillsPlug):
+    if isinstance(option, skills_package.SkillsPlug):
         return [option]
-    if isinstance(option, package.SkillsConfig):
-        return [package.SkillsPlug(option)]
+    if isinstance(option, skills_package.SkillsConfig):
+        return [skills_package.SkillsPlug(option)]
     if isinstance(option, str | os.PathLike):
         option = [option]
     given: list[Any] = list(option) if isinstance(cast("object", option), Iterable) else [option]
     folders = tuple([os.path.expanduser(each) for each in given if isinstance(each, str | os.PathLike)])
-    inline = tuple([each for each in given if isinstance(each, package.Skill)])
+    inline = tuple([each for each in given if isinstance(each, skills_package.Skill)])
     if len(folders) + len(inline) != len(given):
         raise ConfigError("skills=... takes Skills(...), SkillsConfig(...), or a list of folders and Skill(...)")
-    return [package.SkillsPlug(package.SkillsConfig(user=folders, inline=inline)), _FolderCheckPlug(folders)]
+    return [
+        skills_package.SkillsPlug(skills_package.SkillsConfig(user=folders, inline=inline)),
+        _FolderCheckPlug(folders),
+    ]
 
 
 class _FolderCheckPlug(Plugin):
@@ -117,12 +120,14 @@ def combine_preserve_checks(
     plugs: Iterable[object], keep: Callable[[AgentMessage], bool] | None
 ) -> Callable[[AgentMessage], bool] | None:
     """What stays of a conversation that is summed up: what plugs keep, and what ``keep`` says."""
-    asked: list[Callable[[AgentMessage], bool]] = [p.keeps for p in plugs if isinstance(p, PreservesMessages)]
-    if not asked:
+    request: list[Callable[[AgentMessage], bool]] = [
+        p.should_preserve for p in plugs if isinstance(p, PreservesMessages)
+    ]
+    if not request:
         return keep
     if keep is not None:
-        asked.append(keep)
-    return lambda message: any(each(message) for each in asked)
+        request.append(keep)
+    return lambda message: any(each(message) for each in request)
 
 
 SubagentsOption = Subagents | Iterable[AgentDefinition] | bool
@@ -162,7 +167,7 @@ def mcp_plugs(servers: Any, connector: McpConnector | None) -> list[Plugin]:
 def bind_sampling(agent: CoreAgent) -> None:
     """Let the servers of an agent ask its model, where the user agrees."""
     for plug in find_mcp_plugs(agent.plugs):
-        plug.set_sampler(lambda asked: _answer_sampling_request(agent, asked))
+        plug.set_sampler(lambda request: _answer_sampling_request(agent, request))
 
 
 async def close_servers(agent: CoreAgent) -> None:
@@ -227,7 +232,7 @@ def offered_tool_specs(agent: CoreAgent) -> Sequence[ToolDefinition]:
     """What the next request would offer: the agent's tools without those that are locked."""
     specs = agent.context.tools.specs
     disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
-    return specs if disclosure is None else disclosure.offered(specs)
+    return specs if disclosure is None else disclosure.visible_specs(specs)
 
 
 class TokenRefreshPlug:

@@ -86,14 +86,14 @@ class RunPolicies:
 
     Args:
         agent: The agent.
-        above: The ledger of the run that started this agent, where it is a sub-agent.
+        parent: The ledger of the run that started this agent, where it is a sub-agent.
     """
 
-    def __init__(self, agent: CoreAgent, above: Ledger | None = None) -> None:
+    def __init__(self, agent: CoreAgent, parent: Ledger | None = None) -> None:
         self._agent = agent
-        self._above = above
-        self._told: set[str] = set()
-        self._session = Ledger(above)
+        self._parent = parent
+        self._warned: set[str] = set()
+        self._session = Ledger(parent)
         self._session.add_past_usage(agent.messages)
         self._run: Ledger | None = None
         self._request_timeouts: SpendingLimits | None = None
@@ -109,7 +109,7 @@ class RunPolicies:
         return self._request_timeouts.reached_limit() if self._request_timeouts is not None else None
 
     @contextmanager
-    def during(
+    def attached(
         self, options: ResolvedRunOptions, tools: Iterable[Tool | LazyTool], model: ModelProvider
     ) -> Generator[None]:
         """Have the policies on the bus while this is open.
@@ -123,7 +123,7 @@ class RunPolicies:
         if self._conversation.messages is not self._agent.context.messages:
             self._conversation = _ConversationPolicies(self._agent)
         handlers = [
-            *self._names(options),
+            *self._tool_name_check_handlers(options),
             *self._spending_limit_handlers(options, self._run),
             *_tool_gate_handlers(options, self._agent),
             *_request_handlers(options, self._conversation, model),
@@ -137,7 +137,7 @@ class RunPolicies:
                 remove()
             self._run = self._request_timeouts = None
 
-    def _names(self, options: ResolvedRunOptions) -> Iterator[tuple[int, Hooks]]:
+    def _tool_name_check_handlers(self, options: ResolvedRunOptions) -> Iterator[tuple[int, Hooks]]:
         """Whether limits name tools that there are: of a misspelt one nobody would notice that it is not limited."""
         named = {
             "tool_budgets": options.tool_budgets,
@@ -145,10 +145,10 @@ class RunPolicies:
             "persist_exclude_tools": options.persist_exclude_tools,
             "tool_aliases": self._agent.tool_aliases,
         }
-        if self._above is None and any(
+        if self._parent is None and any(
             named.values()
         ):  # a sub-agent has limits of its parent, and not all of its tools
-            yield ORDER_GUARDS, {SessionStart: lambda _: warn_unknown_tools(named, self._agent.tools, self._told)}
+            yield ORDER_GUARDS, {SessionStart: lambda _: warn_unknown_tools(named, self._agent.tools, self._warned)}
 
     def _spending_limit_handlers(self, options: ResolvedRunOptions, ledger: Ledger) -> Iterator[tuple[int, Hooks]]:
         run = Budget(
@@ -188,7 +188,7 @@ class _ConversationPolicies:
         self._stale = self._stale or ClearStaleReads(self.history, self.env.cwd)
         return self._stale
 
-    def auto(self, options: Compaction) -> AutoCompact:
+    def auto_compaction(self, options: Compaction) -> AutoCompact:
         """The same, for these options; what it measured stays known. What plugs keep stays as it is."""
         if self._kept is None or self._kept[0] != options:
             self._kept = (options, replace(options, keep=combine_preserve_checks(self._agent.plugs, options.keep)))
@@ -212,16 +212,19 @@ def _tool_gate_handlers(options: ResolvedRunOptions, agent: CoreAgent) -> Iterat
     """Budgets of tools, and repeated calls."""
     if options.tool_budgets:
         calls = ToolBudgets(options.tool_budgets, agent.bus)
-        yield TOOL_BUDGETS, {TurnAfter: calls.turn, ToolGate: calls.gate, ToolResultsAfter: calls.results}
+        yield TOOL_BUDGETS, {TurnAfter: calls.turn, ToolGate: calls.on_tool_gate, ToolResultsAfter: calls.results}
     if options.tool_output_budget is not None:
         output = ToolOutputBudget(options.tool_output_budget, agent.bus)
-        yield TOOL_BUDGETS, {TurnAfter: output.turn, ToolFinished: output.after, ToolResultsAfter: output.results}
+        yield (
+            TOOL_BUDGETS,
+            {TurnAfter: output.turn, ToolFinished: output.on_tool_after, ToolResultsAfter: output.results},
+        )
     if options.repeat_hint is not None:
         yield TOOL_BUDGETS, {ToolResultsAfter: RepeatedCallsWarning(options.repeat_hint).results}
     if options.dedup_tools:
         dedup = CachedToolCalls(options.dedup_tools)
-        yield TOOL_DEDUP, {ToolCallsReceived: dedup.intent, ToolGate: dedup.gate}
-        yield ORDER_RAW_RESULTS, {ToolTransform: dedup.keep}
+        yield TOOL_DEDUP, {ToolCallsReceived: dedup.on_tool_intent, ToolGate: dedup.on_tool_gate}
+        yield ORDER_RAW_RESULTS, {ToolTransform: dedup.on_tool_transform}
 
 
 def _request_handlers(
@@ -232,10 +235,10 @@ def _request_handlers(
         tail = conversation.tail(options.compact_threshold, options.compact_keep_turns)
         yield (
             ORDER_SHORTEN_CONTEXT,
-            {ContextTransform: _skip_when(lambda: _provider_manages_context(model), tail.transform)},
+            {ContextTransform: _skip_when(lambda: _provider_manages_context(model), tail.on_context_transform)},
         )
     if options.elide_stale_reads:
-        yield ORDER_SHORTEN_CONTEXT, {ContextTransform: conversation.stale_reads_policy().transform}
+        yield ORDER_SHORTEN_CONTEXT, {ContextTransform: conversation.stale_reads_policy().on_context_transform}
     yield from _context_window_handlers(options, conversation, model)
     if options.thinking_decay is not None:
         yield ORDER_REQUEST_DEFAULTS, {TurnBefore: ThinkingDecayPolicy(options.thinking_decay).before}
@@ -250,17 +253,23 @@ def _context_window_handlers(
     overflow = options.on_overflow
     compactor: Compactor | None = None
     if options.compaction is not None and not _provider_manages_context(model):
-        auto = conversation.auto(options.compaction)
+        auto = conversation.auto_compaction(options.compaction)
         compactor = auto.compactor
-        yield ORDER_COMPACTION, {ContextTransform: partial(auto.transform, model=model), ModelErrorHook: auto.told}
-        yield ORDER_GUARDS + 1, {ModelErrorHook: auto.failed}
+        yield (
+            ORDER_COMPACTION,
+            {
+                ContextTransform: partial(auto.on_context_transform, model=model),
+                ModelErrorHook: auto.on_context_exceeded,
+            },
+        )
+        yield ORDER_GUARDS + 1, {ModelErrorHook: auto.on_model_error}
     if not isinstance(overflow, str):
         compactor = overflow
     elif overflow == "compact":
         compactor = compactor or TailCompactor()
     else:
         return
-    yield ORDER_GUARDS, {ModelErrorHook: OverflowRecovery(compactor).failed}
+    yield ORDER_GUARDS, {ModelErrorHook: OverflowRecovery(compactor).on_model_error}
 
 
 def _tool_result_handlers(
@@ -277,16 +286,16 @@ def _tool_result_handlers(
         guard = ReadBeforeEdit(conversation.reads, history, env)
         yield (
             ORDER_COMPACTION,
-            {PermissionCheck: guard.permit},
+            {PermissionCheck: guard.on_tool_permit},
         )  # before a person is asked about a call that would not run
-        yield ORDER_GUARDS, {BeforeToolRun: guard.start, ToolTransform: guard.transform}
+        yield ORDER_GUARDS, {BeforeToolRun: guard.start, ToolTransform: guard.on_tool_transform}
     if options.dedup_reads and names_files and not _provider_manages_context(model):
         dedup = UnchangedReads(conversation.reads, history, env.cwd)
-        yield ORDER_READ_TRACKING, {TurnBefore: dedup.before, ToolTransform: dedup.transform}
+        yield ORDER_READ_TRACKING, {TurnBefore: dedup.before, ToolTransform: dedup.on_tool_transform}
     if options.persist_dir and options.persist_threshold is not None:
         folder = os.path.join(env.cwd, os.path.expanduser(options.persist_dir))
         persist = PersistLargeResults(folder, options.persist_threshold, options.persist_exclude_tools)
-        yield ORDER_PERSIST, {ToolTransform: persist.transform}
+        yield ORDER_PERSIST, {ToolTransform: persist.on_tool_transform}
 
 
 def _provider_manages_context(model: ModelProvider) -> bool:
@@ -305,20 +314,20 @@ def _skip_when(
     return ask
 
 
-def warn_unknown_tools(named: Mapping[str, Iterable[str]], tools: ToolRegistry, told: set[str]) -> None:
+def warn_unknown_tools(named: Mapping[str, Iterable[str]], tools: ToolRegistry, already_warned: set[str]) -> None:
     """Warn of names that no tool has, once each. Those of tools of MCP servers are passed over: they may not be known yet.
 
     Args:
         named: By option, the names in it.
         tools: What there is, beside the built-in ones, which another agent with the same options may have.
-        told: What was told already; grows.
+        already_warned: What was told already; grows.
     """
     known = sorted({*ALL_TOOL_NAMES, *(t.name for t in tools)})
     for option, names in named.items():
         for name in names:
             text = f"{option} names {name!r}, and there is no such tool"
-            if name in known or name.startswith("mcp__") or text in told:
+            if name in known or name.startswith("mcp__") or text in already_warned:
                 continue
-            told.add(text)
+            already_warned.add(text)
             near = difflib.get_close_matches(name, known, 1)
             warnings.warn(f"{text}{f'; did you mean {near[0]!r}?' if near else ''}", ConfigWarning, stacklevel=2)

@@ -69,9 +69,9 @@ class CallbacksPlug(Plugin):
         if not any(getattr(told, n) is not None for n in others):
             return
         self._agent = agent
-        agent.bus.observe(self._event)
+        agent.bus.subscribe(self._on_event)
         if told.on_llm_start is not None:
-            agent.on(TurnBefore, self._request, order=_ORDER_LAST)
+            agent.on(TurnBefore, self._on_request, order=_ORDER_LAST)
         if told.on_tool_end is not None:
             agent.on(ToolTransform, self._on_tool_result, order=_ORDER_LAST)
         if told.on_error is not None:
@@ -81,7 +81,7 @@ class CallbacksPlug(Plugin):
         """Nothing: what sub-agents do is heard through the `child:*` hooks of their parent."""
         return None
 
-    def _event(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if isinstance(event, AgentStart):
             plugs = self._agent.plugs if self._agent is not None else ()
             spans = next((p for p in plugs if isinstance(p, SpanSource)), None)
@@ -92,7 +92,7 @@ class CallbacksPlug(Plugin):
         if self._run is not None:
             self._run.event(event)
 
-    def _request(self, hook: TurnBefore) -> None:
+    def _on_request(self, hook: TurnBefore) -> None:
         if self._run is not None:
             self._run.request = hook.request.messages
 
@@ -109,9 +109,9 @@ class _CallbackRun:
     """What has been heard of one run."""
 
     def __init__(
-        self, told: AgentCallbacks, span: SpanContext, random: RandomSource, spans: SpanSource | None = None
+        self, callbacks: AgentCallbacks, span: SpanContext, random: RandomSource, spans: SpanSource | None = None
     ) -> None:
-        self.told = told
+        self.callbacks = callbacks
         self.span = span
         self._spans = spans
         self.results: dict[str, ToolResult] = {}
@@ -145,23 +145,23 @@ class _CallbackRun:
                 self._debug(f"turn {event.turn} begins", turn=event.turn, turn_id=event.turn_id)
             case ModelRetry():
                 wait = f"the model is asked again in {event.delay:g} s"
-                self._debug(wait, attempt=event.attempt, error=ErrorReport.of(event.error))
+                self._debug(wait, attempt=event.attempt, error=ErrorReport.from_exception(event.error))
             case _:
                 pass
-        if self.told.on_trace is not None and not event.type.endswith("_delta"):
-            _call_safely(self.told.on_trace, self.span, event.type, event)
+        if self.callbacks.on_trace is not None and not event.type.endswith("_delta"):
+            _call_safely(self.callbacks.on_trace, self.span, event.type, event)
 
     def failed(self, error: BaseException) -> None:
         """Tell of a failure, each only once."""
         if self._reported is None or self._reported not in (error, getattr(error, "cause", None)):
             self._reported = error
-            _call_safely(self.told.on_error, self._llm or self.span, ErrorReport.of(error))
+            _call_safely(self.callbacks.on_error, self._llm or self.span, ErrorReport.from_exception(error))
 
     def _begin(self) -> None:
         if not self._started:
             self._started = True
-            _call_safely(self.told.on_agent_start, self.span, "\n".join(self._query))
-            _call_safely(self.told.on_spinner_start, SPINNER_TEXT)
+            _call_safely(self.callbacks.on_agent_start, self.span, "\n".join(self._query))
+            _call_safely(self.callbacks.on_spinner_start, SPINNER_TEXT)
 
     def _span(self, event: Event) -> SpanContext:
         """The span that begins with an event: a real one, or one of our own within the run's."""
@@ -172,7 +172,7 @@ class _CallbackRun:
         if message.role == "assistant":
             self._llm = self._span(event)
             model = f"{message.provider}:{message.model}"
-            _call_safely(self.told.on_llm_start, self._llm, model, self.request)
+            _call_safely(self.callbacks.on_llm_start, self._llm, model, self.request)
         elif not self._started and message.text:
             self._query.append(message.text)
 
@@ -181,16 +181,16 @@ class _CallbackRun:
             self._end_answer()
             llm, self._llm = self._llm or self.span, None
             if message.error is None:
-                _call_safely(self.told.on_llm_end, llm, message.text, message.usage or Usage())
+                _call_safely(self.callbacks.on_llm_end, llm, message.text, message.usage or Usage())
 
     def _text(self, text: str) -> None:
-        _call_safely(self.told.on_llm_stream, self._llm or self.span, text)
-        if self.told.on_answer_stream is None:
+        _call_safely(self.callbacks.on_llm_stream, self._llm or self.span, text)
+        if self.callbacks.on_answer_stream is None:
             return
         if self._answer is None:
             self._answer = EventStream()
-            _call_safely(self.told.on_answer_stream, _pieces(self._answer))
-        self._answer.push(text)
+            _call_safely(self.callbacks.on_answer_stream, _iter_text(self._answer))
+        self._answer.publish(text)
 
     def _end_answer(self) -> None:
         answer, self._answer = self._answer, None
@@ -200,14 +200,14 @@ class _CallbackRun:
     def _tool_start(self, event: ToolExecutionStart) -> None:
         self._begin()
         self._tools[event.call.id] = span = self._span(event)
-        _call_safely(self.told.on_tool_start, span, event.call.name, event.call.input)
+        _call_safely(self.callbacks.on_tool_start, span, event.call.name, event.call.input)
 
     def _tool_end(self, event: ToolExecutionEnd) -> None:
         span = self._tools.pop(event.call.id, None)
         if span is None:  # a call that was never taken up
             return
         result = self.results.pop(event.call.id, None) or _synthetic_result(event.result, event.title)
-        _call_safely(self.told.on_tool_end, span, event.call.name, to_tool_response(result), result)
+        _call_safely(self.callbacks.on_tool_end, span, event.call.name, to_tool_response(result), result)
         if event.result.is_error:
             self._debug(f"{event.call.name} failed", call_id=event.call.id, result=event.result.text)
 
@@ -219,12 +219,12 @@ class _CallbackRun:
         answers = (m for m in reversed(event.messages) if isinstance(m, Message) and m.role == "assistant")
         last = next(answers, None)
         self._debug(f"the run is over: {event.status}", status=event.status)
-        _call_safely(self.told.on_spinner_stop)
-        _call_safely(self.told.on_agent_end, self.span, last.text if last else "")
+        _call_safely(self.callbacks.on_spinner_stop)
+        _call_safely(self.callbacks.on_agent_end, self.span, last.text if last else "")
 
     def _debug(self, message: str, **facts: Any) -> None:
-        if self.told.on_debug is not None:
-            _call_safely(self.told.on_debug, self.span, message, facts)
+        if self.callbacks.on_debug is not None:
+            _call_safely(self.callbacks.on_debug, self.span, message, facts)
 
 
 def _synthetic_result(block: ToolResultBlock, title: str) -> ToolResult:
@@ -240,7 +240,7 @@ def _synthetic_result(block: ToolResultBlock, title: str) -> ToolResult:
     )
 
 
-async def _pieces(stream: EventStream[str, None]) -> AsyncGenerator[str, None]:
+async def _iter_text(stream: EventStream[str, None]) -> AsyncGenerator[str, None]:
     async for piece in stream:
         yield piece
 

@@ -49,8 +49,8 @@ def callbacks_to_events(observer: Callable[[Event], object]) -> AgentCallbacks:
 class _EventBuilder:
     """Events of one run at a time."""
 
-    def __init__(self, tell: Callable[[Event], object]) -> None:
-        self.tell = tell
+    def __init__(self, publish: Callable[[Event], object]) -> None:
+        self.tell = publish
         self._reset()
 
     def _reset(self) -> None:

@@ -12,7 +12,7 @@ from mainspring.errors import AgentAbortedError, AgentProviderError, ModelError
 from mainspring.events.span import SpanContext
 from mainspring.messages import Message, Usage
 from mainspring.permissions import PermissionRequest
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 from mainspring.tools import ToolResult
 from mainspring.tools.response import ToolResponse
 
@@ -46,10 +46,10 @@ class ErrorReport(Struct, frozen=True, kw_only=True):
     error: BaseException
 
     @classmethod
-    def of(cls, error: BaseException) -> ErrorReport:
+    def from_exception(cls, error: BaseException) -> ErrorReport:
         """What an exception says."""
         cause = error.cause if isinstance(error, AgentProviderError) and error.cause else error
-        text = redact(str(error) or type(error).__name__)
+        text = redact_environment(str(error) or type(error).__name__)
         if isinstance(cause, ModelError):
             return cls(
                 code=cause.code.value,

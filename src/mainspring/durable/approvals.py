@@ -53,24 +53,24 @@ class PendingApprovals:
 
     Args:
         log: The log of the root run, which receives the answers.
-        tell: Notifies followers.
+        publish: Notifies followers.
     """
 
-    def __init__(self, log: RunLog, tell: Callable[[Asked], object] | None = None) -> None:
+    def __init__(self, log: RunLog, publish: Callable[[Asked], object] | None = None) -> None:
         self.log = log
-        self._tell = tell
+        self._publish = publish
         self._open: dict[str, Asked] = {}
         self._publishing = asyncio.Lock()
 
-    async def ask(self, asked: Asked) -> None:
+    async def ask(self, request: Asked) -> None:
         """Publish what a subagent, or the run itself, waits for now. No calls means that it has resumed."""
-        self._open[asked.agent] = asked
+        self._open[request.agent] = request
         async with self._publishing:  # Concurrent publishers could otherwise write in any order.
             calls = [call for each in self._open.values() for call in each.calls]
             own = self._open.get("")
             await self.log.publish("pending", encode(Asked(own.number if own else 0, tuple(calls))))
-        if self._tell is not None:
-            self._tell(asked)
+        if self._publish is not None:
+            self._publish(request)
 
 
 class ApprovalLoop:
@@ -109,14 +109,14 @@ class ApprovalLoop:
         while result.status == "paused" and self._agent.pending is not None:
             self._number += 1
             await self._ask()
-            while asked := {self._known(call.id): call.id for call in self._calls()}:
+            while request := {self._public_call_id(call.id): call.id for call in self._calls()}:
                 answer = await self._next()
                 if answer.abort:
                     return await self._stopped(result, answer.reason)
-                if answer.number != self._number or answer.call_id not in asked:
+                if answer.number != self._number or answer.call_id not in request:
                     continue
                 given = Approve(answer.input) if answer.allow else Deny(answer.reason, answer.stop)
-                self._agent.answer({asked[answer.call_id]: given})
+                self._agent.answer({request[answer.call_id]: given})
                 await self._ask()
             result = _merge_results(result, await run())
         return result
@@ -150,7 +150,9 @@ class ApprovalLoop:
         pending = self._agent.pending
         reasons = pending.reasons if pending is not None else dict[str, str]()
         calls = [
-            WaitingCall(replace(call, id=self._known(call.id)), reasons.get(call.id, ""), self._name, self._number)
+            WaitingCall(
+                replace(call, id=self._public_call_id(call.id)), reasons.get(call.id, ""), self._name, self._number
+            )
             for call in self._calls()
         ]
         await self._questions.ask(Asked(self._number, tuple(calls), self._name))
@@ -158,7 +160,7 @@ class ApprovalLoop:
     def _calls(self) -> Sequence[ToolUseBlock]:
         return self._agent.pending.calls if self._agent.pending is not None else ()
 
-    def _known(self, call_id: str) -> str:
+    def _public_call_id(self, call_id: str) -> str:
         """Return the ID under which a call is answered: two subagents may have calls with the same ID."""
         return f"{self._name}/{call_id}" if self._name else call_id
 

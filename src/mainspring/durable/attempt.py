@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from mainspring.errors import DurableError
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 _T = TypeVar("_T")
 
@@ -90,7 +90,7 @@ class RunAttempt:
             except LeaseLostError:
                 self.stop()
             except NonDeterminismError as error:
-                self.failure = redact(str(error))
+                self.failure = redact_environment(str(error))
                 self.stop()
             except Exception:
                 # The step itself never raises: this is the engine, which failed to store the result.

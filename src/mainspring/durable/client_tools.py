@@ -58,11 +58,11 @@ def answer_topic(call_id: str) -> str:
     return f"client {call_id}"
 
 
-def install_client_tools(agent: CoreAgent, brought: ClientContext, log: RunLog) -> None:
+def install_client_tools(agent: CoreAgent, client_context: ClientContext, log: RunLog) -> None:
     """Add the client's tools and context to an agent."""
-    agent.extra = {**agent.extra, "client": brought.extra}
+    agent.extra = {**agent.extra, "client": client_context.extra}
     taken = {tool.name for tool in agent.tools} | set(agent.tool_aliases.values())
-    for tool in brought.tools:
+    for tool in client_context.tools:
         if tool.name not in taken:
             agent.tools.add(_tool(tool, log))
     agent.on(TurnBefore, lambda hook: _stop_where_handed_over(agent, hook))
@@ -72,11 +72,11 @@ def _tool(tool: ClientTool, log: RunLog) -> Tool:
     read: set[int] = set()  # Some models reuse call IDs: a result belongs to one call.
 
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-        wanted = answer_topic(ctx.call_id)
-        for letter in await log.letters(0):
-            if letter.topic == wanted and letter.number not in read:
-                read.add(letter.number)
-                given = decode(letter.body, ToolResultBlock)
+        requested = answer_topic(ctx.call_id)
+        for message in await log.messages(0):
+            if message.topic == requested and message.number not in read:
+                read.add(message.number)
+                given = decode(message.body, ToolResultBlock)
                 return ToolResult(output=given.content, is_error=given.is_error, metadata={_MARK: "answered"})
         return ToolResult(output=_HANDED_OVER_TEXT, metadata={_MARK: "waits"})
 

@@ -71,15 +71,15 @@ class Worker(Struct, frozen=True):
     agents: tuple[str, ...]
 
 
-def waiting_reason(agent: str, version: str, alive: Sequence[Worker]) -> str:
+def waiting_reason(agent: str, version: str, workers: Sequence[Worker]) -> str:
     """Return why none of these workers can execute a run. Empty if one can."""
-    know = [w for w in alive if agent in w.agents]
+    know = [w for w in workers if agent in w.agents]
     if any(w.version == version for w in know):
         return ""
     if know:
         versions = ", ".join(sorted({w.version for w in know}))
         return f"it was started under version {version}, and no worker of that version is alive (alive: {versions})"
-    agents = ", ".join(sorted({name for w in alive for name in w.agents})) or "none"
+    agents = ", ".join(sorted({name for w in workers for name in w.agents})) or "none"
     return f"no worker that knows the agent {agent!r} is alive (known agents: {agents})"
 
 
@@ -115,12 +115,12 @@ class StepSlot(Protocol):
     """A slot in the log of a run. Slots are reserved in the same order each time the run is replayed."""
 
     @property
-    def recorded(self) -> bool:
+    def is_recorded(self) -> bool:
         """Whether an earlier attempt finished the step of this slot."""
         ...
 
     @property
-    def behind(self) -> bool:
+    def is_before_recorded(self) -> bool:
         """Whether an earlier attempt finished a later slot: an empty slot before it stays empty."""
         ...
 
@@ -153,15 +153,15 @@ class RunLog(Protocol):
         """1 for the first attempt, more after the run was resumed."""
         ...
 
-    def place(self) -> StepSlot:
+    def next_step(self) -> StepSlot:
         """Reserve the next slot."""
         ...
 
-    async def letters(self, after: int) -> Sequence[RunMessage]:
+    async def messages(self, after: int) -> Sequence[RunMessage]:
         """Return the messages to this run with a higher number, in order."""
         ...
 
-    async def new_letter(self, after: int) -> None:
+    async def wait_for_message(self, after: int) -> None:
         """Wait until there is a message with a higher number."""
         ...
 
@@ -169,7 +169,7 @@ class RunLog(Protocol):
         """Publish a value of this run. A later value replaces it."""
         ...
 
-    async def told(self, after: int) -> Sequence[FeedItem]:
+    async def read_feed(self, after: int) -> Sequence[FeedItem]:
         """Iterate over the events that followers received after a number, in batches."""
         ...
 
@@ -190,7 +190,7 @@ class Engine(Protocol):
         """The events of runs for followers."""
         ...
 
-    async def work(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
+    async def start_worker(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
         """Be a worker until `aclose`: execute waiting runs, and resume those of crashed workers.
 
         Args:
@@ -237,7 +237,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def ended(self, run_id: str) -> None:
+    async def wait_until_ended(self, run_id: str) -> None:
         """Wait until a run is finished, in any state. Returns immediately for an unknown run."""
         ...
 
@@ -291,7 +291,7 @@ _log = logging.getLogger(__name__)
 _HOUR = 3600.0
 
 
-async def prune_periodically(engine: Engine, keep: float, *, every: float = _HOUR) -> None:
+async def prune_periodically(engine: Engine, keep: float, *, interval_seconds: float = _HOUR) -> None:
     """Delete runs that ended more than ``keep`` seconds ago: immediately, and then at an interval until cancelled.
 
     Any number of workers can do this on one database. A database failure is retried at the next interval.
@@ -301,5 +301,5 @@ async def prune_periodically(engine: Engine, keep: float, *, every: float = _HOU
             count = await engine.prune(keep)
             _log.info("deleted %d old runs", count)
         except Exception:
-            _log.warning("could not delete old runs; retrying in %.0f seconds", every, exc_info=True)
-        await asyncio.sleep(every)
+            _log.warning("could not delete old runs; retrying in %.0f seconds", interval_seconds, exc_info=True)
+        await asyncio.sleep(interval_seconds)

@@ -194,6 +194,6 @@ class MemoryFeed:
         while len(self._events.get(run_id, ())) <= after:
             await self._changed.setdefault(run_id, asyncio.Event()).wait()
 
-    def forget(self, run_id: str) -> None:
+    def delete(self, run_id: str) -> None:
         """Delete the events of a run."""
         self._events.pop(run_id, None)

@@ -34,7 +34,7 @@ from mainspring.events import (
     ToolExecutionUpdate,
     TurnStart,
 )
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 _FLUSH_SIZE = 200
 """Number of events that are written before the interval is over."""
@@ -64,13 +64,13 @@ class FeedWriter:
 
     Args:
         log: The log of the run.
-        every: Seconds for which text is collected.
+        interval_seconds: Seconds for which text is collected.
         replaying: Returns True if an earlier attempt has already reported the current events.
     """
 
-    def __init__(self, log: RunLog, every: float, replaying: Callable[[], bool]) -> None:
+    def __init__(self, log: RunLog, interval_seconds: float, replaying: Callable[[], bool]) -> None:
         self._log = log
-        self._every = every
+        self._interval_seconds = interval_seconds
         self._replaying = replaying
         # Counted, since some models reuse call IDs.
         self._told: Counter[str] = Counter()
@@ -85,10 +85,10 @@ class FeedWriter:
     async def begin(self, agent: str) -> None:
         """Load what earlier attempts reported."""
         after = 0
-        while self._log.attempt > 1 and (items := await self._log.told(after)):
+        while self._log.attempt > 1 and (items := await self._log.read_feed(after)):
             after = items[-1].number
             self._told.update(_dedup_key(item.event) for item in items)
-        self.tell(Attempt(self._log.attempt, agent))
+        self.publish(Attempt(self._log.attempt, agent))
 
     def __call__(self, event: Event) -> None:
         """Handle an event of the agent."""
@@ -96,7 +96,7 @@ class FeedWriter:
         if told is None and not self._replaying():
             told = _transient_event(event.event if isinstance(event, MessageUpdate) else event)
         if told is not None:
-            self.tell(told)
+            self.publish(told)
 
     def _durable_event(self, event: Event) -> FeedEvent | None:
         match event:
@@ -113,7 +113,7 @@ class FeedWriter:
             case _:
                 return None
 
-    def tell(self, event: FeedEvent) -> None:
+    def publish(self, event: FeedEvent) -> None:
         """Queue an event, unless it was reported before."""
         key = _dedup_key(event)
         self._seen[key] += 1
@@ -136,7 +136,7 @@ class FeedWriter:
         while self._events or not self._closed:
             await self._some.wait()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._every):
+                async with asyncio.timeout(self._interval_seconds):
                     await self._full.wait()
             self._some.clear()
             self._full.clear()
@@ -159,7 +159,7 @@ def _transient_event(event: Event) -> FeedEvent | None:
             return Thinking(text)
         case ToolExecutionUpdate(call_id=id, name=name):
             return CallProgress(id, name, event.output, event.title or "")
-        case ModelRetry(attempt=attempt, max_retries=most, delay=delay, error=error):
-            return Retry(attempt, most, delay, redact(str(error)))
+        case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
+            return Retry(attempt, limit, delay, redact_environment(str(error)))
         case _:
             return None

@@ -25,7 +25,7 @@ from mainspring.durable.engine import (
 )
 from mainspring.durable.feed import FeedEvent, FeedItem, MemoryFeed
 from mainspring.errors import DurableError
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 
 class _RunRecord:
@@ -49,7 +49,7 @@ class _RunRecord:
         self.attempts = 0
         self.changed = asyncio.Event()
 
-    def tell(self) -> None:
+    def notify_waiters(self) -> None:
         """Wake all waiters for this run."""
         self.changed.set()
         self.changed = asyncio.Event()
@@ -58,11 +58,11 @@ class _RunRecord:
 class _Log:
     """One attempt at a run."""
 
-    def __init__(self, kept: _RunRecord, engine: MemoryEngine, of: RunAttempt) -> None:
-        self.kept = kept
+    def __init__(self, record: _RunRecord, engine: MemoryEngine, of: RunAttempt) -> None:
+        self.kept = record
         self.engine = engine
         self.of = of
-        self.last = max(kept.steps, default=0)
+        self.last = max(record.steps, default=0)
         self.drawn = 0
 
     @property
@@ -73,21 +73,21 @@ class _Log:
     def attempt(self) -> int:
         return self.of.number
 
-    def place(self) -> _Place:
+    def next_step(self) -> _Place:
         self.drawn += 1
         return _Place(self, self.drawn)
 
-    async def letters(self, after: int) -> Sequence[RunMessage]:
-        return [letter for letter in self.kept.letters if letter.number > after]
+    async def messages(self, after: int) -> Sequence[RunMessage]:
+        return [message for message in self.kept.letters if message.number > after]
 
-    async def new_letter(self, after: int) -> None:
-        while not await self.letters(after):
+    async def wait_for_message(self, after: int) -> None:
+        while not await self.messages(after):
             await self.kept.changed.wait()
 
     async def publish(self, name: str, value: bytes) -> None:
         self.kept.published[name] = value
 
-    async def told(self, after: int) -> Sequence[FeedItem]:
+    async def read_feed(self, after: int) -> Sequence[FeedItem]:
         return await self.engine.feed.read(self.kept.id, after)
 
     async def emit(self, events: Sequence[FeedEvent]) -> None:
@@ -99,12 +99,12 @@ class _Place:
     def __init__(self, log: _Log, number: int) -> None:
         self._log = log
         self._number = number
-        self.recorded = number in log.kept.steps
-        self.behind = number < log.last
+        self.is_recorded = number in log.kept.steps
+        self.is_before_recorded = number < log.last
 
     async def run(self, name: str, work: StepFunction) -> bytes:
         async def write() -> bytes:
-            if self.recorded:
+            if self.is_recorded:
                 then, value = self._log.kept.steps[self._number]
                 if then != name:
                     raise NonDeterminismError(then, name)
@@ -116,12 +116,12 @@ class _Place:
         return await self._log.of.keep(write)
 
     async def wait(self, name: str, work: StepFunction) -> bytes:
-        value = b"" if self.recorded else await work()
+        value = b"" if self.is_recorded else await work()
         return await self.run(name, lambda: _give(value))
 
     async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
         value = b""
-        if not self.recorded:
+        if not self.is_recorded:
             kept = self._log.engine.child(run_id, agent, self._log.kept)
             value = await work(_Log(kept, self._log.engine, self._log.of))
         return await self.run(f"agent {agent}", lambda: _give(value))
@@ -150,50 +150,50 @@ class MemoryEngine:
         self._runs: dict[str, _RunRecord] = {}
         self._main: RunFunction | None = None
         self._agents: frozenset[str] = frozenset()
-        self._places = asyncio.Semaphore(1)
+        self._slots = asyncio.Semaphore(1)
         self._tasks: dict[_RunRecord, asyncio.Task[None]] = {}  # Not by ID: the ID of a deleted run can be used again.
         self._attempts: set[RunAttempt] = set()
 
-    async def work(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
+    async def start_worker(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
         self._main, self._agents = main, frozenset(agents)
-        self._places = asyncio.Semaphore(concurrency)
+        self._slots = asyncio.Semaphore(concurrency)
         for kept in list(self._runs.values()):
             self._begin(kept)
 
-    def _begin(self, kept: _RunRecord) -> None:
-        mine = kept.agent in self._agents and kept.version == self.version and not kept.parent
-        if self._main is None or not mine or kept in self._tasks or kept.state not in ("waiting", "running"):
+    def _begin(self, record: _RunRecord) -> None:
+        mine = record.agent in self._agents and record.version == self.version and not record.parent
+        if self._main is None or not mine or record in self._tasks or record.state not in ("waiting", "running"):
             return
-        task = asyncio.ensure_future(self._attempt(self._main, kept))
-        self._tasks[kept] = task
-        task.add_done_callback(lambda _: self._tasks.pop(kept, None))
+        task = asyncio.ensure_future(self._attempt(self._main, record))
+        self._tasks[record] = task
+        task.add_done_callback(lambda _: self._tasks.pop(record, None))
 
-    async def _attempt(self, main: RunFunction, kept: _RunRecord) -> None:
-        async with self._places:
+    async def _attempt(self, main: RunFunction, record: _RunRecord) -> None:
+        async with self._slots:
             task = asyncio.current_task()
-            if kept.state not in ("waiting", "running") or task is None:
+            if record.state not in ("waiting", "running") or task is None:
                 return
-            kept.state = "running"
-            kept.attempts += 1
-            attempt = RunAttempt(kept.id, task, kept.attempts)
+            record.state = "running"
+            record.attempts += 1
+            attempt = RunAttempt(record.id, task, record.attempts)
             self._attempts.add(attempt)
             try:
-                kept.result = await main(_Log(kept, self, attempt), kept.agent, kept.input)
-                kept.state = "done"
+                record.result = await main(_Log(record, self, attempt), record.agent, record.input)
+                record.state = "done"
             except asyncio.CancelledError:
                 if not attempt.failure:
                     raise
-                kept.state, kept.error = "failed", attempt.failure
+                record.state, record.error = "failed", attempt.failure
             except Exception as error:  # One failed run must not stop the others.
-                kept.state, kept.error = "failed", redact(f"{type(error).__name__}: {error}")
+                record.state, record.error = "failed", redact_environment(f"{type(error).__name__}: {error}")
             finally:
                 self._attempts.discard(attempt)
-        self._end(kept)
+        self._end(record)
 
-    def _end(self, kept: _RunRecord) -> None:
-        kept.ended = time.time()
-        kept.tell()
-        self._over[kept.id] = None
+    def _end(self, record: _RunRecord) -> None:
+        record.ended = time.time()
+        record.notify_waiters()
+        self._over[record.id] = None
         if self._keep is not None and len(self._over) > self._keep:
             self._delete_run(next(iter(self._over)))
 
@@ -202,7 +202,7 @@ class MemoryEngine:
             self._delete_run(child)
         del self._runs[run_id]
         self._over.pop(run_id, None)
-        self.feed.forget(run_id)
+        self.feed.delete(run_id)
 
     def child(self, run_id: str, agent: str, parent: _RunRecord) -> _RunRecord:
         """Return the record of a subagent's run."""
@@ -233,23 +233,25 @@ class MemoryEngine:
             return False
         kept.keys.add(key)
         kept.letters.append(RunMessage(len(kept.letters) + 1, topic, body))
-        kept.tell()
+        kept.notify_waiters()
         return True
 
     async def info(self, run_id: str) -> RunInfo | None:
         kept = self._runs.get(run_id)
         return self._info(kept) if kept else None
 
-    def _info(self, kept: _RunRecord) -> RunInfo:
+    def _info(self, record: _RunRecord) -> RunInfo:
         return RunInfo(
-            id=kept.id,
-            agent=kept.agent,
-            state=kept.state,
-            version=kept.version,
-            created=kept.created,
-            worker="memory" if kept.state == "running" else "",
-            parent=kept.parent,
-            error=waiting_reason(kept.agent, kept.version, self._alive()) if kept.state == "waiting" else kept.error,
+            id=record.id,
+            agent=record.agent,
+            state=record.state,
+            version=record.version,
+            created=record.created,
+            worker="memory" if record.state == "running" else "",
+            parent=record.parent,
+            error=waiting_reason(record.agent, record.version, self._alive())
+            if record.state == "waiting"
+            else record.error,
         )
 
     def _alive(self) -> Sequence[Worker]:
@@ -266,12 +268,12 @@ class MemoryEngine:
     async def result(self, run_id: str, *, timeout: float | None = None) -> bytes:
         kept = self._known(run_id)
         async with asyncio.timeout(timeout):
-            await self.ended(run_id)
+            await self.wait_until_ended(run_id)
         if kept.state != "done":
             raise DurableError(f"Run {run_id} {kept.state}{': ' + kept.error if kept.error else ''}")
         return kept.result
 
-    async def ended(self, run_id: str) -> None:
+    async def wait_until_ended(self, run_id: str) -> None:
         kept = self._runs.get(run_id)
         while kept is not None and kept.state in ("waiting", "running"):
             await kept.changed.wait()
@@ -315,7 +317,7 @@ class MemoryEngine:
         return self._alive()
 
     async def aclose(self) -> None:
-        """Stop, even in the middle of a step, like a killed process. `work` resumes the runs."""
+        """Stop, even in the middle of a step, like a killed process. `start_worker` resumes the runs."""
         self._main = None
         tasks = list(self._tasks.values())
         for task in tasks:

@@ -20,7 +20,7 @@ from mainspring.events import RunStatus
 from mainspring.loop import AgentStats, RunResult
 from mainspring.messages import AgentMessage, Message, StopReason
 from mainspring.messages.codec import strip_surrogates
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 from mainspring.tools import ToolResult
 from mainspring.tools.execute import rebuild_exception
 
@@ -73,11 +73,11 @@ class StoredResult(Struct, frozen=True, kw_only=True):
     failure: Failure | None
 
     @classmethod
-    def of(cls, result: RunResult) -> StoredResult:
+    def from_result(cls, result: RunResult) -> StoredResult:
         """Convert a result, without its exception."""
         fields = {f: getattr(result, f) for f in cls.__struct_fields__ if f != "failure"}
         error = result.error
-        return cls(**fields, failure=Failure(type(error).__name__, redact(str(error))) if error else None)
+        return cls(**fields, failure=Failure(type(error).__name__, redact_environment(str(error))) if error else None)
 
     def result(self) -> RunResult:
         """Convert back to a `RunResult`."""
@@ -114,8 +114,8 @@ def to_stored_error(error: BaseException) -> Failure:
     """Convert an exception to its stored form."""
     if isinstance(error, ModelError):
         fields = {name: getattr(error, name) for name in _FIELDS}
-        return Failure(type(error).__name__, redact(str(error)), {**fields, "code": error.code.value})
-    return Failure(type(error).__name__, redact(str(error)))
+        return Failure(type(error).__name__, redact_environment(str(error)), {**fields, "code": error.code.value})
+    return Failure(type(error).__name__, redact_environment(str(error)))
 
 
 def from_stored_error(failure: Failure, partial: AgentMessage | None = None) -> Exception:

@@ -18,7 +18,7 @@ from mainspring.durable.approvals import ApprovalLoop, PendingApprovals
 from mainspring.durable.engine import RunLog, RunMessage, StepSlot
 from mainspring.durable.records import StepRecord, StoredResult, decode, encode, from_stored_error, to_stored_error
 from mainspring.errors import ModelError
-from mainspring.events import Done, StreamEvent, StreamStart
+from mainspring.events import CommandResult, StreamEvent, StreamStart
 from mainspring.loop import CoreAgent, LiveSteps, RunResult
 from mainspring.loop.steps import QueueReader
 from mainspring.messages import AgentMessage, Message, ToolUseBlock, utc_now
@@ -58,8 +58,8 @@ class DurableSteps(LiveSteps):
         "_places",
         "_read",
         "_since",
-        "live",
-        "questions",
+        "passed_replay",
+        "approvals",
     )
 
     def __init__(self, log: RunLog | None = None, *, nested: frozenset[str] = frozenset({"spawn"})) -> None:
@@ -73,9 +73,9 @@ class DurableSteps(LiveSteps):
         self._base = 0.0
         self._since = time.monotonic()
         self._at: datetime | None = None
-        self.live = asyncio.Event()
+        self.passed_replay = asyncio.Event()
         """Set once this attempt executes something that no earlier attempt finished."""
-        self.questions: PendingApprovals | None = None
+        self.approvals: PendingApprovals | None = None
         """The pending approvals of the run and its subagents."""
 
     def bind(self, agent: CoreAgent) -> None:
@@ -110,9 +110,9 @@ class DurableSteps(LiveSteps):
 
     async def _record(self, place: StepSlot, name: str, work: Callable[[], Awaitable[StepRecord]]) -> StepRecord:
         """Return the outcome of a step and set the clock to it."""
-        recorded = place.recorded
+        recorded = place.is_recorded
         if not recorded:
-            self.live.set()
+            self.passed_replay.set()
 
         async def do() -> bytes:
             return encode(replace(await work(), at=utc_now(), elapsed=self.elapsed()))
@@ -134,7 +134,7 @@ class DurableSteps(LiveSteps):
         async def begin() -> StepRecord:
             return self._outcome()
 
-        began = await self._record(self._log.place(), "sleep", begin)
+        began = await self._record(self._log.next_step(), "sleep", begin)
         return await sleep_live(max(0.0, seconds - (utc_now() - began.at).total_seconds()), signal)
 
     async def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -151,7 +151,7 @@ class DurableSteps(LiveSteps):
             try:
                 async with aclosing(cast("Any", provider.stream(request))) as events:
                     async for event in events:
-                        if type(event) is Done:
+                        if type(event) is CommandResult:
                             return self._outcome(message=ensure_unique_call_ids(event.message, self.new_id))
                         told.put_nowait(event)
             except Exception as error:
@@ -160,8 +160,8 @@ class DurableSteps(LiveSteps):
                 return self._outcome(message=partial, failure=to_stored_error(error))
             return self._outcome()
 
-        place = self._log.place()
-        recorded = place.recorded
+        place = self._log.next_step()
+        recorded = place.is_recorded
         asking = asyncio.ensure_future(self._record(place, f"model {provider.provider}:{provider.model}", ask))
         asking.add_done_callback(lambda _: told.put_nowait(None))
         try:
@@ -174,22 +174,22 @@ class DurableSteps(LiveSteps):
             raise raised or from_stored_error(kept.failure, kept.message)
         if isinstance(kept.message, Message):
             for call in kept.message.tool_uses:
-                self._places[call.id] = (self._log.place(), self._log.place())
+                self._places[call.id] = (self._log.next_step(), self._log.next_step())
             if recorded:
                 yield StreamStart()
-            yield Done(kept.message.stop_reason or "end_turn", kept.message)
+            yield CommandResult(kept.message.stop_reason or "end_turn", kept.message)
 
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         if self._log is None or _in_tool.get():
             return await run()
-        begun, done = self._places.pop(call.id, None) or (self._log.place(), self._log.place())
+        begun, done = self._places.pop(call.id, None) or (self._log.next_step(), self._log.next_step())
         if call.name in self._nested:
             token = _spawning.set(done)
             try:
                 return await run()
             finally:
                 _spawning.reset(token)
-        if not self._is_idempotent(call.name) and not done.recorded and await self._was_started(begun, call.name):
+        if not self._is_idempotent(call.name) and not done.is_recorded and await self._was_started(begun, call.name):
             unknown = error_result(UNKNOWN_OUTCOME, ToolErrorCode.UNKNOWN)
             return cast(
                 "ToolResult",
@@ -236,17 +236,17 @@ class DurableSteps(LiveSteps):
     async def receive(self, topic: str, getter: QueueReader) -> Sequence[AgentMessage]:
         if self._log is None:
             return await super().receive(topic, getter)
-        place = self._log.place()
-        if place.recorded:
+        place = self._log.next_step()
+        if place.is_recorded:
             kept = await self._record(place, topic, _const(self._outcome()))
-        elif place.behind:
+        elif place.is_before_recorded:
             return ()
         else:
             here = tuple(await super().receive(topic, getter))
             letters = await _letters(self._log, topic, self._read.get(topic, 0))
             if not here and not letters:
                 return here
-            sent = tuple([decode(letter.body, _MESSAGE) for letter in letters])
+            sent = tuple([decode(message.body, _MESSAGE) for message in letters])
             taken = letters[-1].number if letters else 0
             kept = await self._record(place, topic, _const(self._outcome(messages=here + sent, taken=taken)))
         self._read[topic] = max(self._read.get(topic, 0), kept.taken)
@@ -255,32 +255,32 @@ class DurableSteps(LiveSteps):
     async def wait(self, topic: str) -> bytes:
         """Return the next message to the root run under a topic. Waits until there is one."""
         assert self._log is not None
-        place = self._log.place()
-        log = self.questions.log if self.questions is not None else self._log
-        if not place.recorded:
-            self.live.set()
+        place = self._log.next_step()
+        log = self.approvals.log if self.approvals is not None else self._log
+        if not place.is_recorded:
+            self.passed_replay.set()
 
-        async def look() -> bytes:
+        async def poll() -> bytes:
             after = self._read.get(topic, 0)
             while not (letters := await _letters(log, topic, self._read.get(topic, 0))):
-                await log.new_letter(after)
-                found = await log.letters(after)
+                await log.wait_for_message(after)
+                found = await log.messages(after)
                 after = found[-1].number if found else after
             return encode(letters[0])
 
-        letter = decode(await place.wait(f"wait for {topic}", look), RunMessage)
-        self._read[topic] = letter.number
-        return letter.body
+        message = decode(await place.wait(f"wait for {topic}", poll), RunMessage)
+        self._read[topic] = message.number
+        return message.body
 
     # --- subagents --------------------------------------------------------------------------------------------------
 
     def for_child(self) -> DurableSteps:
-        """Return steps for a subagent. They store nothing until `child` provides a log."""
+        """Return steps for a subagent. They store nothing until `run_subagent` provides a log."""
         steps = DurableSteps(nested=self._nested)
-        steps.questions, steps.live = self.questions, self.live
+        steps.approvals, steps.passed_replay = self.approvals, self.passed_replay
         return steps
 
-    async def child(
+    async def run_subagent(
         self, agent: CoreAgent, name: str, run: Callable[[], Awaitable[RunResult]], signal: CancelToken
     ) -> RunResult:
         """Run a subagent with a stored log of its own. Its approvals are requested like those of the run.
@@ -300,12 +300,14 @@ class DurableSteps(LiveSteps):
             steps.bind(agent)
             token = _spawning.set(None)
             try:
-                questions = steps.questions
+                questions = steps.approvals
                 if questions is None:
-                    return encode(StoredResult.of(await run()))
+                    return encode(StoredResult.from_result(await run()))
                 known = log.run_id.removeprefix(f"{questions.log.run_id}.")
                 return encode(
-                    StoredResult.of(await ApprovalLoop(agent, questions, steps, known, signal).run_to_completion(run))
+                    StoredResult.from_result(
+                        await ApprovalLoop(agent, questions, steps, known, signal).run_to_completion(run)
+                    )
                 )
             finally:
                 _spawning.reset(token)
@@ -318,7 +320,7 @@ _MESSAGE: Any = AgentMessage
 
 
 async def _letters(log: RunLog, topic: str, after: int) -> list[RunMessage]:
-    return [letter for letter in await log.letters(after) if letter.topic == topic]
+    return [message for message in await log.messages(after) if message.topic == topic]
 
 
 def _const(outcome: StepRecord) -> Callable[[], Awaitable[StepRecord]]:

@@ -108,7 +108,7 @@ class DurableRun:
         key = f"answer {call.number} {call_id}"
         return await self._engine.send(self.id, approval_topic(call.agent), encode(answer), key=key)
 
-    async def follow(self, after: int = 0) -> AsyncGenerator[FeedItem, None]:
+    async def events(self, after: int = 0) -> AsyncGenerator[FeedItem, None]:
         """Iterate over the events of the run until it is finished, from the beginning or after a known event.
 
         Args:
@@ -129,7 +129,7 @@ class DurableRun:
     async def _wait_for_event_or_end(self, after: int) -> bool:
         """Wait for an event. Returns True if there may be none because the run is finished."""
         waiting = asyncio.ensure_future(self._engine.feed.wait(self.id, after))
-        ending = asyncio.ensure_future(self._engine.ended(self.id))
+        ending = asyncio.ensure_future(self._engine.wait_until_ended(self.id))
         try:
             await asyncio.wait([waiting, ending], return_when=asyncio.FIRST_COMPLETED)
             return ending.done()
@@ -171,8 +171,8 @@ class DurableRun:
             kept = await self._engine.result(self.id, timeout=timeout)
         except TimeoutError:
             info = await self.info()
-            why = f": {info.error}. DurableAgents executes runs only inside `async with`" if info.error else ""
-            raise TimeoutError(f"Run {self.id} is not finished after {timeout}s. It is {info.state}{why}") from None
+            reason = f": {info.error}. DurableAgents executes runs only inside `async with`" if info.error else ""
+            raise TimeoutError(f"Run {self.id} is not finished after {timeout}s. It is {info.state}{reason}") from None
         return decode(kept, StoredResult).result()
 
 
@@ -193,7 +193,7 @@ class DurableClient:
         *,
         run_id: str = "",
         history: Sequence[AgentMessage] = (),
-        brought: ClientContext | None = None,
+        client_context: ClientContext | None = None,
     ) -> DurableRun:
         """Queue a run for a worker.
 
@@ -202,7 +202,7 @@ class DurableClient:
             prompt: The task.
             run_id: ID of the run. A second `start` with the same ID returns the existing run. Generated if omitted.
             history: A conversation to continue: that of another run, truncated to where it is forked.
-            brought: Tools and context of the client.
+            client_context: Tools and context of the client.
 
         Raises:
             DurableError: If prompt and history are empty, or a run with this ID has another agent.
@@ -210,10 +210,10 @@ class DurableClient:
         messages = tuple(to_messages(prompt))
         if any(isinstance(m, Message) and not m.text.strip() and _is_text(m) for m in messages):
             raise DurableError("The prompt is empty.")
-        if not messages and not history and brought is None:
+        if not messages and not history and client_context is None:
             raise DurableError("Nothing to run. Pass a prompt, or a history to continue.")
         run_id = run_id or f"run-{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"
-        order = encode(RunInput(prompt=messages, history=tuple(history), brought=brought))
+        order = encode(RunInput(prompt=messages, history=tuple(history), brought=client_context))
         await self.engine.start(run_id, agent, order)
         known = await self.engine.info(run_id)
         if known is not None and known.agent != agent:
@@ -274,7 +274,7 @@ class DurableWorker(DurableClient):
         self._feed_every = feed_every
 
     async def __aenter__(self) -> Self:
-        await self.engine.work(self._main, list(self._agents), concurrency=self._concurrency)
+        await self.engine.start_worker(self._main, list(self._agents), concurrency=self._concurrency)
         return self
 
     async def drain(self, seconds: float = 30.0) -> None:
@@ -296,11 +296,11 @@ class DurableWorker(DurableClient):
         *,
         run_id: str = "",
         history: Sequence[AgentMessage] = (),
-        brought: ClientContext | None = None,
+        client_context: ClientContext | None = None,
     ) -> DurableRun:
         """Like `DurableRuns.start`, but refuses an unknown agent."""
         self._factory(agent)
-        return await super().start(agent, prompt, run_id=run_id, history=history, brought=brought)
+        return await super().start(agent, prompt, run_id=run_id, history=history, client_context=client_context)
 
     def _factory(self, name: str) -> Factory:
         factory = self._agents.get(name)
@@ -324,28 +324,30 @@ class DurableWorker(DurableClient):
                 raise result
         except Exception as error:
             raise _first_cause(error) from None
-        return encode(StoredResult.of(result))
+        return encode(StoredResult.from_result(result))
 
-    async def _tell_end(self, running: Coroutine[Any, Any, RunResult], telling: FeedWriter) -> RunResult | Exception:
+    async def _tell_end(
+        self, running: Coroutine[Any, Any, RunResult], feed_writer: FeedWriter
+    ) -> RunResult | Exception:
         """Report the outcome. A failure is returned, not raised, so that it is written before everything ends."""
         try:
             result = await running
         except Exception as error:
             cause = _first_cause(error)
-            telling.tell(RunEnded("error", "", f"{type(cause).__name__}: {cause}"))
+            feed_writer.publish(RunEnded("error", "", f"{type(cause).__name__}: {cause}"))
             return cause
         else:
-            telling.tell(RunEnded(result.status, result.text, str(result.error or "")))
+            feed_writer.publish(RunEnded(result.status, result.text, str(result.error or "")))
             return result
         finally:
-            telling.close()
+            feed_writer.close()
 
     async def _run(
-        self, log: RunLog, steps: DurableSteps, name: str, input: bytes, telling: FeedWriter | None
+        self, log: RunLog, steps: DurableSteps, name: str, input: bytes, feed_writer: FeedWriter | None
     ) -> RunResult:
         order = decode(input, RunInput)
         async with self._made(name, steps) as agent:
-            return await self._play(log, steps, agent, order, telling)
+            return await self._play(log, steps, agent, order, feed_writer)
 
     @asynccontextmanager
     async def _made(self, name: str, steps: DurableSteps) -> AsyncGenerator[CoreAgent]:
@@ -359,7 +361,7 @@ class DurableWorker(DurableClient):
             yield agent
 
     async def _play(
-        self, log: RunLog, steps: DurableSteps, agent: CoreAgent, order: RunInput, telling: FeedWriter | None
+        self, log: RunLog, steps: DurableSteps, agent: CoreAgent, order: RunInput, feed_writer: FeedWriter | None
     ) -> RunResult:
         steps.bind(agent)
         if order.brought is not None:
@@ -368,9 +370,9 @@ class DurableWorker(DurableClient):
             agent.context.messages.extend(order.history)
         if self._on_event is not None:
             agent.subscribe(_LiveEventListener(self._on_event, log.run_id, steps))
-        if telling is not None:
-            agent.subscribe(telling)
-        questions = steps.questions = PendingApprovals(log, telling.tell if telling is not None else None)
+        if feed_writer is not None:
+            agent.subscribe(feed_writer)
+        questions = steps.approvals = PendingApprovals(log, feed_writer.publish if feed_writer is not None else None)
 
         def run() -> Awaitable[RunResult]:
             return agent.run(() if agent.pending is not None else list(order.prompt), raise_errors=False)
@@ -411,11 +413,11 @@ class _LiveEventListener:
 async def _watch_for_abort(log: RunLog, steps: DurableSteps, agent: CoreAgent) -> None:
     """Abort the agent when a message requests it. Steps of earlier attempts are replayed first."""
     read = 0
-    await steps.live.wait()
+    await steps.passed_replay.wait()
     while True:
-        for letter in await log.letters(read):
-            read = letter.number
-            if letter.topic == "abort":
-                agent.abort(letter.body.decode("utf-8", "replace"))
+        for message in await log.messages(read):
+            read = message.number
+            if message.topic == "abort":
+                agent.abort(message.body.decode("utf-8", "replace"))
                 return
-        await log.new_letter(read)
+        await log.wait_for_message(read)

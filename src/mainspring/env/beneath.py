@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-import stat as modes
+import stat as stat_module
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -26,7 +26,7 @@ _DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
 _PASS: int = getattr(os, "O_PATH", getattr(os, "O_SEARCH", os.O_RDONLY)) | _DIRECTORY | _CLOEXEC
 """Opens a folder to reach what is in it, which needs no permission to list it."""
 
-_Open = Callable[[str, int, int], int]
+_OpenBlock = Callable[[str, int, int], int]
 
 
 class RealPath(str):
@@ -130,13 +130,13 @@ class Folder:
     def is_folder(self, name: str) -> bool:
         """Returns True if the name is a folder and not a link to one."""
         try:
-            return modes.S_ISDIR(self.stat(name).st_mode)
+            return stat_module.S_ISDIR(self.stat(name).st_mode)
         except OSError:
             return False
 
     def _is_link(self, name: str) -> bool:
         try:
-            return modes.S_ISLNK(self.stat(name).st_mode)
+            return stat_module.S_ISLNK(self.stat(name).st_mode)
         except OSError:
             return False
 
@@ -171,7 +171,7 @@ def stat_beneath(path: str) -> os.stat_result:
     folder, name = os.path.split(path)
     with Folder(folder) as opened:
         found = opened.stat(name or ".")
-    if modes.S_ISLNK(found.st_mode):
+    if stat_module.S_ISLNK(found.st_mode):
         raise PathChangedError(path)
     return found
 
@@ -192,7 +192,7 @@ def _open_or_make(path: str) -> int:
 
 
 @cache
-def _opener() -> _Open:
+def _opener() -> _OpenBlock:
     """Return what opens files on this system."""
     if _ON_WINDOWS:
         return os.open
@@ -208,7 +208,7 @@ def open_by_parts(path: str, flags: int, mode: int) -> int:
             folder = _Opened(os.path.join(folder.path, part), folder.open(part, _PASS))
     with folder:
         descriptor = folder.open(name or ".", flags, mode)
-    if flags & getattr(os, "O_PATH", 0) and modes.S_ISLNK(os.fstat(descriptor).st_mode):
+    if flags & getattr(os, "O_PATH", 0) and stat_module.S_ISLNK(os.fstat(descriptor).st_mode):
         os.close(descriptor)  # such a descriptor can be one of the link itself
         raise PathChangedError(path)
     return descriptor
@@ -222,7 +222,7 @@ class _Opened(Folder):
         self.descriptor = descriptor
 
 
-def _openat2() -> _Open | None:
+def _openat2() -> _OpenBlock | None:
     """Return the function for ``openat2``, or None if the kernel or its filter of system calls lacks it."""
     import ctypes  # 10 ms: only if a file is opened
 

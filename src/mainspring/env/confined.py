@@ -48,7 +48,7 @@ class ConfinedEnv:
         self._roots = (env.cwd, *roots)
         self._real_roots: tuple[str, ...] | None = None
         self.writable = writable
-        self.guard: Any = env.guard
+        self.path_filter: Any = env.path_filter
         self.scratch: dict[str, Any] = env.scratch
 
     @property
@@ -67,20 +67,20 @@ class ConfinedEnv:
 
     async def stat(self, path: str) -> FileStat:
         """See `ExecutionEnv.stat`."""
-        return await self._env.stat(await self._inside(path))
+        return await self._env.stat(await self._resolve_inside(path))
 
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """See `ExecutionEnv.read_bytes`."""
-        return await self._env.read_bytes(await self._inside(path), offset=offset, limit=limit)
+        return await self._env.read_bytes(await self._resolve_inside(path), offset=offset, limit=limit)
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         """See `ExecutionEnv.write_bytes`."""
         self._check_writable(path)
-        await self._env.write_bytes(await self._inside(path), data, parents=parents)
+        await self._env.write_bytes(await self._resolve_inside(path), data, parents=parents)
 
     async def list_dir(self, path: str) -> list[DirEntry]:
         """See `ExecutionEnv.list_dir`."""
-        return await self._env.list_dir(await self._inside(path))
+        return await self._env.list_dir(await self._resolve_inside(path))
 
     async def walk(
         self,
@@ -92,12 +92,12 @@ class ConfinedEnv:
         signal: CancelToken | None = None,
     ) -> WalkResult:
         """See `ExecutionEnv.walk`."""
-        real = await self._inside(path)
+        real = await self._resolve_inside(path)
         return await self._env.walk(real, depth=depth, include_ignored=include_ignored, limit=limit, signal=signal)
 
     async def is_ignored(self, path: str) -> bool:
         """See `ExecutionEnv.is_ignored`."""
-        return await self._env.is_ignored(await self._inside(path))
+        return await self._env.is_ignored(await self._resolve_inside(path))
 
     async def remove(self, path: str) -> None:
         """See `ExecutionEnv.remove`."""
@@ -135,7 +135,7 @@ class ConfinedEnv:
             self._refuse_programs()
         return await self._env.run(
             command,
-            cwd=await self._inside(cwd or "."),
+            cwd=await self._resolve_inside(cwd or "."),
             env=env,
             timeout=timeout,
             stdin=stdin,
@@ -165,7 +165,7 @@ class ConfinedEnv:
     async def _is_allowed_program(self, program: str) -> bool:
         return any([await self._env.find_program(name) == program for name in _ALLOWED_PROGRAMS])
 
-    async def _inside(self, path: str) -> RealPath:
+    async def _resolve_inside(self, path: str) -> RealPath:
         """The real path, if it lies in the workspace."""
         real = await resolve(self._env, path)
         if self._real_roots is None:
@@ -179,12 +179,12 @@ class ConfinedEnv:
     async def _resolve_entry_inside(self, path: str) -> RealPath:
         """The path of a name itself, whose folder lies in the workspace."""
         folder, name = posixpath.split(path.rstrip("/"))
-        return await self._inside(RealPath(folder) if isinstance(path, RealPath) else folder or ".") / name
+        return await self._resolve_inside(RealPath(folder) if isinstance(path, RealPath) else folder or ".") / name
 
     def _check_writable(self, path: str) -> None:
         if not self.writable:
             raise PermissionError(errno.EPERM, "writing is switched off here", path)
 
     def _refuse_programs(self) -> NoReturn:
-        why = "they could reach outside of the workspace" if self.writable else "they could write"
-        raise PermissionError(errno.EPERM, f"programs are not run here, since {why}; a sandbox can hold them")
+        reason = "they could reach outside of the workspace" if self.writable else "they could write"
+        raise PermissionError(errno.EPERM, f"programs are not run here, since {reason}; a sandbox can hold them")

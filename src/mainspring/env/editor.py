@@ -56,7 +56,7 @@ class Terminal(Protocol):
         """What the editor knows it by."""
         ...
 
-    async def ended(self) -> TerminalExit:
+    async def wait_exit(self) -> TerminalExit:
         """Wait for the end of the script."""
         ...
 
@@ -102,7 +102,7 @@ async def run_to_exit(terminal: Terminal, *, timeout: float | None, signal: Canc
         OSError: If the editor does not tell any more what becomes of it.
     """
     began = time.monotonic()
-    ending = asyncio.ensure_future(terminal.ended())
+    ending = asyncio.ensure_future(terminal.wait_exit())
     try:
         cause = await _wait(ending, timeout, signal)
         if cause != "ended":
@@ -122,8 +122,8 @@ async def _wait(
 ) -> Literal["ended", "timed_out", "cancelled"]:
     stopped = asyncio.ensure_future(signal.wait()) if signal is not None else None
     try:
-        wanted = [ending] if stopped is None else [ending, stopped]
-        await asyncio.wait(wanted, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        requested = [ending] if stopped is None else [ending, stopped]
+        await asyncio.wait(requested, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
     finally:
         if stopped is not None:
             stopped.cancel()
@@ -139,10 +139,10 @@ async def _end_broken_run(terminal: Terminal) -> None:
         pass  # it is gone, or the editor is
 
 
-def _result(exit: TerminalExit, cause: str, text: str, cut: bool, seconds: float) -> ProcessResult:
+def _result(exit: TerminalExit, cause: str, text: str, is_truncated: bool, seconds: float) -> ProcessResult:
     code, signal = exit
     data = text.encode("utf-8", "replace")
-    lost = b"[the editor has kept only what follows]\n" if cut else b""
+    lost = b"[the editor has kept only what follows]\n" if is_truncated else b""
     return ProcessResult(
         exit_code=_exit_code(code, signal),
         signal=signal,
@@ -205,10 +205,10 @@ class EditorEnv:
         self._terminals = terminals
         self._unsaved: dict[str, int] = {}
         self.jobs: JobManager = env.jobs
-        self.guard: Any = env.guard
+        self.path_filter: Any = env.path_filter
         self.search_path = env.search_path
         self.scratch: dict[str, Any] = env.scratch
-        self.name_of: Callable[[str], str] = env.name_of if isinstance(env, PathNaming) else str
+        self.name_of: Callable[[str], str] = env.display_name if isinstance(env, PathNaming) else str
 
     @property
     def cwd(self) -> str:
@@ -230,21 +230,21 @@ class EditorEnv:
         real = await resolve(self._env, path)
         if not is_inside(real, self.cwd) or (await self._env.stat(real)).size > _MAX_FILE_BYTES:
             return await self._env.read_bytes(real, offset=offset, limit=limit)
-        data = await self._seen(real, await self._env.read_bytes(real))
+        data = await self._current_content(real, await self._env.read_bytes(real))
         return data[offset:] if limit is None else data[offset : offset + limit]
 
-    async def _seen(self, real: str, disk: bytes) -> bytes:
+    async def _current_content(self, real_path: str, disk: bytes) -> bytes:
         """The content of a file, by what is on disk and what the editor says."""
-        self._unsaved.pop(real, None)
+        self._unsaved.pop(real_path, None)
         text = _text(disk)
-        told = None if text is None else await self._buffers.read(str(real))
+        told = None if text is None else await self._buffers.read(str(real_path))
         if text is None or told is None or _is_same_text(text, told):
             return disk
         if "\r\n" in text and "\r" not in told:  # editors tell lines, not how they end
             told = told.replace("\n", "\r\n")
         mark = codecs.BOM_UTF8 if disk.startswith(codecs.BOM_UTF8) and not told.startswith("\ufeff") else b""
         data = mark + told.encode("utf-8", "surrogatepass")
-        self._unsaved[real] = len(data)
+        self._unsaved[real_path] = len(data)
         return data
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
@@ -258,10 +258,10 @@ class EditorEnv:
         if not await self._buffers.write(str(real), text) or not await self._exists_on_disk(real):
             await self._env.write_bytes(real, data, parents=parents)
 
-    async def _exists_on_disk(self, real: str) -> bool:
+    async def _exists_on_disk(self, real_path: str) -> bool:
         """Whether a file can be read on disk; whoever may not do that gets the error of the disk."""
         try:
-            await self._env.read_bytes(real, limit=1)
+            await self._env.read_bytes(real_path, limit=1)
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
@@ -340,7 +340,7 @@ class EditorEnv:
         timeout: float | None,
         signal: CancelToken | None,
         limits: OutputLimits,
-        on_terminal: Callable[[str], object],
+        on_open: Callable[[str], object],
     ) -> ProcessResult | None:
         """Run a script in a terminal of the editor, where it has one. Both streams are one there, and come at the end.
 
@@ -350,7 +350,7 @@ class EditorEnv:
             timeout: Seconds it may take.
             signal: Ends it when set.
             limits: What does not fit into their tail is written to a file, if they say so.
-            on_terminal: Called with the id of the terminal.
+            on_open: Called with the id of the terminal.
 
         Returns:
             How it ended; ``None`` if it was not run, since there is no terminal for it.
@@ -369,7 +369,7 @@ class EditorEnv:
         )
         if not terminal:
             return None
-        on_terminal(terminal.id)
+        on_open(terminal.id)
         result = await run_to_exit(terminal, timeout=timeout, signal=signal)
         data = result.stdout.data
         if limits.spool and len(data) > limits.tail:
@@ -409,9 +409,9 @@ def _text(data: bytes) -> str | None:
         return None
 
 
-def _is_same_text(disk: str, told: str) -> bool:
+def _is_same_text(disk: str, buffer_text: str) -> bool:
     """Whether an editor says what is on disk, but for how lines end and whether the last one does."""
-    return _normalize_newlines(disk) == _normalize_newlines(told)
+    return _normalize_newlines(disk) == _normalize_newlines(buffer_text)
 
 
 def _normalize_newlines(text: str) -> str:

@@ -243,20 +243,20 @@ class _HttpRequest:
         if proxy:
             connection, target = self._connect_via_proxy(proxy, host, target, headers)
         else:
-            connection = self._direct(host)
+            connection = self._connect(host)
         try:
             connection.request("GET", target, headers=headers)
             if connection.sock is not None:
-                connection.sock.settimeout(self._left())
+                connection.sock.settimeout(self._remaining_time())
             return self._answer(connection.getresponse())
         finally:
             connection.close()
 
-    def _direct(self, host: str) -> http.client.HTTPConnection:
+    def _connect(self, host: str) -> http.client.HTTPConnection:
         failed: OSError | None = None
         for address in self._web.addresses(host, self._port):
             try:
-                raw = socket.create_connection((address, self._port), timeout=self._left())
+                raw = socket.create_connection((address, self._port), timeout=self._remaining_time())
             except OSError as e:
                 failed = e
                 continue
@@ -298,13 +298,13 @@ class _HttpRequest:
             login["Proxy-Authorization"] = "Basic " + base64.b64encode(pair).decode()
         where = (at.hostname or "", at.port or _PORTS.get(at.scheme, 80))
         if self._secure:
-            connection = http.client.HTTPSConnection(*where, timeout=self._left())
+            connection = http.client.HTTPSConnection(*where, timeout=self._remaining_time())
             connection.set_tunnel(host, self._port, headers=login)
             connection.connect()
             self._socket = connection.sock
             return connection, target
         headers.update(login)
-        connection = http.client.HTTPConnection(*where, timeout=self._left())
+        connection = http.client.HTTPConnection(*where, timeout=self._remaining_time())
         connection.connect()
         self._socket = connection.sock
         name = f"[{host}]" if ":" in host else host
@@ -316,7 +316,7 @@ class _HttpRequest:
         unzip = zlib.decompressobj(31) if headers.get("content-encoding", "").lower() == "gzip" else None
         body = bytearray()
         while len(body) <= self._max:
-            self._left()
+            self._remaining_time()
             piece = response.read1(_PIECE)
             if not piece:
                 break
@@ -328,7 +328,7 @@ class _HttpRequest:
         cut = len(body) > self._max
         return HttpResponse(urlunsplit(self._url), response.status, headers, bytes(body[: self._max]), cut)
 
-    def _left(self) -> float:
+    def _remaining_time(self) -> float:
         left = self._end - time.monotonic()
         if left <= 0 or self._aborted:
             raise TimeoutError

@@ -29,8 +29,8 @@ class Job:
         result: How it ended; ``None`` while it runs, or if it could not be started.
         error: Why it could not be started.
         total: Bytes that it wrote.
-        seen: How many of them were read.
-        told: Whether somebody was told of its end.
+        read_offset: How many of them were read.
+        was_reported: Whether somebody was told of its end.
     """
 
     def __init__(self, id: str, command: str) -> None:
@@ -39,11 +39,11 @@ class Job:
         self.result: ProcessResult | None = None
         self.error: OSError | None = None
         self.total = 0
-        self.seen = 0
-        self.told = False
+        self.read_offset = 0
+        self.was_reported = False
         self.signal = CancelToken()
         self.task: asyncio.Task[None] | None = None
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self._seconds: float | None = None
         self._pieces: deque[bytes] = deque()
         self._size = 0
@@ -56,7 +56,7 @@ class Job:
     @property
     def seconds(self) -> float:
         """How long it runs or ran."""
-        return time.monotonic() - self._began if self._seconds is None else self._seconds
+        return time.monotonic() - self._started_at if self._seconds is None else self._seconds
 
     def feed(self, _: StreamName, data: bytes) -> None:
         """Take output; standard output and standard error in order of arrival."""
@@ -66,21 +66,21 @@ class Job:
         while self._size - len(self._pieces[0]) >= _MAX_OUTPUT_BYTES:
             self._size -= len(self._pieces.popleft())
 
-    def unseen(self) -> tuple[bytes, int]:
+    def read_new_output(self) -> tuple[bytes, int]:
         """The output that was not read yet, and how many bytes before it are lost. A line that is not complete waits."""
         data = b"".join(self._pieces)
         start = self.total - len(data)
-        missed = max(0, start - self.seen)
-        data = data[max(0, self.seen - start) :]
+        missed = max(0, start - self.read_offset)
+        data = data[max(0, self.read_offset - start) :]
         if self.running and (cut := data.rfind(b"\n") + 1):
             data = data[:cut]
-        self.seen += missed + len(data)
+        self.read_offset += missed + len(data)
         return data, missed
 
-    def ended(self, result: ProcessResult | None, error: OSError | None) -> None:
+    def finish(self, result: ProcessResult | None, error: OSError | None) -> None:
         """Note its end."""
         self.result, self.error = result, error
-        self._seconds = time.monotonic() - self._began
+        self._seconds = time.monotonic() - self._started_at
 
     async def wait(self, seconds: float) -> bool:
         """Wait for its end, at most so long; whether it has ended."""
@@ -93,11 +93,11 @@ class JobManager:
     """The background commands of one environment; they end with it.
 
     Args:
-        prepare: Awaited before a command starts.
+        before_start: Awaited before a command starts.
     """
 
-    def __init__(self, prepare: Callable[[], Awaitable[object]] | None = None) -> None:
-        self._run_warmup = prepare
+    def __init__(self, before_start: Callable[[], Awaitable[object]] | None = None) -> None:
+        self._run_warmup = before_start
         self._jobs: dict[str, Job] = {}
         self._count = 0
 
@@ -126,13 +126,13 @@ class JobManager:
         self._count += 1
         job = Job(f"job{self._count}", command)
         self._jobs[job.id] = job
-        job.task = asyncio.ensure_future(self._see_through(job, run, on_end))
+        job.task = asyncio.ensure_future(self._run(job, run, on_end))
         over = [j.id for j in self._jobs.values() if not j.running][:-_MAX_FINISHED]
         for id in over:
             del self._jobs[id]
         return job
 
-    async def _see_through(self, job: Job, run: JobFunction, on_end: Callable[[Job], object] | None) -> None:
+    async def _run(self, job: Job, run: JobFunction, on_end: Callable[[Job], object] | None) -> None:
         result: ProcessResult | None = None
         error: OSError | None = None
         try:
@@ -142,7 +142,7 @@ class JobManager:
         except OSError as e:
             error = e
         finally:
-            job.ended(result, error)
+            job.finish(result, error)
         if on_end is not None:
             on_end(job)
 
@@ -150,7 +150,7 @@ class JobManager:
         """End all; nobody is told."""
         tasks = [job.task for job in self._jobs.values() if job.task is not None and job.running]
         for job in self._jobs.values():
-            job.told = True
+            job.was_reported = True
             job.signal.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=5.0)

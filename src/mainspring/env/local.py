@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from mainspring.cancellation import CancelToken
-from mainspring.env import local_files as disk
+from mainspring.env import local_files
 from mainspring.env.jobs import JobManager
 from mainspring.env.local_files import LocalFiles, LocalWalkSource
 from mainspring.env.locks import PathLocks
@@ -69,7 +69,7 @@ class LocalEnv:
         search_path: The search path that programs get; empty if it is not known.
         jobs: See `ExecutionEnv`.
         scratch: See `ExecutionEnv`.
-        guard: See `ExecutionEnv`.
+        path_filter: See `ExecutionEnv`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class LocalEnv:
         Raises:
             ConfigError: If there is no such folder.
         """
-        self._cwd = disk.resolve_local_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
+        self._cwd = local_files.resolve_local_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
         # A tool that writes would make it, and nobody would notice the spelling mistake.
         if must_exist and not os.path.isdir(self._cwd):
             raise ConfigError(f"there is no folder {os.fspath(cwd)}; tools work in one that exists: make it first")
@@ -108,7 +108,7 @@ class LocalEnv:
         self._files = LocalFiles(self._cwd, home or os.path.expanduser("~"))
         self._shell = shell
         self.variables = dict(variables or {})
-        self.guard: PathFilter | None = None
+        self.path_filter: PathFilter | None = None
         self._hidden = tuple(hidden_variables)
         self.search_path = self.variables.get("PATH", os.environ.get("PATH", os.defpath)) or "."
         self._locks = PathLocks()
@@ -124,23 +124,23 @@ class LocalEnv:
 
     async def realpath(self, path: str) -> str:
         """The absolute path with every link resolved. See `ExecutionEnv.realpath`."""
-        return await self._in_thread(lambda: self._files.real(path))
+        return await self._in_thread(lambda: self._files.realpath(path))
 
     async def stat(self, path: str) -> FileStat:
         """Facts about a file. See `ExecutionEnv.stat`."""
-        return await self._at(self._files.stat, path)
+        return await self._with_realpath(self._files.stat, path)
 
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """The bytes of a regular file. See `ExecutionEnv.read_bytes`."""
-        return await self._at(self._files.read, path, offset, limit)
+        return await self._with_realpath(self._files.read, path, offset, limit)
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         """Replace a file's content. See `ExecutionEnv.write_bytes`."""
-        await self._at(self._files.write, path, data, parents)
+        await self._with_realpath(self._files.write, path, data, parents)
 
     async def list_dir(self, path: str) -> list[DirEntry]:
         """The names in a folder. See `ExecutionEnv.list_dir`."""
-        return await self._at(self._files.list, path)
+        return await self._with_realpath(self._files.list, path)
 
     async def walk(
         self,
@@ -156,28 +156,28 @@ class LocalEnv:
         folders = LocalWalkSource(self._files)
 
         def walk(root: str) -> WalkResult:
-            walker = DirectoryWalker(folders, root, depth=depth, limit=limit, stopped=lambda: stop.cancelled)
+            walker = DirectoryWalker(folders, root, depth=depth, limit=limit, is_cancelled=lambda: stop.cancelled)
             above = not include_ignored and not is_ignored(root, True, folders.read)
             return walker.walk(use_rules=not include_ignored, use_rules_above=above)
 
-        return await self._at(walk, path)
+        return await self._with_realpath(walk, path)
 
     async def is_ignored(self, path: str) -> bool:
         """Whether an ignore file leaves it out. See `ExecutionEnv.is_ignored`."""
 
-        def check(real: str) -> bool:
-            return is_ignored(real, self._files.is_folder(real), LocalWalkSource(self._files).read)
+        def check(real_path: str) -> bool:
+            return is_ignored(real_path, self._files.is_folder(real_path), LocalWalkSource(self._files).read)
 
-        return await self._at(check, path)
+        return await self._with_realpath(check, path)
 
     async def remove(self, path: str) -> None:
         """Delete a file, a link or an empty folder. See `ExecutionEnv.remove`."""
-        await self._in_thread(lambda: self._files.remove(self._files.named(path)))
+        await self._in_thread(lambda: self._files.remove(self._files.resolve_entry(path)))
 
     async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
         """Give a file another name. See `ExecutionEnv.rename`."""
         files = self._files
-        await self._in_thread(lambda: files.rename(files.named(source), files.named(target), parents))
+        await self._in_thread(lambda: files.rename(files.resolve_entry(source), files.resolve_entry(target), parents))
 
     async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T:
         """Do blocking work with files in a thread; paths are real ones there, and no link is followed."""
@@ -202,7 +202,7 @@ class LocalEnv:
         """Run a program or a script. See `ExecutionEnv.run`."""
         folder = self._cwd if cwd is None else await self.realpath(cwd)
         if isinstance(command, str):
-            command, stdin = await self._script(command, stdin)
+            command, stdin = await self._script_command(command, stdin)
         _check_arguments(command)
         launch = await self._launch(command, folder, env or {})
         running = await start_process(
@@ -232,7 +232,7 @@ class LocalEnv:
         """Have somebody end what still runs should this program be killed."""
         asyncio.get_running_loop().run_in_executor(None, self._watcher.start)
 
-    async def _script(self, script: str, stdin: bytes | None) -> tuple[list[str], bytes | None]:
+    async def _script_command(self, script: str, stdin: bytes | None) -> tuple[list[str], bytes | None]:
         if "\0" in script:
             raise OSError(22, "the script has a NUL character in it")
         code = script.encode("utf-8", "surrogateescape")
@@ -251,7 +251,7 @@ class LocalEnv:
     def _private_file(self, data: bytes) -> str:
         """Write what goes with the environment; its path. Blocking."""
         path = self._spools.new_path()
-        disk.write_local_file(path, data, False)
+        local_files.write_local_file(path, data, False)
         return path
 
     async def connect(
@@ -270,7 +270,7 @@ class LocalEnv:
 
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
         """Hold it while a file is changed. See `ExecutionEnv.lock`."""
-        return self._locks.hold(path)
+        return self._locks.acquire(path)
 
     def kill_all(self) -> None:
         """Force every program that was started here to end, at once: for a signal handler, where nothing can be awaited."""
@@ -284,8 +284,8 @@ class LocalEnv:
         Args:
             given: Variables to add.
         """
-        wanted = child_environment(os.environ, self._hidden)
-        changed = {name: wanted.get(name, "") for name, value in os.environ.items() if wanted.get(name) != value}
+        requested = child_environment(os.environ, self._hidden)
+        changed = {name: requested.get(name, "") for name, value in os.environ.items() if requested.get(name) != value}
         return {**changed, **given, **self.variables}
 
     async def spool(self, data: bytes) -> str | None:
@@ -305,9 +305,9 @@ class LocalEnv:
         await self.jobs.aclose()
         left = list(self._run_agent)
         self._run_agent.clear()  # the set itself stays: the finaliser has it
-        await asyncio.gather(*[_end(running) for running in left])
+        await asyncio.gather(*[_terminate(running) for running in left])
 
-    async def _at(self, work: Callable[..., _T], path: str, *args: object) -> _T:
+    async def _with_realpath(self, work: Callable[..., _T], path: str, *args: object) -> _T:
         """Do blocking work on the real path, in a thread."""
         return await self._in_thread(lambda: work(self._files.resolve(path), *args))
 
@@ -356,7 +356,7 @@ class _SpoolDirectory:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _end(running: RunningProcess | StdioConnection) -> None:
+async def _terminate(running: RunningProcess | StdioConnection) -> None:
     if isinstance(running, StdioConnection):
         await running.aclose()
         return

@@ -10,7 +10,7 @@ import errno
 import os
 import secrets
 import shutil
-import stat as modes
+import stat as stat_module
 import sys
 from collections.abc import Iterable
 from io import BufferedReader, FileIO
@@ -21,13 +21,13 @@ from mainspring.env.types import DirEntry, FileKind, FileStat
 from mainspring.lazy import lazy_re
 
 _KINDS: dict[int, FileKind] = {
-    modes.S_IFREG: "file",
-    modes.S_IFDIR: "directory",
-    modes.S_IFLNK: "symlink",
-    modes.S_IFIFO: "fifo",
-    modes.S_IFSOCK: "socket",
-    modes.S_IFCHR: "device",
-    modes.S_IFBLK: "device",
+    stat_module.S_IFREG: "file",
+    stat_module.S_IFDIR: "directory",
+    stat_module.S_IFLNK: "symlink",
+    stat_module.S_IFIFO: "fifo",
+    stat_module.S_IFSOCK: "socket",
+    stat_module.S_IFCHR: "device",
+    stat_module.S_IFBLK: "device",
 }
 _ON_WINDOWS = sys.platform == "win32"
 _NONBLOCK: int = getattr(os, "O_NONBLOCK", 0)
@@ -63,7 +63,7 @@ def stat_file(path: str) -> FileStat:
         kind_from_mode(found.st_mode),
         found.st_size,
         found.st_mtime_ns,
-        modes.S_IMODE(found.st_mode),
+        stat_module.S_IMODE(found.st_mode),
         found.st_nlink,
     )
 
@@ -85,10 +85,10 @@ def open_file(path: str) -> FileIO:
         raise OSError(errno.EINVAL, "it is a window into the kernel or a process, not a file", path)
     file = FileIO(open_beneath(path, os.O_RDONLY | _NONBLOCK | _BINARY), "r")
     mode = os.fstat(file.fileno()).st_mode
-    if modes.S_ISREG(mode):
+    if stat_module.S_ISREG(mode):
         return file
     file.close()
-    if modes.S_ISDIR(mode):
+    if stat_module.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     raise OSError(errno.EINVAL, f"it is no regular file but a {kind_from_mode(mode)}", path)
 
@@ -125,9 +125,9 @@ def _open_old(folder: Folder, name: str, path: str) -> FileIO | None:
     """Open the file that is going to be replaced, for writing; None if there is none."""
     try:
         mode = folder.stat(name).st_mode
-        if modes.S_ISDIR(mode):
+        if stat_module.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if not modes.S_ISREG(mode) and not modes.S_ISLNK(mode):
+        if not stat_module.S_ISREG(mode) and not stat_module.S_ISLNK(mode):
             raise OSError(errno.EINVAL, "it is no regular file", path)
         return FileIO(folder.open(name, os.O_WRONLY | _NONBLOCK | _BINARY), "w")
     except FileNotFoundError:
@@ -144,7 +144,7 @@ def _open_old(folder: Folder, name: str, path: str) -> FileIO | None:
 
 def _write_over(folder: Folder, name: str, data: bytes, old: FileIO, path: str) -> None:
     facts = os.fstat(old.fileno())
-    if not modes.S_ISREG(facts.st_mode):
+    if not stat_module.S_ISREG(facts.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", path)
     if facts.st_nlink > 1:
         _overwrite_in_place(old.fileno(), data, path)
@@ -192,7 +192,7 @@ def _copy_owner_and_mode(source: int, descriptor: int) -> None:
         with contextlib.suppress(OSError):
             for name in os.listxattr(source):
                 os.setxattr(descriptor, name, os.getxattr(source, name))
-    os.fchmod(descriptor, modes.S_IMODE(old.st_mode))
+    os.fchmod(descriptor, stat_module.S_IMODE(old.st_mode))
 
 
 def _overwrite_in_place(descriptor: int, data: bytes, path: str) -> None:
@@ -229,13 +229,13 @@ def list_directory(path: str) -> list[DirEntry]:
         os.close(descriptor)
 
 
-def _entries(found: Iterable[os.DirEntry[str]]) -> list[DirEntry]:
-    return sorted([DirEntry(entry.name, entry_kind(entry)) for entry in found], key=lambda e: e.name)
+def _entries(dir_entries: Iterable[os.DirEntry[str]]) -> list[DirEntry]:
+    return sorted([DirEntry(entry.name, entry_kind(entry)) for entry in dir_entries], key=lambda e: e.name)
 
 
 def kind_from_mode(mode: int) -> FileKind:
     """The kind that a file's mode tells."""
-    return _KINDS.get(modes.S_IFMT(mode), "other")
+    return _KINDS.get(stat_module.S_IFMT(mode), "other")
 
 
 def entry_kind(entry: os.DirEntry[str]) -> FileKind:
@@ -271,19 +271,19 @@ def rename_file(source: str, target: str, parents: bool) -> None:
             there.sync()
 
 
-def _copy(here: Folder, old: str, there: Folder, new: str) -> None:
+def _copy(source: Folder, old: str, target: Folder, new: str) -> None:
     """Copy a file or link to another file system, with mode, attributes and times."""
     temporary = f".{new[:100]}.{secrets.token_hex(4)}.tmp"
     try:
-        if modes.S_ISLNK(here.stat(old).st_mode):
-            link = os.readlink(here.at(old), dir_fd=here.descriptor)
-            os.symlink(link, there.at(temporary), dir_fd=there.descriptor)
+        if stat_module.S_ISLNK(source.stat(old).st_mode):
+            link = os.readlink(source.at(old), dir_fd=source.descriptor)
+            os.symlink(link, target.at(temporary), dir_fd=target.descriptor)
         else:
-            _copy_content(here.open(old, os.O_RDONLY | _NONBLOCK | _BINARY), there, temporary)
-        _rename(there, temporary, there, new)
+            _copy_content(source.open(old, os.O_RDONLY | _NONBLOCK | _BINARY), target, temporary)
+        _rename(target, temporary, target, new)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(there.at(temporary), dir_fd=there.descriptor)
+            os.unlink(target.at(temporary), dir_fd=target.descriptor)
         raise
 
 
@@ -296,7 +296,7 @@ def _copy_content(descriptor: int, folder: Folder, name: str) -> None:
             with contextlib.suppress(PermissionError):  # the owner cannot be kept by everyone
                 _copy_owner_and_mode(descriptor, made)
             if sys.platform != "win32":
-                os.fchmod(made, modes.S_IMODE(facts.st_mode))
+                os.fchmod(made, stat_module.S_IMODE(facts.st_mode))
                 os.utime(made, ns=(facts.st_atime_ns, facts.st_mtime_ns))
             os.fsync(made)
 
@@ -313,7 +313,7 @@ _MAX_IGNORE_FILE_BYTES = 1 << 20
 
 
 class LocalFiles:
-    """Files of this machine. All but `real` and `named` take what those gave.
+    """Files of this machine. All but `realpath` and `resolve_entry` take what those gave.
 
     Args:
         cwd: Where relative paths start.
@@ -324,22 +324,22 @@ class LocalFiles:
         self.cwd = cwd
         self.home = home
 
-    def real(self, path: str) -> str:
+    def realpath(self, path: str) -> str:
         """See `ExecutionEnv.realpath`."""
         return resolve_local_path(path, self.cwd, self.home)
 
     def resolve(self, path: str) -> str:
         """The real path of what a caller asks for; a real path is taken as it is, whatever it leads to now."""
-        return path if isinstance(path, RealPath) else self.real(path)
+        return path if isinstance(path, RealPath) else self.realpath(path)
 
-    def named(self, path: str) -> str:
+    def resolve_entry(self, path: str) -> str:
         """The path of a name itself: the links on the way to it resolved, the last part as it is."""
         if isinstance(path, RealPath):
             return path
         folder, name = os.path.split(path.rstrip("/"))
         if name in ("", ".", "..", "~"):
             raise OSError(errno.EINVAL, "it is not the name of a file", path)
-        return os.path.join(self.real(folder or "."), name)
+        return os.path.join(self.realpath(folder or "."), name)
 
     def is_folder(self, path: str) -> bool:
         """Whether it is there and a folder."""
@@ -405,7 +405,7 @@ class LocalWalkSource:
             return self._files.read(path, 0, _MAX_IGNORE_FILE_BYTES)
         except PathChangedError:
             try:
-                return self._files.read(self._files.real(path), 0, _MAX_IGNORE_FILE_BYTES)
+                return self._files.read(self._files.realpath(path), 0, _MAX_IGNORE_FILE_BYTES)
             except OSError:
                 return None
         except OSError:

@@ -16,7 +16,7 @@ class PathLocks:
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     @asynccontextmanager
-    async def hold(self, path: str) -> AsyncGenerator[None]:
+    async def acquire(self, path: str) -> AsyncGenerator[None]:
         """Hold the lock of ``path``."""
         lock, users = self._locks.get(path) or (asyncio.Lock(), 0)
         self._locks[path] = (lock, users + 1)

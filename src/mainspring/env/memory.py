@@ -101,14 +101,14 @@ class MemoryTree:
 
     def stat(self, path: str) -> FileStat:
         """Facts about what ``path`` leads to."""
-        node, real = self._found(path), self.resolve(path)
+        node, real = self._node(path), self.resolve(path)
         if isinstance(node, FileNode):
             return FileStat(real, "file", len(node.data), node.mtime_ns)
         return FileStat(real, "directory", mode=0o755)
 
     def content(self, path: str) -> bytes:
         """A file's bytes."""
-        node = self._found(path)
+        node = self._node(path)
         if not isinstance(node, FileNode):
             raise make_os_error(errno.EISDIR, path)
         return node.data
@@ -169,7 +169,7 @@ class MemoryTree:
     def list(self, path: str) -> list[DirEntry]:
         """The names in a folder."""
         real = self.resolve(path)
-        if not isinstance(self._found(path), DirectoryNode):
+        if not isinstance(self._node(path), DirectoryNode):
             raise make_os_error(errno.ENOTDIR, path)
         prefix = real.rstrip("/") + "/"
         names = sorted(p[len(prefix) :] for p in self._nodes if p.startswith(prefix) and p != "/")
@@ -184,7 +184,7 @@ class MemoryTree:
         """Whether there is anything of that absolute name."""
         return path in self._nodes
 
-    def _found(self, path: str) -> FileNode | DirectoryNode:
+    def _node(self, path: str) -> FileNode | DirectoryNode:
         node = self._nodes.get(self.resolve(path))
         if node is None or isinstance(node, SymlinkNode):
             raise make_os_error(errno.ENOENT, path)
@@ -227,7 +227,7 @@ class MemoryEnv:
         commands: Every command that was run, in order.
         jobs: See `ExecutionEnv`.
         scratch: See `ExecutionEnv`.
-        guard: See `ExecutionEnv`.
+        path_filter: See `ExecutionEnv`.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class MemoryEnv:
             pages: What web servers answer, by URL: HTML, or a whole answer.
         """
         self.commands: list[str | list[str]] = []
-        self.guard: PathFilter | None = None
+        self.path_filter: PathFilter | None = None
         self._cwd = cwd
         self._tree = MemoryTree(cwd, home)
         self._answers: CommandResponder | Mapping[str, Answer] = {} if run is None else run
@@ -307,7 +307,7 @@ class MemoryEnv:
         """Everything below a folder. See `ExecutionEnv.walk`."""
         stop = signal or CancelToken()
         root = self._tree.resolve(path)
-        walker = DirectoryWalker(self._tree, root, depth=depth, limit=limit, stopped=lambda: stop.cancelled)
+        walker = DirectoryWalker(self._tree, root, depth=depth, limit=limit, is_cancelled=lambda: stop.cancelled)
         above = not include_ignored and not await self.is_ignored(root)
         return walker.walk(use_rules=not include_ignored, use_rules_above=above)
 
@@ -342,9 +342,9 @@ class MemoryEnv:
         limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
     ) -> ProcessResult:
         """Answer from the script. See `ExecutionEnv.run`; limits of time and size are not applied."""
-        asked = command if isinstance(command, str) else list(command)
-        self.commands.append(asked)
-        answer = await self._scripted_result(asked)
+        request = command if isinstance(command, str) else list(command)
+        self.commands.append(request)
+        answer = await self._scripted_result(request)
         if isinstance(answer, str):
             answer = ProcessResult(exit_code=0, stdout=_output(answer))
         if on_output and answer.stdout.data:
@@ -353,11 +353,11 @@ class MemoryEnv:
             on_output("stderr", answer.stderr.data)
         return answer
 
-    async def _scripted_result(self, asked: str | list[str]) -> Answer:
+    async def _scripted_result(self, command: str | list[str]) -> Answer:
         if callable(self._answers):
-            answer = self._answers(asked)
+            answer = self._answers(command)
             return await answer if inspect.isawaitable(answer) else answer
-        line = asked if isinstance(asked, str) else " ".join(asked)
+        line = command if isinstance(command, str) else " ".join(command)
         if line in self._answers:
             return self._answers[line]
         return ProcessResult(exit_code=127, stderr=_output(f"{line.split(' ', 1)[0]}: command not found\n"))
@@ -380,7 +380,7 @@ class MemoryEnv:
 
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
         """Hold it while a file is changed. See `ExecutionEnv.lock`."""
-        return self._locks.hold(path)
+        return self._locks.acquire(path)
 
     async def aclose(self) -> None:
         """End the background commands."""

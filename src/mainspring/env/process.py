@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-import signal as signals
+import signal as signal_module
 import time
 from asyncio.subprocess import PIPE, SubprocessStreamProtocol
 from collections import deque
@@ -68,7 +68,7 @@ class OutputCapture:
     """Both streams of one program."""
 
     def __init__(self, limits: OutputLimits, new_spool: Callable[[], str]) -> None:
-        self.kept: dict[StreamName, OutputHeadAndTail] = {
+        self.buffers: dict[StreamName, OutputHeadAndTail] = {
             "stdout": OutputHeadAndTail(limits),
             "stderr": OutputHeadAndTail(limits),
         }
@@ -80,16 +80,16 @@ class OutputCapture:
         self._lock = asyncio.Lock()
 
     @property
-    def overflowed(self) -> bool:
+    def exceeds_limit(self) -> bool:
         """Whether more came than the cap allows."""
-        return self.kept["stdout"].total + self.kept["stderr"].total > self._request_timeouts.cap
+        return self.buffers["stdout"].total + self.buffers["stderr"].total > self._request_timeouts.cap
 
     async def feed(self, stream: StreamName, data: bytes) -> None:
         """Take a piece of output. What comes after an overflow is counted but not kept."""
-        if self.overflowed:
-            self.kept[stream].total += len(data)
+        if self.exceeds_limit:
+            self.buffers[stream].total += len(data)
             return
-        fits = self.kept[stream].feed(data)
+        fits = self.buffers[stream].feed(data)
         if not self._request_timeouts.spool:
             return
         async with self._lock:
@@ -98,14 +98,14 @@ class OutputCapture:
                 return
             self._pending.append(data)
             if not fits:
-                await self._begin()
+                await self._open_spool_file()
 
     async def start_spool(self) -> None:
         """Write what came so far, and from now on everything, to a private file."""
         async with self._lock:
-            await self._begin()
+            await self._open_spool_file()
 
-    async def _begin(self) -> None:
+    async def _open_spool_file(self) -> None:
         if self._pending is not None:
             pending, self._pending = self._pending, None
             await asyncio.to_thread(self._open, b"".join(pending))
@@ -213,7 +213,7 @@ class RunningProcess:
         try:
             while data := await reader.read(_READ_SIZE):
                 await self._capture.feed(name, data)
-                if self._capture.overflowed:
+                if self._capture.exceeds_limit:
                     self._output_exceeded.set()
                 elif self._on_output:
                     self._on_output(name, data)
@@ -235,13 +235,13 @@ class RunningProcess:
         swarmed = asyncio.ensure_future(self._wait_for_process_limit(most))
         remove = signal.on_cancel(lambda: loop.call_soon_threadsafe(_set_done, hit)) if signal else None
         try:
-            wanted = (self._pipes.ended, hit, flooded, swarmed, *self._pumps)
+            requested = (self._pipes.ended, hit, flooded, swarmed, *self._pumps)
             end = None if timeout is None else time.monotonic() + timeout
             while not any(f.done() for f in (self._pipes.ended, hit, flooded, swarmed)):
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     return "timed_out"
-                pending = [f for f in wanted if not f.done()]
+                pending = [f for f in requested if not f.done()]
                 await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 self._raise_pump_error()
             if flooded.done():
@@ -256,13 +256,13 @@ class RunningProcess:
             if remove:
                 remove()
 
-    async def _wait_for_process_limit(self, most: int | None) -> None:
+    async def _wait_for_process_limit(self, limit: int | None) -> None:
         """Come back once it has more processes than it may."""
-        if most is None:
+        if limit is None:
             await asyncio.get_running_loop().create_future()
             return
         count = 0
-        while count <= most:
+        while count <= limit:
             await asyncio.sleep(PROCESS_POLL_INTERVAL)
             count = len(await asyncio.to_thread(find_processes, self.pid, ""))
 
@@ -286,7 +286,7 @@ class RunningProcess:
         else:
             self.survivors = await asyncio.to_thread(find_by_run_id, self._mark, self.pid)
 
-    async def let_go(self, most: int | None) -> None:
+    async def detach(self, most: int | None) -> None:
         """Leave it to what survived: what they still write goes into the spool, and nowhere else."""
         self._on_output = None
         if most is not None:
@@ -294,10 +294,10 @@ class RunningProcess:
         if not all(p.done() for p in self._pumps):
             await self._capture.start_spool()
 
-    async def _enforce_process_limit(self, most: int) -> None:
+    async def _enforce_process_limit(self, limit: int) -> None:
         """End what survived once it has more processes than it may."""
         count = 1
-        while 0 < count <= most:
+        while 0 < count <= limit:
             await asyncio.sleep(10 * PROCESS_POLL_INTERVAL)
             count = len(await asyncio.to_thread(find_orphans, self.pid, self._mark))
         if count:
@@ -331,8 +331,8 @@ class RunningProcess:
         return ProcessResult(
             exit_code=code if code >= 0 else 128 - code,
             signal=_signal_name(-code) if code < 0 else None,
-            stdout=self._capture.kept["stdout"].output(),
-            stderr=self._capture.kept["stderr"].output(),
+            stdout=self._capture.buffers["stdout"].output(),
+            stderr=self._capture.buffers["stderr"].output(),
             seconds=seconds,
             timed_out=cause == "timed_out",
             cancelled=cause == "cancelled",
@@ -398,7 +398,7 @@ async def wait_for_result(
         raise
     seconds = time.monotonic() - began
     if running.survivors:
-        await running.let_go(most)
+        await running.detach(most)
     else:
         running.close()
     return running.result(cause, seconds)
@@ -422,7 +422,7 @@ def _set_done(future: asyncio.Future[None]) -> None:
 
 def _signal_name(number: int) -> str:
     try:
-        return signals.Signals(number).name
+        return signal_module.Signals(number).name
     except ValueError:
         return f"signal {number}"
 

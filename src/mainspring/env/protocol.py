@@ -65,7 +65,7 @@ class ProcessConnection(Protocol):
 class PathNaming(Protocol):
     """An environment where a real path has another name for programs, for rules and for people."""
 
-    def name_of(self, path: str) -> str:
+    def display_name(self, path: str) -> str:
         """The name of a real path; the path itself where it has no other."""
         ...
 
@@ -87,12 +87,12 @@ class ExecutionEnv(Protocol):
     """Files and processes of one project.
 
     Attributes:
-        guard: Tells whether a search may show what is in a file, by its real path; a policy sets it. Files that a call names
+        path_filter: Tells whether a search may show what is in a file, by its real path; a policy sets it. Files that a call names
             are not asked about here, since that call was permitted.
         scratch: What tools keep for as long as the environment lives, by their own keys.
     """
 
-    guard: PathFilter | None
+    path_filter: PathFilter | None
     scratch: dict[str, Any]
 
     @property

@@ -24,13 +24,13 @@ FileReader = Callable[[str], bytes | None]
 
 
 class IgnoreRules:
-    """The ignore files of one folder, and through ``above`` those of the folders that hold it."""
+    """The ignore files of one folder, and through ``parent`` those of the folders that hold it."""
 
-    __slots__ = ("_folder", "_specs", "above")
+    __slots__ = ("_folder", "_specs", "parent")
 
-    def __init__(self, folder: str, above: IgnoreRules | None, files: dict[str, bytes]) -> None:
+    def __init__(self, folder: str, parent: IgnoreRules | None, files: dict[str, bytes]) -> None:
         self._folder = folder.rstrip("/") + "/"
-        self.above = above
+        self.parent = parent
         self._specs = {kind: compile_rules(rule_lines(data)) for kind, data in files.items()}
 
     def ignores(self, path: str, is_folder: bool) -> bool:
@@ -38,13 +38,13 @@ class IgnoreRules:
         for kind in IGNORE_FILE_NAMES:
             level: IgnoreRules | None = self
             while level is not None:
-                verdict = level.verdict(kind, path, is_folder)
+                verdict = level.match(kind, path, is_folder)
                 if verdict is not None:
                     return verdict
-                level = level.above
+                level = level.parent
         return False
 
-    def verdict(self, kind: str, path: str, is_folder: bool) -> bool | None:
+    def match(self, kind: str, path: str, is_folder: bool) -> bool | None:
         """What this folder's file of one kind says of ``path``: left out, kept, or nothing."""
         spec = self._specs.get(kind)
         if spec is None:
@@ -52,10 +52,10 @@ class IgnoreRules:
         return spec.check_file(path[len(self._folder) :] + ("/" if is_folder else "")).include
 
 
-def load_rules(folder: str, above: IgnoreRules | None, read: FileReader) -> IgnoreRules | None:
+def load_rules(folder: str, parent: IgnoreRules | None, read: FileReader) -> IgnoreRules | None:
     """The level of ``folder``; that of the folder above if this one adds nothing."""
     files = {kind: data for kind in IGNORE_FILE_NAMES if (data := read(posixpath.join(folder, kind)))}
-    return IgnoreRules(folder, above, files) if files else above
+    return IgnoreRules(folder, parent, files) if files else parent
 
 
 def load_parent_rules(folder: str, read: FileReader) -> IgnoreRules | None:
@@ -146,13 +146,13 @@ class DirectoryWalker:
     """One walk, level by level, so that a limit cuts off what lies deepest."""
 
     def __init__(
-        self, folders: WalkSource, root: str, *, depth: int | None, limit: int, stopped: Callable[[], bool]
+        self, folders: WalkSource, root: str, *, depth: int | None, limit: int, is_cancelled: Callable[[], bool]
     ) -> None:
         self._folders = folders
         self._root = root
         self._depth = depth
         self._limit = limit
-        self._stopped = stopped
+        self._stopped = is_cancelled
         self._entries: list[WalkedPath] = []
         self._ignored: list[str] = []
         self._unreadable: list[str] = []

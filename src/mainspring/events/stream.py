@@ -36,7 +36,7 @@ class EventStream(Generic[_E, _R]):
         """Whether the last event has been pushed."""
         return self._ended
 
-    def push(self, event: _E) -> None:
+    def publish(self, event: _E) -> None:
         """Add an event; after the end it is dropped."""
         if self._ended:
             return

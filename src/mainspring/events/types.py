@@ -144,7 +144,7 @@ class ToolCallEnd(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     at: int = 0
 
 
-class Done(Struct, frozen=True, eq=False):
+class CommandResult(Struct, frozen=True, eq=False):
     """The answer is complete. The last event of a good stream."""
 
     type: ClassVar[str] = "done"
@@ -185,7 +185,7 @@ ContentEvent = (
 """Events that carry content: after the first of these an answer is never asked for again."""
 
 
-StreamEvent = StreamStart | ContentEvent | Done | StreamError
+StreamEvent = StreamStart | ContentEvent | CommandResult | StreamError
 """Everything a stream can hold."""
 
 

@@ -14,17 +14,17 @@ from mainspring.errors import ConfigError
 from mainspring.extensions.context import ExtensionContext
 from mainspring.extensions.events import EVENTS, Binding, EventHandler, bind_handler, get_bindings
 from mainspring.extensions.registry import (
-    Command,
     CommandHandler,
     Registry,
     Shortcut,
     ShortcutHandler,
+    SimpleCommand,
     normalize_command_name,
     normalize_key,
 )
 from mainspring.loop.hooks import Hook, hook_class
 from mainspring.messages import AgentMessage
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 from mainspring.tools import Tool, tool
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def to_extension_error(name: str, error: BaseException, place: str = "") -> Exte
         error: What it raised.
         place: Its file or folder.
     """
-    reason = redact(f"{type(error).__name__}: {error}")
+    reason = redact_environment(f"{type(error).__name__}: {error}")
     if isinstance(error, SyntaxError) and error.filename:
         return ExtensionError(name, f"{type(error).__name__}: {error.msg}", error.filename, error.lineno or 0)
     home = Path(place).parent if place.endswith("__init__.py") else Path(place) if place else None
@@ -159,17 +159,17 @@ class LoadedExtension:
         source: The extension.
 
     Attributes:
-        live: Whether what it registers takes effect at once; not before all of it has been loaded.
+        is_active: Whether what it registers takes effect at once; not before all of it has been loaded.
     """
 
     def __init__(self, source: ExtensionSource) -> None:
         self.source = source
-        self.live = False
+        self.is_active = False
         self._registered: list[Registration] = []
 
     def add(self, registration: Registration) -> Detach:
         """Keep a registration; the returned function ends it."""
-        if self.live:
+        if self.is_active:
             registration.attach()
         self._registered.append(registration)
 
@@ -192,11 +192,11 @@ class LoadedExtension:
         except BaseException:
             self.detach()
             raise
-        self.live = True
+        self.is_active = True
 
     def detach(self) -> None:
         """Take everything away, the last first; it can be attached again."""
-        self.live = False
+        self.is_active = False
         for registration in reversed(self._registered):
             registration.detach()
 
@@ -225,7 +225,11 @@ class ExtensionAPI:
     """
 
     def __init__(
-        self, loaded: LoadedExtension, ctx: ExtensionContext, commands: Registry[Command], shortcuts: Registry[Shortcut]
+        self,
+        loaded: LoadedExtension,
+        ctx: ExtensionContext,
+        commands: Registry[SimpleCommand],
+        shortcuts: Registry[Shortcut],
     ) -> None:
         self.name = loaded.source.name
         self.ctx = ctx
@@ -266,10 +270,10 @@ class ExtensionAPI:
         name = event if isinstance(event, str) else event.event
         bindings = get_bindings(event) if isinstance(event, str) else ()  # a class is always the hook itself
         if bindings:
-            wanted = [HandlerRegistration(name, b.hook, b, handler, order) for b in bindings]
+            requested = [HandlerRegistration(name, b.hook, b, handler, order) for b in bindings]
         else:
-            wanted = [HandlerRegistration(name, _hook(event), None, handler, order)]
-        removers = [self._load_outputs.add(self._registration(each)) for each in wanted]
+            requested = [HandlerRegistration(name, _hook(event), None, handler, order)]
+        removers = [self._load_outputs.add(self._registration(each)) for each in requested]
 
         def remove() -> None:
             for take_away in removers:
@@ -313,7 +317,7 @@ class ExtensionAPI:
         Raises:
             ConfigError: If the name is none, or taken.
         """
-        command = Command(normalize_command_name(name), handler, description, self.name)
+        command = SimpleCommand(normalize_command_name(name), handler, description, self.name)
         return self._load_outputs.add(Registration(lambda: self._commands.add(command.name, command)))
 
     def register_shortcut(self, key: str, handler: ShortcutHandler, *, description: str = "") -> Detach:
@@ -331,7 +335,7 @@ class ExtensionAPI:
         return self._load_outputs.add(Registration(lambda: self._shortcuts.add(shortcut.key, shortcut)))
 
     @property
-    def commands(self) -> tuple[Command, ...]:
+    def commands(self) -> tuple[SimpleCommand, ...]:
         """All commands of all extensions, by name."""
         return tuple(self._commands)
 

@@ -18,15 +18,15 @@ _ARGUMENTS = lazy_re(r"\$ARGUMENTS|\$([1-9])")
 def help_command(api: ExtensionAPI) -> None:
     """``/help``: the commands that extensions offer."""
 
-    def tell(arguments: str) -> str:
-        wanted = arguments.strip().removeprefix("/").lower()
-        shown = [c for c in api.commands if wanted in ("", c.name)]
+    def show_help(arguments: str) -> str:
+        requested = arguments.strip().removeprefix("/").lower()
+        shown = [c for c in api.commands if requested in ("", c.name)]
         if not shown:
-            return f"there is no command /{wanted}; /help lists them"
+            return f"there is no command /{requested}; /help lists them"
         width = max(len(c.name) for c in shown)
         return "\n".join(f"/{c.name:<{width}}  {c.description}".rstrip() for c in shown)
 
-    api.register_command("help", tell, description="the commands")
+    api.register_command("help", show_help, description="the commands")
 
 
 def guardrails(api: ExtensionAPI) -> None:
@@ -37,7 +37,7 @@ def guardrails(api: ExtensionAPI) -> None:
     async def confirm(danger: FlaggedCall) -> bool:
         return await api.ctx.ui.confirm(f"{danger.tool}: {danger.guardrail.why}. Go on?", danger.text)
 
-    api.on(PermissionCheck, Guardrails(confirm=confirm).permit, order=HOOK_ORDER)
+    api.on(PermissionCheck, Guardrails(confirm=confirm).on_tool_permit, order=HOOK_ORDER)
 
 
 def aliases(texts: Mapping[str, str]) -> Callable[[ExtensionAPI], None]:

@@ -32,7 +32,7 @@ class UserInterface(Protocol):
     """
 
     @property
-    def attended(self) -> bool:
+    def is_attended(self) -> bool:
         """Whether somebody can answer."""
         ...
 
@@ -57,14 +57,14 @@ class NonInteractiveUI:
     """Nobody is there: every question is answered with no, at once. A `UserInterface`.
 
     Args:
-        tell: Gets notices. Default: they go to the log.
+        publish: Gets notices. Default: they go to the log.
     """
 
-    def __init__(self, tell: Callable[[str, NoticeLevel], object] | None = None) -> None:
-        self._tell = tell
+    def __init__(self, publish: Callable[[str, NoticeLevel], object] | None = None) -> None:
+        self._notify = publish
 
     @property
-    def attended(self) -> bool:
+    def is_attended(self) -> bool:
         """Nobody can answer."""
         return False
 
@@ -88,8 +88,8 @@ class NonInteractiveUI:
         """
         if level not in _LEVELS:
             raise ValueError(f"there is no level {level!r}; there are {', '.join(_LEVELS)}")
-        if self._tell is not None:
-            self._tell(message, level)
+        if self._notify is not None:
+            self._notify(message, level)
         else:
             logger.log(_LEVELS[level], "%s", message)
 
@@ -106,7 +106,7 @@ class ContextUsage(Struct, frozen=True):
     window: int | None = None
 
     @property
-    def share(self) -> float | None:
+    def used_fraction(self) -> float | None:
         """How much of the window is used, from 0 on; ``None`` where its size is unknown."""
         return self.tokens / self.window if self.window else None
 
@@ -127,7 +127,7 @@ class ExtensionContext:
     @property
     def has_ui(self) -> bool:
         """Whether somebody can answer; if not, `ui` answers every question with no."""
-        return self.ui.attended
+        return self.ui.is_attended
 
     @property
     def cwd(self) -> str:

@@ -64,7 +64,7 @@ def _read(
     files: Iterable[Path],
     origin: str,
     unwanted: set[str],
-    found: list[ExtensionSource],
+    sources: list[ExtensionSource],
     problems: list[ExtensionError],
 ) -> None:
     for file in files:
@@ -76,10 +76,10 @@ def _read(
         except (Exception, SystemExit) as error:  # whatever its code raises, others are loaded
             problems.append(to_extension_error(name, error, str(file)))
         else:
-            found.append(ExtensionSource(name, function, str(file), origin))
+            sources.append(ExtensionSource(name, function, str(file), origin))
 
 
-def _ask_packages(unwanted: set[str], found: list[ExtensionSource], problems: list[ExtensionError]) -> None:
+def _ask_packages(unwanted: set[str], sources: list[ExtensionSource], problems: list[ExtensionError]) -> None:
     if not _has_entry_points():
         return
     from importlib.metadata import entry_points
@@ -95,7 +95,7 @@ def _ask_packages(unwanted: set[str], found: list[ExtensionSource], problems: li
         except (Exception, SystemExit) as error:  # whatever its code raises, the agent works without it
             problems.append(to_extension_error(point.name, error, package))
         else:
-            found.append(ExtensionSource(point.name, function, package, "package"))
+            sources.append(ExtensionSource(point.name, function, package, "package"))
 
 
 def _has_entry_points() -> bool:

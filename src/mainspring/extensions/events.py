@@ -191,7 +191,7 @@ def _nothing(hook: Hook, event: Any) -> None:
     """There is nothing to put back."""
 
 
-def _context(hook: ContextTransform, event: ContextEvent) -> None:
+def _find_context(hook: ContextTransform, event: ContextEvent) -> None:
     hook.messages = list(event.messages)
 
 
@@ -238,7 +238,7 @@ EVENTS: dict[str, tuple[Binding, ...]] = {
         Binding(BeforeRun, lambda h, _: BeforeRunEvent(h.prompt, h.system, list(h.messages)), _before),
     ),
     "agent_start": (Binding(SessionStart, lambda h, _: AgentStartEvent(h.run_id, h.resumed), _nothing),),
-    "context": (Binding(ContextTransform, lambda h, _: ContextEvent(list(h.messages)), _context),),
+    "context": (Binding(ContextTransform, lambda h, _: ContextEvent(list(h.messages)), _find_context),),
     "turn_start": (Binding(TurnBefore, lambda h, _: TurnStartEvent(h.turn, h.turn_id), _nothing),),
     "turn_end": (Binding(TurnAfter, _answer_end, _nothing), Binding(ToolResultsAfter, _calls_end, _nothing)),
     "tool_call": (Binding(PermissionCheck, lambda h, _: ToolCallEvent(h.name, h.call_id, h.input, h.approved), _call),),
@@ -269,8 +269,8 @@ def takes_context(handler: Callable[..., Any]) -> bool:
         parameters = inspect.signature(handler).parameters.values()
     except (TypeError, ValueError):  # a builtin that does not tell
         return False
-    wanted = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = [p for p in wanted if p.default is p.empty]
+    requested = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in requested if p.default is p.empty]
     return len(required) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
 

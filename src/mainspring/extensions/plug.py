@@ -26,7 +26,7 @@ from mainspring.extensions.api import (
 )
 from mainspring.extensions.context import ExtensionContext, NonInteractiveUI, UserInterface
 from mainspring.extensions.events import EXTENSION_HANDLER_ATTR, bind_handler, takes_context
-from mainspring.extensions.registry import Command, Registry, Shortcut, normalize_key
+from mainspring.extensions.registry import Registry, Shortcut, SimpleCommand, normalize_key
 from mainspring.lazy import lazy_re
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
@@ -81,7 +81,7 @@ class ExtensionRunner:
 
     def __init__(self, agent: CoreAgent, ui: UserInterface, *, reserved: Iterable[str] = ()) -> None:
         self.ctx = ExtensionContext(agent, ui)
-        self.commands: Registry[Command] = Registry("command", frozenset(reserved))
+        self.commands: Registry[SimpleCommand] = Registry("command", frozenset(reserved))
         self.shortcuts: Registry[Shortcut] = Registry("shortcut")
         self.problems: list[ExtensionError] = []
         self._load_outputs: dict[str, LoadedExtension] = {}
@@ -112,7 +112,7 @@ class ExtensionRunner:
         elif made is not None:
             if inspect.iscoroutine(made[1]):
                 made[1].close()
-            self.refuse(
+            self.report_error(
                 to_extension_error(
                     source.name, TypeError("it is async though it does not say so; write `async def`"), source.place
                 )
@@ -149,25 +149,25 @@ class ExtensionRunner:
         """
         old, self.problems = dict(self._load_outputs), []
         for problem in problems:
-            self.refuse(problem)
+            self.report_error(problem)
         fresh: dict[str, LoadedExtension] = {}
         for source in sources:
             if source.name in fresh:
-                self.refuse(_duplicate_error(source, fresh[source.name].source))
+                self.report_error(_duplicate_error(source, fresh[source.name].source))
                 continue
             made = await self._made(source) or old.get(source.name)
             if made is not None:
                 fresh[source.name] = made
         for name in sorted({p.name for p in self.problems} & old.keys() - fresh.keys()):
             fresh[name] = old[name]
-        await self._tell([o for n, o in old.items() if fresh.get(n) is not o], "shutdown")
+        await self._report_error([o for n, o in old.items() if fresh.get(n) is not o], "shutdown")
         for one in old.values():
             one.detach()
         self._load_outputs = {}
         for name, one in fresh.items():  # nothing is awaited from detaching to here: no event falls in between
             if not self._accept(one) and name in old:
                 self._accept(old[name])
-        await self._tell([o for n, o in self._load_outputs.items() if old.get(n) is not o], "start")
+        await self._report_error([o for n, o in self._load_outputs.items() if old.get(n) is not o], "start")
 
     async def _made(self, source: ExtensionSource) -> LoadedExtension | None:
         made = self._call(source)
@@ -178,10 +178,10 @@ class ExtensionRunner:
             await asyncio.wait_for(answer, LOAD_SECONDS)
         except TimeoutError as error:
             late = TimeoutError(f"it was not loaded after {LOAD_SECONDS:g} seconds")
-            self.refuse(to_extension_error(source.name, late.with_traceback(error.__traceback__), source.place))
+            self.report_error(to_extension_error(source.name, late.with_traceback(error.__traceback__), source.place))
             return None
         except (Exception, SystemExit) as error:  # whatever it is, the agent works without it
-            self.refuse(to_extension_error(source.name, error, source.place))
+            self.report_error(to_extension_error(source.name, error, source.place))
             return None
         return loaded
 
@@ -192,7 +192,7 @@ class ExtensionRunner:
         try:
             answer = source.function(api)
         except (Exception, SystemExit) as error:  # whatever its code raises, the agent works without it
-            self.refuse(to_extension_error(source.name, error, source.place))
+            self.report_error(to_extension_error(source.name, error, source.place))
             return None
         return (loaded, answer) if inspect.isawaitable(answer) else loaded
 
@@ -200,17 +200,17 @@ class ExtensionRunner:
         source = loaded.source
         taken = self._load_outputs.get(source.name)
         if taken is not None:
-            self.refuse(_duplicate_error(source, taken.source))
+            self.report_error(_duplicate_error(source, taken.source))
             return False
         try:
             loaded.attach()
         except ConfigError as error:
-            self.refuse(to_extension_error(source.name, error, source.place))
+            self.report_error(to_extension_error(source.name, error, source.place))
             return False
         self._load_outputs[source.name] = loaded
         return True
 
-    def refuse(self, problem: ExtensionError) -> None:
+    def report_error(self, problem: ExtensionError) -> None:
         """Keep in mind what is wrong, and tell it."""
         self.problems.append(problem)
         self.ctx.ui.notify(str(problem), "error")
@@ -223,12 +223,12 @@ class ExtensionRunner:
     def _shut(self, hook: SessionClosed) -> None:
         self._open = None
 
-    async def _tell(self, some: list[LoadedExtension], what: str) -> None:
+    async def _report_error(self, some: list[LoadedExtension], subject: str) -> None:
         """Tell extensions that come or go, while a conversation is open."""
         if self._open is None or not some:
             return
         handlers = {id(h) for one in some for h in one.handlers}
-        hook = SessionOpen(self._open, "reload") if what == "start" else SessionClosed(self._open, "reload")
+        hook = SessionOpen(self._open, "reload") if subject == "start" else SessionClosed(self._open, "reload")
         await self.ctx.agent.bus.emit(hook, only=lambda _, handler: id(handler) in handlers)
 
     # --- asking -----------------------------------------------------------------------------------------------------
@@ -249,9 +249,9 @@ class ExtensionRunner:
         async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
             call = ToolUseBlock(ctx.call_id, tool.name, arguments)
             permit = await self.emit(PermissionCheck(call, "", copy.deepcopy(arguments), tool, ctx.env))
-            refused = "; ".join(permit.denied) or permit.paused
-            if refused:
-                return error_result(f"Permission denied: {refused}", ToolErrorCode.PERMISSION_DENIED)
+            rejected = "; ".join(permit.denied) or permit.paused
+            if rejected:
+                return error_result(f"Permission denied: {rejected}", ToolErrorCode.PERMISSION_DENIED)
             result = to_tool_result(await tool.execute(arguments, ctx), tool.name)
             size = output_bytes(result.output)
             return (await self.emit(ToolTransform(call, "", arguments, result, size))).result
@@ -320,7 +320,7 @@ class Extensions(Plugin):
         extensions: The extensions. Of two of one name the first counts.
         ui: Asks and tells the person. Default: nobody is there; see `HeadlessUI`.
         find: Looks for further ones, in folders say; asked again by `reload`. It may block.
-        found: What it found already, so that it need not be asked at first.
+        discovered: What it found already, so that it need not be asked at first.
         reserved: Names of commands that belong to the front end.
     """
 
@@ -330,13 +330,13 @@ class Extensions(Plugin):
         *,
         ui: UserInterface | None = None,
         find: Callable[[], FoundExtensions] | None = None,
-        found: FoundExtensions | None = None,
+        discovered: FoundExtensions | None = None,
         reserved: Iterable[str] = (),
     ) -> None:
         self._given = _sources(extensions)
         self._ui = ui or NonInteractiveUI()
         self._find = find
-        self._found = found if found is not None else find() if find else FoundExtensions()
+        self._found = discovered if discovered is not None else find() if find else FoundExtensions()
         self._reserved_commands = tuple(reserved)
         self._waiting: list[ExtensionSource] = []
         self._runner: ExtensionRunner | None = None
@@ -353,7 +353,7 @@ class Extensions(Plugin):
             raise ConfigError("these Extensions belong to another agent; make one for each")
         self._runner = runner = ExtensionRunner(agent, self._ui, reserved=self._reserved_commands)
         for problem in self._found.problems:
-            runner.refuse(problem)
+            runner.report_error(problem)
         for source in (*self._given, *self._found.extensions):
             if inspect.iscoroutinefunction(source.function):
                 self._waiting.append(source)
@@ -383,7 +383,7 @@ class Extensions(Plugin):
         return self._runner
 
     @property
-    def waiting(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether async ones are still to be loaded."""
         return bool(self._waiting)
 
@@ -434,11 +434,11 @@ class Extensions(Plugin):
 class _SubagentExtensions(Plugin):
     """The handlers of tool calls, in a sub-agent."""
 
-    def __init__(self, above: Extensions) -> None:
-        self._above = above
+    def __init__(self, parent: Extensions) -> None:
+        self._parent = parent
 
     def install(self, agent: CoreAgent) -> None:
-        runner = self._above.runner
+        runner = self._parent.runner
         ctx = ExtensionContext(agent, runner.ctx.ui)
         for each in runner.listening:
             if issubclass(each.hook, ToolCallHook):
@@ -449,10 +449,10 @@ class _SubagentExtensions(Plugin):
         return self
 
 
-def _sources(given: Iterable[Extension | ExtensionSource], already: int = 0) -> list[ExtensionSource]:
+def _sources(extensions: Iterable[Extension | ExtensionSource], already: int = 0) -> list[ExtensionSource]:
     """Extensions with the names by which they are known: a function's own, unless it has none."""
     found: list[ExtensionSource] = []
-    for number, each in enumerate(given, already + 1):
+    for number, each in enumerate(extensions, already + 1):
         if isinstance(each, ExtensionSource):
             found.append(each)
             continue

@@ -20,7 +20,7 @@ _NAME = lazy_re(r"[a-z0-9][a-z0-9_:-]{0,63}")
 _MODIFIERS = ("ctrl", "alt", "shift")
 
 
-class Command(Struct, frozen=True, eq=False):
+class SimpleCommand(Struct, frozen=True, eq=False):
     """A command, typed as ``/name arguments``.
 
     Attributes:
@@ -52,7 +52,7 @@ class Shortcut(Struct, frozen=True, eq=False):
     extension: str = ""
 
 
-_T = TypeVar("_T", Command, Shortcut)
+_T = TypeVar("_T", SimpleCommand, Shortcut)
 
 
 class Registry(Generic[_T]):
@@ -65,7 +65,7 @@ class Registry(Generic[_T]):
 
     def __init__(self, what: str, reserved: frozenset[str] = frozenset()) -> None:
         self.reserved = reserved
-        self._what = what
+        self._subject = what
         self._offers: dict[str, _T] = {}
 
     def add(self, name: str, offer: _T) -> Callable[[], None]:
@@ -77,7 +77,7 @@ class Registry(Generic[_T]):
         taken = self._offers.get(name)
         if taken is not None or name in self.reserved:
             owner = f"the extension {taken.extension!r}" if taken else "the program itself"
-            raise ConfigError(f"the {self._what} {name!r} belongs to {owner}; choose another one")
+            raise ConfigError(f"the {self._subject} {name!r} belongs to {owner}; choose another one")
         self._offers[name] = offer
 
         def remove() -> None:
@@ -91,7 +91,7 @@ class Registry(Generic[_T]):
         return self._offers.get(name)
 
     def __iter__(self) -> Iterator[_T]:
-        return iter(sorted(self._offers.values(), key=lambda o: o.name if isinstance(o, Command) else o.key))
+        return iter(sorted(self._offers.values(), key=lambda o: o.name if isinstance(o, SimpleCommand) else o.key))
 
     def __len__(self) -> int:
         return len(self._offers)
@@ -103,10 +103,10 @@ def normalize_command_name(name: str) -> str:
     Raises:
         ConfigError: If it cannot be typed as one.
     """
-    wanted = name.removeprefix("/").lower()
-    if not _NAME.fullmatch(wanted):
+    requested = name.removeprefix("/").lower()
+    if not _NAME.fullmatch(requested):
         raise ConfigError(f"a command cannot be named {name!r}: letters, digits, '-', '_' and ':', 64 at most")
-    return wanted
+    return requested
 
 
 def normalize_key(key: str) -> str:

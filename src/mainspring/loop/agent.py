@@ -215,7 +215,7 @@ class CoreAgent:
         except AgentError as error:
             if raise_errors or self._result is None or isinstance(error, AgentBusyError):
                 raise
-            return self._result.failed(error)
+            return self._result.with_error(error)
 
     async def prompt(self, text: Prompt) -> RunResult:
         """The same as `run`."""
@@ -252,7 +252,7 @@ class CoreAgent:
             raise AgentError("there is nothing to run: give a prompt, or a session that has turns")
         if any(isinstance(p, Message) and not any(map(_has_content, p.content)) for p in prompts):
             raise AgentError("The prompt is empty.")
-        settled = (behavior.over(self.behavior) if behavior else self.behavior).resolved()
+        settled = (behavior.merged_with(self.behavior) if behavior else self.behavior).resolve()
         self._steering.mode = self._follow_ups.mode = settled.steering
         detach = self.bus.add(hooks or {})
         self._signal = signal = signal or CancelToken()
@@ -286,7 +286,7 @@ class CoreAgent:
                 session_id=self.session_id,
                 extra=self.extra,
                 aliases=aliases,
-                own_system=system is not None,
+                has_custom_system_prompt=system is not None,
             )
             self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
@@ -327,7 +327,7 @@ class CoreAgent:
         if failed:
             raise failed[0]
         while self._lazy:
-            self.context.tools.add(await self._lazy[-1].load())
+            self.context.tools.add(await self._lazy[-1].factory())
             self._lazy.pop()
         self._ready = True
 
@@ -368,13 +368,13 @@ class CoreAgent:
         pending = self.context.pending
         if pending is None or self.running:
             raise AgentError("no call waits for an answer")
-        asked = answers if isinstance(answers, Mapping) else dict.fromkeys([c.id for c in pending.calls], answers)
-        if any(type(a) not in (Approve, Deny) for a in asked.values()):
+        request = answers if isinstance(answers, Mapping) else dict.fromkeys([c.id for c in pending.calls], answers)
+        if any(type(a) not in (Approve, Deny) for a in request.values()):
             raise TypeError("an answer is Approve() or Deny(), for all calls that wait or by the id of each")
         open_calls = {c.id for c in pending.message.tool_uses} - pending.results.keys()
-        if unknown := asked.keys() - open_calls:
+        if unknown := request.keys() - open_calls:
             raise AgentError(f"no call {', '.join(sorted(unknown))} waits; there are {', '.join(sorted(open_calls))}")
-        pending.answers.update(asked)
+        pending.answers.update(request)
 
     async def side_call(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
         """Ask a model beside the conversation, in the run that is going on; see `SideCall`.
@@ -388,7 +388,7 @@ class CoreAgent:
             raise AgentError(f"no model can be asked for {purpose!r}: no run is going on")
         return await call(purpose, request, model=model)
 
-    def spend(self, usage: Usage, purpose: str) -> None:
+    def add_usage(self, usage: Usage, purpose: str) -> None:
         """Count what was used beside the conversation, by a sub-agent say, in the run that is going on, if there is one."""
         if self._current.spend is not None:
             self._current.spend(usage, purpose)
@@ -396,7 +396,7 @@ class CoreAgent:
     @property
     def thinking(self) -> ThinkingLevel | None:
         """How much the model reasons; set, it holds from the next request on."""
-        return (self._config.behavior if self._config else self.behavior.resolved()).thinking
+        return (self._config.behavior if self._config else self.behavior.resolve()).thinking
 
     @thinking.setter
     def thinking(self, level: ThinkingLevel | None) -> None:
@@ -460,7 +460,7 @@ class CoreAgent:
         """
         reject_async(observer)
 
-        return self.bus.observe(
+        return self.bus.subscribe(
             lambda event: observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event)
         )
 

@@ -56,8 +56,8 @@ async def agent_loop(
     """
     run = RunState(context, config)
     context.side_call = run.side_call = partial(side_call, run)
-    context.spend = run.spend
-    with run.watch(signal):
+    context.spend = run.add_usage
+    with run.abort_scope(signal):
         async with _RunFinalizer(run):
             await _start_run(run, resumed=bool(context.messages))
             await _run_turns(run, prompts)
@@ -83,10 +83,10 @@ class _RunFinalizer:
         if isinstance(raised, TurnFailed):
             error = raised.error
             await _store_partial_message(run, raised.message)
-        if run.expired and isinstance(error, AgentAbortedError):
+        if run.timed_out and isinstance(error, AgentAbortedError):
             error, run.status = None, "max_seconds"
         error = self._pending_cancellation(error)
-        await _end(run, error)
+        await _finish_run(run, error)
         error = self._pending_cancellation(error)
         if error is not None and error is not raised:
             raise error from None
@@ -103,30 +103,30 @@ async def _run_turns(run: RunState, prompts: str | AgentMessage | Sequence[Agent
     await _prompt(run, to_messages(prompts))
     while run.status is None:  # outer: as long as something follows up
         while run.status is None:  # inner: as long as there are results, steering or a policy's word to answer
-            _check(run)
+            _raise_if_aborted(run)
             pending = run.context.pending
             more = await _resume(run, pending) if pending else await _turn(run)
-            _check(run)
-            if run.status is None and not await _waiting(run, "steer") and not more:
+            _raise_if_aborted(run)
+            if run.status is None and not await _inject_queued(run, "steer") and not more:
                 break
-        if run.status is None and not await _waiting(run, "follow_up"):
+        if run.status is None and not await _inject_queued(run, "follow_up"):
             run.status = "completed"
 
 
-def _check(run: RunState) -> None:
+def _raise_if_aborted(run: RunState) -> None:
     if run.signal.cancelled:
         raise AgentAbortedError(run.signal.reason)
 
 
-async def _waiting(run: RunState, kind: Literal["steer", "follow_up"]) -> bool:
+async def _inject_queued(run: RunState, kind: Literal["steer", "follow_up"]) -> bool:
     """Let a waiting message join; at a limit it stays where it waits."""
     getter = run.config.get_steering if kind == "steer" else run.config.get_follow_up
-    return run.over_limit() is None and await inject_messages(run, await run.receive(kind, getter), kind)
+    return run.exceeded_limit() is None and await inject_messages(run, await run.take_queued(kind, getter), kind)
 
 
 async def _turn(run: RunState) -> bool:
     """One turn: the model's answer, and the results of its calls. Says whether the model must be asked again."""
-    limit = run.over_limit()
+    limit = run.exceeded_limit()
     if limit is not None:
         run.status = limit
         return False
@@ -201,8 +201,8 @@ async def _run_pending_calls(run: RunState, pending: PendingCalls) -> bool:
         await inject_messages(run, answers.steering, "steer")
     if answers.denied:
         run.status = "denied"
-    elif answers.usable:
-        run.repairs = 0
+    elif answers.valid_calls:
+        run.invalid_responses = 0
     elif not answers.steering and not run.signal.cancelled:
         _count_invalid_response(run, "no tool call could be understood", "bad_tool_calls")
     return True
@@ -211,23 +211,23 @@ async def _run_pending_calls(run: RunState, pending: PendingCalls) -> bool:
 async def _retry_empty_response(run: RunState, message: Message) -> bool:
     """An answer of nothing (or of reasoning only) is no answer: ask again, but not for ever."""
     if message.text.strip():
-        run.repairs = 0
+        run.invalid_responses = 0
         return False
     _count_invalid_response(run, "the model gave neither an answer nor a tool call", "empty")
     await append_messages(run, (Message.user(EMPTY_RESPONSE_PROMPT, timestamp=run.config.steps.now()),), "synthetic")
     return True
 
 
-def _count_invalid_response(run: RunState, what: str, reason: str) -> None:
+def _count_invalid_response(run: RunState, subject: str, reason: str) -> None:
     """Count an answer that led nowhere.
 
     Raises:
         AgentProviderError: If there were too many in a row.
     """
-    run.repairs += 1
-    if run.repairs > run.config.behavior.max_repairs:
+    run.invalid_responses += 1
+    if run.invalid_responses > run.config.behavior.max_repairs:
         model = run.config.model
-        text = f"{what}, {run.repairs} times in a row ({model.provider}:{model.model}); try another model or a simpler task"
+        text = f"{subject}, {run.invalid_responses} times in a row ({model.provider}:{model.model}); try another model or a simpler task"
         raise AgentProviderError(
             text, cause=InvalidResponseError(text, reason=reason, provider=model.provider, model=model.model)
         )
@@ -245,11 +245,11 @@ async def _start_run(run: RunState, *, resumed: bool) -> None:
     run.bus.publish(AgentStart(run.id))
     if run.bus.has(SessionStart):
         await run.emit(SessionStart(run.id, run.config.agent, resumed))
-    if run.config.own_system and run.bus.has(SystemBefore):
+    if run.config.has_custom_system_prompt and run.bus.has(SystemBefore):
         await run.emit(SystemBefore(run.id, run.context.system))
 
 
-async def _end(run: RunState, error: BaseException | None) -> None:
+async def _finish_run(run: RunState, error: BaseException | None) -> None:
     """The same on every way out: the store hears it, then everybody, then the stream ends."""
     stopped = isinstance(error, AgentAbortedError | asyncio.CancelledError)
     if error is not None:

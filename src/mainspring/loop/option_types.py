@@ -114,7 +114,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
             return int(window * self.threshold)
         return window - min(self.reserve, window // 4)
 
-    def kept(self, window: int | None) -> int:
+    def keep_tokens_for(self, window: int | None) -> int:
         """Tokens of the newest messages that stay."""
         return self.keep_recent if window is None else min(self.keep_recent, window // 3)
 

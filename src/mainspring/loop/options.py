@@ -96,11 +96,11 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     persist_dir: str | None | UnsetType = UNSET
     persist_exclude_tools: tuple[str, ...] | UnsetType = UNSET
 
-    def over(self, base: RunOptions) -> RunOptions:
+    def merged_with(self, base: RunOptions) -> RunOptions:
         """These options, with those of ``base`` where these are unset."""
         return RunOptions(**{n: getattr(base if getattr(self, n) is UNSET else self, n) for n in _NAMES})
 
-    def resolved(self) -> ResolvedRunOptions:
+    def resolve(self) -> ResolvedRunOptions:
         """All options with a value: what is still unset gets its default."""
         return ResolvedRunOptions(**{n: v for n in _NAMES if (v := getattr(self, n)) is not UNSET})
 

@@ -102,7 +102,7 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
         reason = last.stop_reason if last else None
         return cls(text=text, output=text, messages=tuple(messages), stop_reason=reason, **fields)
 
-    def failed(self, error: AgentError) -> RunResult:
+    def with_error(self, error: AgentError) -> RunResult:
         """The same, with the failure that ended it."""
         return replace(self, status="aborted" if isinstance(error, AgentAbortedError) else "error", error=error)
 
@@ -123,7 +123,7 @@ class RunHandle:
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
             raise RuntimeError("this run was begun before; agent.stream(...) gives a new one")
-        self._unobserve = self._bus.observe(self._events.push)
+        self._unobserve = self._bus.subscribe(self._events.publish)
         self._tasks = tasks = asyncio.TaskGroup()
         await tasks.__aenter__()
         tasks.create_task(self._drive())
@@ -160,12 +160,12 @@ class RunHandle:
             AgentError: As `CoreAgent.run`.
             RuntimeError: If it was not entered with ``async with``: it has not begun.
         """
-        return await self._begun().result()
+        return await self._require_started().result()
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return self._begun()
+        return self._require_started()
 
-    def _begun(self) -> EventStream[Event, RunResult]:
+    def _require_started(self) -> EventStream[Event, RunResult]:
         if self._tasks is None:  # nothing would ever come
             raise RuntimeError(
                 "the run has not begun: `async with agent.stream(...) as run:`, then `async for event in run:`"

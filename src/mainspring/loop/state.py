@@ -112,7 +112,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
         session_id: Name of the session, also given to the provider's prompt cache.
         extra: Handed to every tool in its context.
         aliases: The names under which the model knows tools, by their own; see `AliasedModel`.
-        own_system: Whether the system prompt is this run's own; `system:before` fires then.
+        has_custom_system_prompt: Whether the system prompt is this run's own; `system:before` fires then.
     """
 
     model: ModelProvider
@@ -128,7 +128,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
     session_id: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
-    own_system: bool = False
+    has_custom_system_prompt: bool = False
 
 
 class RunState:
@@ -142,10 +142,10 @@ class RunState:
         "cost",
         "counts",
         "ended",
-        "expired",
+        "timed_out",
         "id",
-        "llm",
-        "repairs",
+        "model_messages",
+        "invalid_responses",
         "side_call",
         "side_usage",
         "signal",
@@ -166,7 +166,7 @@ class RunState:
         self.started = config.steps.elapsed()
         self.status: RunStatus | None = None
         self.ended = False
-        self.expired = False
+        self.timed_out = False
         self.turn = 0
         self.turn_id = ""
         self.usage = Usage.zero()
@@ -175,20 +175,20 @@ class RunState:
         self.side_usage: dict[str, Usage] = {}
         self.cost = 0.0  # US dollars, as far as prices are known
         self.counts: dict[str, int] = {}
-        self.repairs = 0
+        self.invalid_responses = 0
         self.added: list[AgentMessage] = []
         # The history as the default conversion sees it, kept up to date so that a turn need not walk over all of it.
-        self.llm: list[Message] | None = None
+        self.model_messages: list[Message] | None = None
         if config.convert_to_llm is convert_to_llm:
-            self.llm = convert_to_llm(context.messages)
+            self.model_messages = convert_to_llm(context.messages)
 
     @contextmanager
-    def watch(self, signal: CancelToken | None) -> Generator[None]:
+    def abort_scope(self, signal: CancelToken | None) -> Generator[None]:
         """While this is open, ``signal`` and the limit of seconds end the run, whatever it is waiting for."""
         remove = signal.on_cancel(lambda: self.signal.cancel(signal.reason)) if signal else None
         seconds, stop = self.config.behavior.max_seconds, None
         if seconds is not None:
-            stop = self.config.steps.after(
+            stop = self.config.steps.call_later(
                 seconds, lambda: self._expire(f"the limit of {seconds:g} seconds was reached")
             )
         try:
@@ -199,7 +199,7 @@ class RunState:
                     take_back()
 
     def _expire(self, reason: str) -> None:
-        self.expired = not self.signal.cancelled
+        self.timed_out = not self.signal.cancelled
         self.signal.cancel(reason)
 
     async def emit(self, hook: _H) -> _H:
@@ -226,7 +226,7 @@ class RunState:
             self.signal.cancel("cancelled")
         return hook
 
-    async def receive(self, topic: str, getter: QueueReader | None) -> Sequence[AgentMessage]:
+    async def take_queued(self, topic: str, getter: QueueReader | None) -> Sequence[AgentMessage]:
         """What is waiting."""
         if getter is None:
             return ()
@@ -237,19 +237,19 @@ class RunState:
         """Let messages join the history."""
         self.context.messages.extend(messages)
         self.added.extend(messages)
-        if self.llm is not None:
-            self.llm.extend([m for m in messages if type(m) is Message])
+        if self.model_messages is not None:
+            self.model_messages.extend([m for m in messages if type(m) is Message])
 
     async def compact(self, messages: Sequence[AgentMessage], reason: str) -> None:
         """Put a shorter history in place of the old one, and tell."""
         before = tuple(self.context.messages)
         self.context.messages[:] = messages
-        if self.llm is not None:
-            self.llm = convert_to_llm(messages)
+        if self.model_messages is not None:
+            self.model_messages = convert_to_llm(messages)
         if self.bus.has(ContextCompacted):
             await self.emit(ContextCompacted(before, tuple(messages), reason))
 
-    def spend(self, usage: Usage, purpose: str = "") -> None:
+    def add_usage(self, usage: Usage, purpose: str = "") -> None:
         """Count what a model call used; ``purpose`` says what for, beside the conversation."""
         self.usage += usage
         self.cost += usage.cost.total if usage.cost else 0.0
@@ -268,7 +268,7 @@ class RunState:
         )
         return RunResult.from_messages(self.added, run_id=self.id, status=self.status or "error", stats=stats)
 
-    def over_limit(self, *, turns: bool = True) -> RunStatus | None:
+    def exceeded_limit(self, *, turns: bool = True) -> RunStatus | None:
         """The limit that forbids another model call, if one does; ``turns=False`` leaves the number of turns out."""
         limits = self.config.behavior
         if turns and limits.max_turns is not None and self.turn >= limits.max_turns:

@@ -43,7 +43,7 @@ class Steps(Protocol):
         """Wait; false if ``signal`` cut it short."""
         ...
 
-    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
         """Call ``callback`` once ``seconds`` have passed; what is returned takes that back."""
         ...
 
@@ -86,7 +86,7 @@ class LiveSteps:
     async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
         return await sleep(seconds, signal)
 
-    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
         return asyncio.get_running_loop().call_later(seconds, callback).cancel
 
     def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:

@@ -53,7 +53,7 @@ class ToolCallBatch(Struct, kw_only=True):
     Attributes:
         results: By call id; complete unless the run pauses.
         steering: Messages that came in meanwhile and are to be seen next.
-        usable: How many calls were more than a mistake of the model (unknown tool, bad arguments).
+        valid_calls: How many calls were more than a mistake of the model (unknown tool, bad arguments).
         denied: Whether a refusal is to end the run.
         paused: What must be answered first, by call id.
         given: What was answered since a pause, by call id.
@@ -62,7 +62,7 @@ class ToolCallBatch(Struct, kw_only=True):
 
     results: dict[str, ToolResultBlock]
     steering: list[AgentMessage] = field(default_factory=list[AgentMessage])
-    usable: int = 0
+    valid_calls: int = 0
     denied: bool = False
     paused: dict[str, str] = field(default_factory=dict[str, str])
     given: Mapping[str, Approve | Deny] = field(default_factory=dict[str, Approve | Deny])
@@ -77,7 +77,7 @@ class _PendingCall(Struct, kw_only=True):
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     result: ToolResult | None = None
     finish: bool = False  # whether a settled result still goes through transform and after
-    mistake: bool = False
+    is_invalid: bool = False
     pause: str = ""
     granted: PermissionCheck | None = None
     started: bool = False
@@ -126,7 +126,7 @@ async def _sequential(run: RunState, calls: Sequence[ToolUseBlock], answers: Too
 
 async def _parallel(run: RunState, calls: Sequence[ToolUseBlock], answers: ToolCallBatch) -> None:
     entries: list[_PendingCall] = []
-    answers.counts = _counts(run, answers)
+    answers.counts = _untrusted_note(run, answers)
     for call in calls:
         if run.signal.cancelled:
             return
@@ -146,8 +146,10 @@ async def _parallel(run: RunState, calls: Sequence[ToolUseBlock], answers: ToolC
                 tasks.create_task(_run_limited(room, run, entry, answers))
 
 
-async def _run_limited(room: asyncio.Semaphore, run: RunState, entry: _PendingCall, answers: ToolCallBatch) -> None:
-    async with room:
+async def _run_limited(
+    semaphore: asyncio.Semaphore, run: RunState, entry: _PendingCall, answers: ToolCallBatch
+) -> None:
+    async with semaphore:
         await _run_one(run, entry, answers)
 
 
@@ -166,11 +168,11 @@ def _group_concurrent(entries: Iterable[_PendingCall]) -> list[list[_PendingCall
 
 
 async def _take_steering(run: RunState, answers: ToolCallBatch) -> bool:
-    answers.steering.extend(await run.receive("steer", run.config.get_steering))
+    answers.steering.extend(await run.take_queued("steer", run.config.get_steering))
     return bool(answers.steering)
 
 
-def _counts(run: RunState, answers: ToolCallBatch) -> Mapping[str, int]:
+def _untrusted_note(run: RunState, answers: ToolCallBatch) -> Mapping[str, int]:
     return MappingProxyType(dict(run.counts)) if answers.counts is None else answers.counts
 
 
@@ -180,7 +182,7 @@ async def _preflight(run: RunState, call: ToolUseBlock, answers: ToolCallBatch) 
     given = answers.given.get(call.id)
     if isinstance(given, Deny):
         answers.denied = answers.denied or given.stop
-        answers.usable += 1
+        answers.valid_calls += 1
         return _PendingCall(
             call=call, result=error_result(f"Permission denied: {given.reason}", ToolErrorCode.PERMISSION_DENIED)
         )
@@ -192,8 +194,8 @@ async def _preflight(run: RunState, call: ToolUseBlock, answers: ToolCallBatch) 
             await _permit(run, entry, answers)
     elif entry.finish:  # a substitute counts as a call
         run.counts[call.name] = run.counts.get(call.name, 0) + 1
-    if not entry.mistake:
-        answers.usable += 1
+    if not entry.is_invalid:
+        answers.valid_calls += 1
     return entry
 
 
@@ -206,7 +208,7 @@ async def _gate(run: RunState, call: ToolUseBlock, answers: ToolCallBatch) -> _P
     if not run.bus.has(ToolGate):
         return None
     approved = isinstance(answers.given.get(call.id), Approve)
-    gate = ToolGate(call, run.turn_id, _counts(run, answers), approved=approved)
+    gate = ToolGate(call, run.turn_id, _untrusted_note(run, answers), approved=approved)
     await run.emit(gate)
     if gate.block:
         reason = gate.block if isinstance(gate.block, str) else gate.reason
@@ -236,7 +238,7 @@ async def _check(run: RunState, call: ToolUseBlock, answers: ToolCallBatch) -> _
         await run.emit(ValidationCoerce(call, run.turn_id, parsed.coercions, parsed.repaired))
     arguments = parsed.value
     if bus.has(ToolBefore):
-        counts = _counts(run, answers)
+        counts = _untrusted_note(run, answers)
         copied, env = copy.deepcopy(arguments), run.config.env
         before = await run.emit(ToolBefore(call, run.turn_id, copied, parsed.coercions, counts, tool, env))
         if before.input != arguments:
@@ -251,7 +253,7 @@ async def _reject(run: RunState, call: ToolUseBlock, error: str) -> _PendingCall
     if run.bus.has(ValidationReject):
         error = (await run.emit(ValidationReject(call, run.turn_id, error))).error
     return _PendingCall(
-        call=call, mistake=True, result=error_result(f"Validation error: {error}", ToolErrorCode.VALIDATION_ERROR)
+        call=call, is_invalid=True, result=error_result(f"Validation error: {error}", ToolErrorCode.VALIDATION_ERROR)
     )
 
 
@@ -269,7 +271,7 @@ async def _handle_unknown_tool(run: RunState, call: ToolUseBlock) -> _PendingCal
         failed = await run.emit(ToolFailed(call, run.turn_id, ToolError(text)))
         if failed.result is not None:
             result = to_tool_result(failed.result)
-    return _PendingCall(call=call, result=result, mistake=True)
+    return _PendingCall(call=call, result=result, is_invalid=True)
 
 
 async def _permit(run: RunState, entry: _PendingCall, answers: ToolCallBatch) -> None:
@@ -285,7 +287,7 @@ async def _permit(run: RunState, entry: _PendingCall, answers: ToolCallBatch) ->
     if permit.denied:
         text = f"Permission denied: {'; '.join(permit.denied)}"
         entry.result = error_result(text, ToolErrorCode.PERMISSION_DENIED)
-        answers.denied = answers.denied or permit.stops
+        answers.denied = answers.denied or permit.ends_run
     elif permit.skip_reason:
         entry.result = error_result(f"Not run: {permit.skip_reason}", ToolErrorCode.UNKNOWN)
     elif permit.paused:
@@ -357,15 +359,15 @@ async def _execute(run: RunState, entry: _PendingCall) -> ToolResult:
         paths=entry.granted and entry.granted.paths,
         environment=entry.granted and entry.granted.environment,
         extra=config.extra,
-        on_update=_progress_reporter(run, call) if config.bus.observers else None,
+        on_update=_progress_reporter(run, call) if config.bus.listeners else None,
     )
     entry.started = True
 
-    async def guarded() -> ToolResult:
+    async def execute_guarded() -> ToolResult:
         return await run_tool(tool, entry.arguments, context, config.behavior.abort_grace)
 
     try:
-        return await config.steps.tool(call, guarded)
+        return await config.steps.tool(call, execute_guarded)
     except asyncio.CancelledError:
         if not signal.cancelled:
             raise

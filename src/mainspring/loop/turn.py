@@ -20,7 +20,7 @@ from mainspring.errors import (
     ModelError,
 )
 from mainspring.events import (
-    Done,
+    CommandResult,
     MessageEnd,
     MessageStart,
     ModelRetry,
@@ -76,7 +76,7 @@ async def run_turn(run: RunState) -> tuple[Message, TurnAfter | None] | tuple[No
     run.turn += 1
     run.turn_id = run.config.steps.new_id()
     async with cancel_scope(run.signal):
-        request = await _request(run)
+        request = await _build_request(run)
     if request is None:
         run.turn -= 1
         return None, None
@@ -84,7 +84,7 @@ async def run_turn(run: RunState) -> tuple[Message, TurnAfter | None] | tuple[No
     message = await _call_until_answered(run, request)
     message = ensure_unique_call_ids(message, run.config.steps.new_id)
     usage = message.usage or Usage.zero()
-    run.spend(usage)
+    run.add_usage(usage)
     run.turn_usage.append(usage)
     if run.bus.has(UsageUpdate):
         await run.emit(UsageUpdate(run.turn, usage, run.usage))
@@ -102,14 +102,14 @@ async def _call_until_answered(run: RunState, request: ModelRequest) -> Message:
         except Exception as raised:
             error = as_provider_error(raised)
             attempt += 1
-            again = await _request(run) if await _should_retry(run, error, attempt) else None
+            again = await _build_request(run) if await _should_retry(run, error, attempt) else None
             if again is None:
                 await _fail_turn(run, error, error.partial, error)
             request = again
-            run.spend((error.partial and error.partial.usage) or Usage.zero())
+            run.add_usage((error.partial and error.partial.usage) or Usage.zero())
 
 
-async def _request(run: RunState) -> ModelRequest | None:
+async def _build_request(run: RunState) -> ModelRequest | None:
     """History, then transformed, then as the model may see it; with system prompt, tools and options. None if the run is
     to be stopped.
     """
@@ -127,8 +127,8 @@ async def _request(run: RunState) -> ModelRequest | None:
             transformed = await answer if inspect.isawaitable(answer) else answer
         except Exception:
             logger.exception("the choice of the context failed; the request goes on without it")
-    if transformed is None and run.llm is not None:
-        messages = tuple(run.llm)
+    if transformed is None and run.model_messages is not None:
+        messages = tuple(run.model_messages)
     else:
         converted = config.convert_to_llm(context.messages if transformed is None else transformed)
         messages = tuple(await converted if inspect.isawaitable(converted) else converted)
@@ -166,7 +166,7 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
     def told(retry: RetryInfo) -> None:
         bus.publish(ModelRetry(retry.attempt, retry.max_retries, retry.delay, retry.error))
 
-    publish = bus.publish if bus.observers else None
+    publish = bus.publish if bus.listeners else None
     if publish is not None:
         publish(MessageStart(Message("assistant", provider=config.model.provider, model=config.model.model)))
     hooked = bus.has(StreamText) or bus.has(StreamThinking)
@@ -174,19 +174,19 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
     try:
         async with cancel_scope(run.signal), aclosing(call_model(run, config.model, request, told)) as events:
             async for event in events:
-                if type(event) is Done:
+                if type(event) is CommandResult:
                     break
                 if publish is not None:
                     publish(event)
                 if hooked:
                     await _stream_hooks(run, event)
     except (AgentAbortedError, asyncio.CancelledError) as stopped:
-        if type(event) is not Done:
+        if type(event) is not CommandResult:
             await _fail_turn(run, None, event.partial if event else None, stopped)
-    if type(event) is not Done:
+    if type(event) is not CommandResult:
         raise empty_response_error(config.model)
     message = replace(event.message, id=steps.new_id(), timestamp=steps.now())
-    bus.publish(Done(event.reason, message))
+    bus.publish(CommandResult(event.reason, message))
     bus.publish(MessageEnd(message))
     if bus.has(StreamEnd) and message.text:
         await run.emit(StreamEnd(message.text, run.turn_id))
@@ -208,7 +208,7 @@ async def _should_retry(run: RunState, error: ModelError, attempt: int) -> bool:
         return False
     before = tuple(run.context.messages)
     hook = await run.emit(ModelErrorHook(run.turn, run.turn_id, error, before, attempt))
-    if not hook.retrying:
+    if not hook.should_retry:
         return False
     if hook.messages is not before:
         await run.compact(hook.messages, error.code.value)
@@ -225,7 +225,7 @@ async def _fail_turn(
     partial = partial or Message("assistant", provider=run.config.model.provider, model=run.config.model.model)
     message = replace(partial, stop_reason=reason, error=text, id=steps.new_id(), timestamp=steps.now())
     if message.usage:
-        run.spend(message.usage)
+        run.add_usage(message.usage)
         run.turn_usage.append(message.usage)
     bus.publish(StreamError(reason, message, error))
     bus.publish(MessageEnd(message))

@@ -36,7 +36,7 @@ class ClientFeatures:
 
     Attributes:
         interaction: Gives whoever can talk to the user; ``None`` if there is nobody.
-        sampler: Asks the model, while a run goes on.
+        sample_model: Asks the model, while a run goes on.
     """
 
     def __init__(
@@ -45,44 +45,44 @@ class ClientFeatures:
         self._elicit = elicit
         self._allow = allow_sampling
         self.interaction: Callable[[], UserInteraction | None] = lambda: None
-        self.sampler: SamplingCallback | None = None
+        self.sample_model: SamplingCallback | None = None
         self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
-    async def elicit(self, asked: ElicitRequest) -> ElicitResult:
+    async def elicit(self, request: ElicitRequest) -> ElicitResult:
         """What the user says; ``cancel`` if there is nobody."""
         async with self._question_lock():
             if self._elicit is not None:
-                answer = self._elicit(asked)
+                answer = self._elicit(request)
                 return await answer if inspect.isawaitable(answer) else answer
-            somebody = self.interaction()
-            if somebody is None:
+            user = self.interaction()
+            if user is None:
                 return ElicitResult("decline")
-            return await (_ask_to_open_url(somebody, asked) if asked.url else _ask_form(somebody, asked))
+            return await (_ask_to_open_url(user, request) if request.url else _ask_form(user, request))
 
-    async def sample(self, asked: SamplingRequest) -> SamplingResult | str:
+    async def create_message(self, request: SamplingRequest) -> SamplingResult | str:
         """The model's answer; or why there is none."""
         async with self._question_lock():
-            if not await self._allowed(asked):
+            if not await self._confirm_sampling(request):
                 return "the user did not allow it"
-            if self.sampler is None:
+            if self.sample_model is None:
                 return "no model can be asked here"
             try:
-                return await self.sampler(asked)
+                return await self.sample_model(request)
             except (
                 MainspringError
             ) as error:  # a limit of the run, or the model: the server is told, and the call goes on
                 return f"the model could not be asked: {error}"
 
-    async def _allowed(self, asked: SamplingRequest) -> bool:
+    async def _confirm_sampling(self, request: SamplingRequest) -> bool:
         if self._allow is not None:
-            answer = self._allow(asked)
+            answer = self._allow(request)
             return (await answer if inspect.isawaitable(answer) else answer) is True
-        somebody = self.interaction()
-        if somebody is None:
+        user = self.interaction()
+        if user is None:
             return False
-        said = "\n".join([f"{m.role}: {_content_text(m.content)}" for m in asked.messages])[-_MAX_SHOWN_CHARS:]
-        text = f"The MCP server {asked.server!r} wants to ask the model this (it costs tokens):\n{said}\nMay it?"
-        reply = await somebody.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
+        said = "\n".join([f"{m.role}: {_content_text(m.content)}" for m in request.messages])[-_MAX_SHOWN_CHARS:]
+        text = f"The MCP server {request.server!r} wants to ask the model this (it costs tokens):\n{said}\nMay it?"
+        reply = await user.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
         return reply is not None and reply.chosen == (_YES,)
 
     def _question_lock(self) -> asyncio.Lock:
@@ -96,22 +96,22 @@ def _content_text(content: Any) -> str:
     return " ".join([str(b.get("text", f"[{b.get('type')}]")) for b in content])
 
 
-async def _ask_to_open_url(somebody: UserInteraction, asked: ElicitRequest) -> ElicitResult:
+async def _ask_to_open_url(interaction: UserInteraction, request: ElicitRequest) -> ElicitResult:
     """A page to visit. It is shown and never opened by us: the server chose where it leads."""
-    text = f"The MCP server {asked.server!r} asks you to open a page: {asked.message}\n{asked.url}\nHave you done so?"
-    reply = await somebody.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
+    text = f"The MCP server {request.server!r} asks you to open a page: {request.message}\n{request.url}\nHave you done so?"
+    reply = await interaction.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
     if reply is None:
         return ElicitResult("cancel")
     return ElicitResult("accept" if reply.chosen == (_YES,) else "decline")
 
 
-async def _ask_form(somebody: UserInteraction, asked: ElicitRequest) -> ElicitResult:
+async def _ask_form(interaction: UserInteraction, request: ElicitRequest) -> ElicitResult:
     """A form, question by question."""
-    intro = f"The MCP server {asked.server!r} asks: {asked.message}"
-    fields = cast("dict[str, Any]", asked.schema.get("properties") or {})
-    required = set(cast("list[str]", asked.schema.get("required") or []))
+    intro = f"The MCP server {request.server!r} asks: {request.message}"
+    fields = cast("dict[str, Any]", request.schema.get("properties") or {})
+    required = set(cast("list[str]", request.schema.get("required") or []))
     if not fields:
-        reply = await somebody.ask(UserQuestion(intro, (Option(_NO), Option(_YES))))
+        reply = await interaction.ask(UserQuestion(intro, (Option(_NO), Option(_YES))))
         if reply is None:
             return ElicitResult("cancel")
         return ElicitResult("accept" if reply.chosen == (_YES,) else "decline")
@@ -120,7 +120,7 @@ async def _ask_form(somebody: UserInteraction, asked: ElicitRequest) -> ElicitRe
         field = cast("dict[str, Any]", given if isinstance(given, dict) else {})
         problem = ""
         while True:
-            reply = await somebody.ask(
+            reply = await interaction.ask(
                 _field_question(f"{intro}\n{problem}", name, field, optional=name not in required)
             )
             if reply is None or _DECLINE_CHOICE in reply.chosen:
@@ -198,6 +198,6 @@ def _parse_reply(field: Mapping[str, Any], reply: Reply) -> ElicitValue:
             return text
 
 
-def sampling_messages(asked: SamplingRequest) -> list[tuple[str, tuple[TextBlock, ...]]]:
+def sampling_messages(request: SamplingRequest) -> list[tuple[str, tuple[TextBlock, ...]]]:
     """The messages of a sampling as text, by role."""
-    return [(m.role, (TextBlock(_content_text(m.content)),)) for m in asked.messages]
+    return [(m.role, (TextBlock(_content_text(m.content)),)) for m in request.messages]

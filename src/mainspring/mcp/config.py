@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
-from mainspring.redaction import masked_repr
+from mainspring.redaction import redacted_repr
 
 McpTransport = Literal["stdio", "http", "sse"]
 DisclosureMode = Literal["eager", "lazy"]
@@ -85,12 +85,12 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     place: str = ""
 
     def __repr__(self) -> str:
-        return masked_repr(self, "env", "headers", "client_secret")
+        return redacted_repr(self, "env", "headers", "client_secret")
 
-    def offers(self, tool: str) -> bool:
+    def includes_tool(self, tool: str) -> bool:
         """Whether a tool of this name is offered."""
-        wanted = not self.include or any(fnmatchcase(tool, pattern) for pattern in self.include)
-        return wanted and not any(fnmatchcase(tool, pattern) for pattern in self.exclude)
+        requested = not self.include or any(fnmatchcase(tool, pattern) for pattern in self.include)
+        return requested and not any(fnmatchcase(tool, pattern) for pattern in self.exclude)
 
 
 class McpConfig(Struct, frozen=True):
@@ -249,10 +249,10 @@ def _parse_entry(name: str, entry: Any, place: str, warnings: list[str]) -> McpS
     return _convert_entry(name, given, place)
 
 
-def _convert_entry(name: str, given: dict[str, Any], place: str) -> McpServerConfig:
-    _normalize_entry(given)
+def _convert_entry(name: str, mapping: dict[str, Any], place: str) -> McpServerConfig:
+    _normalize_entry(mapping)
     try:
-        made = msgspec.convert({**given, "name": name, "place": place}, McpServerConfig, strict=False)
+        made = msgspec.convert({**mapping, "name": name, "place": place}, McpServerConfig, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(str(error).replace("`", "").replace("$.", "")) from None
     if made.transport == "stdio":
@@ -268,30 +268,30 @@ def _convert_entry(name: str, given: dict[str, Any], place: str) -> McpServerCon
     return made
 
 
-def _normalize_entry(given: dict[str, Any]) -> None:
+def _normalize_entry(mapping: dict[str, Any]) -> None:
     """Bring what other programs write into our form, in place."""
-    command, args = given.get("command"), given.get("args")
+    command, args = mapping.get("command"), mapping.get("args")
     if isinstance(args, str):
         raise ValueError(f"args must be a list of texts, as in {shlex.split(args)!r:.200}")
     if isinstance(command, list) and command:
-        given["command"], *args = [*cast("list[Any]", command), *(args or ())]
+        mapping["command"], *args = [*cast("list[Any]", command), *(args or ())]
     if isinstance(args, list):
-        given["args"] = [_text(a) for a in cast("list[Any]", args)]
+        mapping["args"] = [_text(a) for a in cast("list[Any]", args)]
     for key in ("include", "exclude"):
-        if isinstance(given.get(key), str):
-            given[key] = [given[key]]
+        if isinstance(mapping.get(key), str):
+            mapping[key] = [mapping[key]]
     for key in ("env", "headers"):
-        if isinstance(given.get(key), Mapping):
-            table = cast("Mapping[str, Any]", given[key])
-            given[key] = {k: _text(v) for k, v in table.items() if v is not None}
-    said = given.get("transport")
-    given["transport"] = _TRANSPORTS.get(said, said) if isinstance(said, str) else said or _guess_transport(given)
+        if isinstance(mapping.get(key), Mapping):
+            table = cast("Mapping[str, Any]", mapping[key])
+            mapping[key] = {k: _text(v) for k, v in table.items() if v is not None}
+    said = mapping.get("transport")
+    mapping["transport"] = _TRANSPORTS.get(said, said) if isinstance(said, str) else said or _guess_transport(mapping)
 
 
-def _guess_transport(given: Mapping[str, Any]) -> str:
-    if given.get("command") or not given.get("url"):
+def _guess_transport(mapping: Mapping[str, Any]) -> str:
+    if mapping.get("command") or not mapping.get("url"):
         return "stdio"
-    return "sse" if str(given["url"]).rstrip("/").endswith("/sse") else "http"
+    return "sse" if str(mapping["url"]).rstrip("/").endswith("/sse") else "http"
 
 
 def _text(value: Any) -> str:
@@ -312,8 +312,8 @@ def expand_variables(text: str, environ: Mapping[str, str], missing: set[str]) -
     A variable that is empty counts as not set where there is a default. What a variable holds is not looked at again.
     """
 
-    def value(found: re.Match[str]) -> str:
-        name, default = found[1], found[2]
+    def value(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
         held = environ.get(name)
         if default is not None:
             return held or default

@@ -54,7 +54,7 @@ async def connect_mcp(
     """
     config = _to_config(server)
     asking = ClientFeatures(elicit, allow_sampling)
-    asking.sampler = sampler
+    asking.sample_model = sampler
     made = McpServer(
         config,
         server_prefixes([config.name])[config.name],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.types import McpError
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 if TYPE_CHECKING:
     from mainspring.mcp.stdio_transport import ServerProcess
@@ -34,12 +34,12 @@ class EndpointState:
         self.status: int | None = None
         self.session_gone = False
 
-    def refused(self, status: int) -> None:
+    def record_refusal(self, status: int) -> None:
         """Note a refusal. That a login is wanted is not forgotten for what else is refused meanwhile."""
         if self.status not in _LOGIN:
             self.status = status
 
-    def settled(self) -> None:
+    def clear_refusals(self) -> None:
         """What was refused until now has been dealt with."""
         self.status = None
 
@@ -48,7 +48,7 @@ class EndpointState:
         if self.process is None:
             return None
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.process.ended(), 0.2)
+            await asyncio.wait_for(self.process.wait(), 0.2)
         return self.process.exit_code
 
 
@@ -64,10 +64,10 @@ async def to_mcp_error(error: BaseException, end: EndpointState, reason: str) ->
     if isinstance(found, McpError):
         return found
     name, kind = end.config.name, type(found).__name__
-    text = redact(str(found)[: 8 * _LONGEST].strip() or kind)[:_LONGEST]  # cut first: it may be megabytes
+    text = redact_environment(str(found)[: 8 * _LONGEST].strip() or kind)[:_LONGEST]  # cut first: it may be megabytes
     if kind.startswith("OAuth") or (reason in ("connect", "refused") and end.status in _LOGIN):
         status = f" (HTTP {end.status})" if end.status in _LOGIN else f" ({text})"
-        end.settled()
+        end.clear_refusals()
         return McpError(name, f"MCP server {name!r} wants a login{status}; run: mainspring mcp login {name}", "login")
     if end.session_gone:
         end.session_gone = False
@@ -103,7 +103,7 @@ async def _reason(error: BaseException, text: str, end: EndpointState) -> str:
         if code is not None:
             return f"it ended at once{_code(code)}"
         return text
-    url = redact(end.config.url)
+    url = redact_environment(end.config.url)
     if end.status is not None:
         return f"{url} answers with HTTP {end.status}; check its url, headers and transport"
     if type(error).__name__ == "MCPError":

@@ -35,7 +35,7 @@ class InMemoryServer:
         prompts: Prompts: text by name.
         instructions: Its words on how to use it.
         delay: Waited for before it is connected; hangs as long as the event is not set.
-        refuse: Why it cannot be connected.
+        connect_error: Why it cannot be connected.
 
     Attributes:
         connections: How often it was connected.
@@ -59,22 +59,22 @@ class InMemoryServer:
         self.prompts = dict(prompts or {})
         self.instructions = instructions
         self.delay = delay
-        self.refuse = refuse
+        self.connect_error = refuse
         self.connections = 0
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.cancelled: list[str] = []
         self.lost = asyncio.Event()
         self.side: ClientHandler | None = None
 
-    def die(self) -> None:
+    def crash(self) -> None:
         """End the connection, as a program does that crashes."""
         self.lost.set()
 
-    def change(self, tools: Sequence[tuple[ToolInfo, Handler]]) -> None:
+    def set_tools(self, tools: Sequence[tuple[ToolInfo, Handler]]) -> None:
         """Have other tools, and tell."""
         self.tools = {info.name: (info, work) for info, work in tools}
         if self.side is not None:
-            self.side.changed("tools")
+            self.side.on_list_changed("tools")
 
 
 class InMemoryConnector:
@@ -98,8 +98,8 @@ class InMemoryConnector:
             raise McpError(config.name, f"MCP server {config.name!r} does not exist", "connect")
         if server.delay is not None:
             await server.delay.wait()
-        if server.refuse:
-            raise McpError(config.name, server.refuse, "connect")
+        if server.connect_error:
+            raise McpError(config.name, server.connect_error, "connect")
         server.connections += 1
         server.lost, server.side = asyncio.Event(), side
         yield _InMemoryConnection(config.name, server, side)
@@ -110,9 +110,9 @@ class _InMemoryConnection:
         self._name = name
         self._server = server
         self._on_usage = side
-        self.lost = server.lost
+        self.closed = server.lost
         has = {"tools": True, "resources": bool(server.resources), "prompts": bool(server.prompts)}
-        self.facts = ServerInfo(
+        self.server_info = ServerInfo(
             name=name,
             version="1",
             protocol="twin",
@@ -128,8 +128,8 @@ class _InMemoryConnection:
         if name not in server.tools:
             raise McpError(self._name, f"MCP server {self._name!r}: there is no tool {name!r}")
         server.calls.append((name, dict(arguments)))
-        work = asyncio.ensure_future(self._work(server.tools[name][1], arguments, on_progress))
-        lost = asyncio.ensure_future(self.lost.wait())
+        work = asyncio.ensure_future(self._call_handler(server.tools[name][1], arguments, on_progress))
+        lost = asyncio.ensure_future(self.closed.wait())
         try:
             await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -143,10 +143,12 @@ class _InMemoryConnection:
             work.cancel()
             lost.cancel()
 
-    async def _work(self, work: Handler, arguments: Mapping[str, Any], on_progress: ProgressCallback) -> Answer | str:
-        wanted = work.__code__.co_varnames[: work.__code__.co_argcount] if hasattr(work, "__code__") else ()
+    async def _call_handler(
+        self, work: Handler, arguments: Mapping[str, Any], on_progress: ProgressCallback
+    ) -> Answer | str:
+        requested = work.__code__.co_varnames[: work.__code__.co_argcount] if hasattr(work, "__code__") else ()
         offered = {"side": self._on_usage, "on_progress": on_progress}
-        given = work(**arguments, **{name: value for name, value in offered.items() if name in wanted})
+        given = work(**arguments, **{name: value for name, value in offered.items() if name in requested})
         return given if isinstance(given, Answer | str) else await given
 
     async def list_resources(self) -> Sequence[ResourceInfo]:

@@ -69,7 +69,7 @@ async def login_mcp(
 
         async def wait() -> AuthorizationCodeResult:
             try:
-                return await asyncio.wait_for(callback.next(), seconds)
+                return await asyncio.wait_for(callback.wait_for_code(), seconds)
             except TimeoutError:
                 raise McpError(config.name, f"nobody logged in within {seconds:g} seconds", "login") from None
 
@@ -83,16 +83,16 @@ async def login_mcp(
             raise await to_mcp_error(error, end, "refused") from error
         found = login.context.oauth_metadata
         known = {"metadata": found.model_dump(mode="json", exclude_none=True)} if found is not None else {}
-        await asyncio.to_thread(file.change, wanted="", **known)
+        await asyncio.to_thread(file.update, wanted="", **known)
     return login.context.current_tokens is not None
 
 
-def _reset_stale(file: LoginFile, kept: StoredLogin, port: int) -> None:
+def _reset_stale(file: LoginFile, login: StoredLogin, port: int) -> None:
     """Forget what does not hold for this login."""
-    if port != kept.port:  # what is registered names another port
-        file.change(client={}, port=port)
-    if kept.wanted:  # the login that is kept was not enough
-        file.change(tokens={}, expires=None)
+    if port != login.port:  # what is registered names another port
+        file.update(client={}, port=port)
+    if login.wanted:  # the login that is kept was not enough
+        file.update(tokens={}, expires=None)
 
 
 def _check_supported(config: McpServerConfig) -> None:
@@ -170,7 +170,7 @@ class _CallbackServer:
                 self.result.exception()  # nobody may have waited for it
             self.result.cancel()
 
-    async def next(self) -> AuthorizationCodeResult:
+    async def wait_for_code(self) -> AuthorizationCodeResult:
         """What the browser brings next: a server that moved its login asks twice."""
         try:
             return await asyncio.shield(self.result)
@@ -182,7 +182,7 @@ class _CallbackServer:
         try:
             async with asyncio.timeout(10):
                 head = await reader.readuntil(b"\r\n\r\n")
-            status, text = self._answer(head)
+            status, text = self._respond(head)
             page = f"<!doctype html><meta charset=utf-8><title>Mainspring</title><p>{html.escape(text)}</p>".encode()
             writer.write(
                 f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(page)}\r\n"
@@ -195,7 +195,7 @@ class _CallbackServer:
         finally:
             writer.close()
 
-    def _answer(self, head: bytes) -> tuple[str, str]:
+    def _respond(self, head: bytes) -> tuple[str, str]:
         from mcp.shared.auth import AuthorizationCodeResult
 
         method, _, rest = head.decode("latin-1").partition(" ")
@@ -208,9 +208,9 @@ class _CallbackServer:
         if self.result.done():
             return "410 Gone", "This login is over already."
         if "error" in found:
-            why = f"{found['error']}: {found.get('error_description', 'no reason given')}"
+            reason = f"{found['error']}: {found.get('error_description', 'no reason given')}"
             self.result.set_exception(
-                McpError("", f"the login was refused: {escape_invisible(why, limit=300)}", "login")
+                McpError("", f"the login was refused: {escape_invisible(reason, limit=300)}", "login")
             )
             return "200 OK", "The login was refused. You can close this page."
         if "code" not in found:

@@ -76,7 +76,7 @@ def repair_result(result: dict[str, Any]) -> None:
             result[kind] = []
     tools = result.get("tools")
     if isinstance(tools, list):
-        result["tools"] = [t for t in map(_tool, cast("list[Any]", tools)) if t is not None]
+        result["tools"] = [t for t in map(_repair_tool, cast("list[Any]", tools)) if t is not None]
     messages = result.get("messages")
     for message in cast("list[Any]", messages) if isinstance(messages, list) else []:
         if isinstance(message, dict) and "content" in message:
@@ -90,11 +90,11 @@ def repair_result(result: dict[str, Any]) -> None:
             result["structuredContent"] = {"result": structured}
 
 
-def _tool(given: Any) -> dict[str, Any] | None:
+def _repair_tool(value: Any) -> dict[str, Any] | None:
     """A tool; ``None`` for what is none. Its form of results is left out: a result that breaks it is still a result."""
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         return None
-    tool = cast("dict[str, Any]", given)
+    tool = cast("dict[str, Any]", value)
     if not isinstance(tool.get("name"), str):
         return None
     schema = tool.get("inputSchema")
@@ -128,13 +128,13 @@ def _limit_depth(value: Any, levels: int) -> Any:
     return value
 
 
-def _repair_block(given: Any) -> dict[str, Any]:
+def _repair_block(value: Any) -> dict[str, Any]:
     """A content block; one that nobody knows becomes a note."""
-    if isinstance(given, str):
-        return {"type": "text", "text": given}
-    if not isinstance(given, dict):
-        return {"type": "text", "text": f"[content that is no block: {given!r:.200}]"}
-    block = cast("dict[str, Any]", given)
+    if isinstance(value, str):
+        return {"type": "text", "text": value}
+    if not isinstance(value, dict):
+        return {"type": "text", "text": f"[content that is no block: {value!r:.200}]"}
+    block = cast("dict[str, Any]", value)
     kind = block.get("type")
     if kind not in _KNOWN:
         return {"type": "text", "text": f"[content of the unknown type {str(kind)[:100]!r}]"}
@@ -148,12 +148,12 @@ def _repair_block(given: Any) -> dict[str, Any]:
 
 
 class RepairingStream:
-    """What a transport reads, mended; ``lost`` is set when nothing more will come.
+    """What a transport reads, mended; ``connection_lost`` is set when nothing more will come.
 
     Args:
         inner: What is read.
-        lost: Set at its end.
-        heard: Takes a notification's method and parameters, and says whether that is all there is to do with it. What is heard here
+        connection_lost: Set at its end.
+        on_message: Takes a notification's method and parameters, and says whether that is all there is to do with it. What is heard here
             goes no further: the SDK checks each and starts a task for it, and a server that tells something without end would keep
             us so busy that its answers come too late.
     """
@@ -161,12 +161,12 @@ class RepairingStream:
     def __init__(
         self,
         inner: ReadStream[Incoming],
-        lost: asyncio.Event,
-        heard: Callable[[str, Any], Awaitable[bool]],
+        connection_lost: asyncio.Event,
+        on_message: Callable[[str, Any], Awaitable[bool]],
     ) -> None:
         self._inner = inner
-        self._lost = lost
-        self._on_new_input = heard
+        self._connection_lost = connection_lost
+        self._on_new_input = on_message
 
     @property
     def last_context(self) -> Any:
@@ -178,14 +178,14 @@ class RepairingStream:
         try:
             while await self._is_notification_handled(item := await self._inner.receive()):
                 pass
-            return self._mended(item)
+            return self._repair(item)
         except BaseException:
-            self._lost.set()
+            self._connection_lost.set()
             raise
 
     async def aclose(self) -> None:
         """Close the stream below."""
-        self._lost.set()
+        self._connection_lost.set()
         await self._inner.aclose()
 
     def __aiter__(self) -> Self:
@@ -195,9 +195,9 @@ class RepairingStream:
         try:
             while await self._is_notification_handled(item := await self._inner.__anext__()):
                 pass
-            return self._mended(item)
+            return self._repair(item)
         except BaseException:
-            self._lost.set()
+            self._connection_lost.set()
             raise
 
     async def __aenter__(self) -> Self:
@@ -207,7 +207,7 @@ class RepairingStream:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> bool | None:
-        self._lost.set()
+        self._connection_lost.set()
         return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
 
     async def _is_notification_handled(self, item: Incoming) -> bool:
@@ -217,7 +217,7 @@ class RepairingStream:
             return False
         return await self._on_new_input(method, message.params)
 
-    def _mended(self, item: Incoming) -> Incoming:
+    def _repair(self, item: Incoming) -> Incoming:
         result = getattr(getattr(item, "message", None), "result", None)
         if isinstance(result, dict):
             repair_result(cast("dict[str, Any]", result))

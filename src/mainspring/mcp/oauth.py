@@ -38,15 +38,15 @@ async def needs_new_login(context: OAuthContext, file: LoginFile, response: http
         return False
     kept = await asyncio.to_thread(file.read)
     scopes = f"{kept.tokens.get('scope') or ''} {extract_scope_from_www_auth(response) or ''}"
-    await asyncio.to_thread(file.change, wanted=scopes.strip())
+    await asyncio.to_thread(file.update, wanted=scopes.strip())
     return True
 
 
 async def request_missing_scopes(context: OAuthContext, file: LoginFile) -> None:
     """Ask for what the last login was not enough for, too."""
     kept = await asyncio.to_thread(file.read)
-    asked = context.client_metadata.scope
-    context.client_metadata.scope = " ".join(dict.fromkeys(f"{asked or ''} {kept.wanted}".split())) or None
+    request = context.client_metadata.scope
+    context.client_metadata.scope = " ".join(dict.fromkeys(f"{request or ''} {kept.wanted}".split())) or None
 
 
 def set_client_secret_method(context: OAuthContext, config: McpServerConfig) -> None:
@@ -112,7 +112,7 @@ class LoginFile:
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return StoredLogin()
 
-    def change(self, **fields: Any) -> None:
+    def update(self, **fields: Any) -> None:
         """Keep something more. Blocks."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = replace(self.read(), url=self._config.url, **fields)
@@ -137,7 +137,7 @@ class LoginFile:
         """Keep the tokens."""
         given = tokens.model_dump(mode="json", exclude_none=True)
         expires = None if tokens.expires_in is None else time.time() + tokens.expires_in
-        await asyncio.to_thread(self.change, tokens=given, expires=expires)
+        await asyncio.to_thread(self.update, tokens=given, expires=expires)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """How we are registered, or what is configured."""
@@ -159,7 +159,7 @@ class LoginFile:
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Keep how we are registered."""
         given = client_info.model_dump(mode="json", exclude_none=True)
-        await asyncio.to_thread(self.change, client=given)
+        await asyncio.to_thread(self.update, client=given)
 
 
 def logins_path(home: Path) -> Path:
@@ -220,20 +220,20 @@ def _provider_class() -> Any:
         async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
             await self._reload()
             due = not self.context.is_token_valid() and self.context.can_refresh_token()
-            refused = False
+            rejected = False
             async with _refresh_lock(self.file, due):
                 if due:
                     await self._reload()
                 async with _closing_flow(super().async_auth_flow(request)) as flow:
                     sent = first = await anext(flow, None)
-                    while sent is not None and not refused:
+                    while sent is not None and not rejected:
                         response = yield sent
                         if sent is first and self.alone and await needs_new_login(self.context, self.file, response):
                             return
                         mine = sent is first and not due and self.context.can_refresh_token()
-                        refused = mine and response.status_code == 401
-                        sent = None if refused else await _send(flow, response)
-            if refused:  # revoked before its end: renew it, and ask again
+                        rejected = mine and response.status_code == 401
+                        sent = None if rejected else await _send(flow, response)
+            if rejected:  # revoked before its end: renew it, and ask again
                 async with _refresh_lock(self.file, True):
                     self.context.token_expiry_time = 1.0
                     async with _closing_flow(super().async_auth_flow(request)) as flow:

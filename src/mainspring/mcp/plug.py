@@ -62,16 +62,16 @@ def create_resource_tools(mcp: McpPlug) -> list[Tool]:
     """The two tools, for the servers of an agent."""
 
     async def list_resources(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-        wanted = arguments.get("server") or None
+        requested = arguments.get("server") or None
         found = await mcp.resources()
-        if wanted is not None and wanted not in found:
+        if requested is not None and requested not in found:
             return _error_result(
-                f"there is no MCP server {wanted!r} that is ready; there are {', '.join(found) or 'none'}"
+                f"there is no MCP server {requested!r} that is ready; there are {', '.join(found) or 'none'}"
             )
         lines = [
             line
             for name, resources in found.items()
-            if wanted in (None, name)
+            if requested in (None, name)
             for line in [f"{name}:", *[_line(r) for r in resources]]
             if resources
         ]
@@ -165,8 +165,13 @@ class _McpHooks:
     async def gate(self, hook: ToolGate) -> None:
         server = self._server(hook.name) if self._bus.has(McpToolGate) else None
         if server is not None:
-            asked = await self._bus.emit(McpToolGate.of(hook, server))
-            hook.block, hook.reason, hook.result, hook.pause = asked.block, asked.reason, asked.result, asked.pause
+            request = await self._bus.emit(McpToolGate.of(hook, server))
+            hook.block, hook.reason, hook.result, hook.pause = (
+                request.block,
+                request.reason,
+                request.result,
+                request.pause,
+            )
 
     async def before(self, hook: ToolBefore) -> None:
         server = self._server(hook.name) if self._bus.has(McpToolBefore) else None
@@ -198,13 +203,13 @@ class McpPlug(Plugin):
     """Gives an agent the tools of servers.
 
     All servers are started at once, at warm-up or the first run. The first prompt waits for those that are still on their way, but no
-    longer than ``grace``; one that is late is offered from the next request on. A server that cannot be reached is told of by the hook
+    longer than ``startup_wait``; one that is late is offered from the next request on. A server that cannot be reached is told of by the hook
     ``mcp:error`` and harms nothing.
 
     Args:
         servers: Configurations, in any form that `parse_mcp_config` takes.
         connector: Who makes connections; the official SDK if left out.
-        grace: Seconds that the first prompt waits at most.
+        startup_wait: Seconds that the first prompt waits at most.
         elicit: Answers a server's question in place of the user.
         allow_sampling: Decides in place of the user whether a server may ask the model.
         roots: The folders that servers are told of; the agent's own if left out.
@@ -213,8 +218,8 @@ class McpPlug(Plugin):
 
     Attributes:
         servers: The servers.
-        grace: As given.
-        tell: Is told in a sentence what people should know: a server failed, was lost, or is late. Tells nobody until it is set.
+        startup_wait: As given.
+        on_notice: Is told in a sentence what people should know: a server failed, was lost, or is late. Tells nobody until it is set.
 
     Raises:
         ConfigError: If a configuration is none. (Files of many are better read by `parse_mcp_config`, which leaves out the broken.)
@@ -235,15 +240,15 @@ class McpPlug(Plugin):
         found = parse_mcp_config(servers)
         if found.problems:
             raise ConfigError("\n".join(found.problems))
-        self.grace = grace
+        self.startup_wait = grace
         self._asking = ClientFeatures(elicit, allow_sampling)
         self._connector = connector or SdkConnector(environ, logins_path(home) if home else None)
         self._roots = roots
         self._agent: CoreAgent | None = None
         self._startup_task: asyncio.Task[None] | None = None
-        self._dirty = False
+        self._tools_changed = False
         self._has_tools: tuple[Tool, ...] = ()
-        self.tell: Callable[[str], object] = _ignore
+        self.on_notice: Callable[[str], object] = _ignore
         self._announced_questions: set[str] = set()
         keys = server_prefixes([s.name for s in found.servers])
         self.servers: tuple[McpServer, ...] = tuple(
@@ -256,13 +261,13 @@ class McpPlug(Plugin):
             key,
             self._connector,
             asking=self._asking,
-            roots=self._folders,
+            roots=self._root_folders,
             environ=environ,
             watcher=self,
             log=ServerLog(server_log_path(home, config.name) if home else None),
         )
 
-    def _folders(self) -> Sequence[str]:
+    def _root_folders(self) -> Sequence[str]:
         if self._roots is not None:
             return self._roots
         return (self._agent.env.cwd,) if self._agent is not None else (os.getcwd(),)
@@ -277,8 +282,8 @@ class McpPlug(Plugin):
         self._asking.interaction = lambda: agent.extra.get(INTERACTION_KEY)
         if not self.servers:
             return
-        agent.on(SessionStart, self._begin, order=_HOOK_ORDER)
-        agent.on(ContextTransform, self._turn, order=_HOOK_ORDER)
+        agent.on(SessionStart, self._on_session_start, order=_HOOK_ORDER)
+        agent.on(ContextTransform, self._on_context_transform, order=_HOOK_ORDER)
         agent.on(RunDone, self._on_agent_done)
         agent.on(ToolUnknown, self._on_tool_unknown)
         add_mcp_hooks(agent, agent.tools.get)
@@ -289,7 +294,7 @@ class McpPlug(Plugin):
 
     def set_sampler(self, sampler: SamplingCallback) -> None:
         """Say who asks the model when a server wants that and may."""
-        self._asking.sampler = sampler
+        self._asking.sample_model = sampler
 
     async def prepare(self) -> None:
         """Start all servers; wait for them, but no longer than the grace."""
@@ -297,16 +302,16 @@ class McpPlug(Plugin):
             return
         self._start()
         assert self._startup_task is not None
-        at_once = min(_SILENT_WAIT, self.grace)
+        at_once = min(_SILENT_WAIT, self.startup_wait)
         await asyncio.wait({self._startup_task}, timeout=at_once)
         late = ", ".join([repr(s.name) for s in self.servers if s.status == "connecting"])
-        if late and self.grace > at_once:  # nobody waits in the dark
-            self.tell(f"waiting for MCP server {late}, {self.grace:g} s at most")
-            await asyncio.wait({self._startup_task}, timeout=self.grace - at_once)
+        if late and self.startup_wait > at_once:  # nobody waits in the dark
+            self.on_notice(f"waiting for MCP server {late}, {self.startup_wait:g} s at most")
+            await asyncio.wait({self._startup_task}, timeout=self.startup_wait - at_once)
         for server in self.servers:
             if server.status == "connecting":
-                self.tell(f"MCP server {server.name!r} has not answered yet; its tools are offered once it does")
-        self._offer()
+                self.on_notice(f"MCP server {server.name!r} has not answered yet; its tools are offered once it does")
+        self._update_tools()
 
     async def aclose(self) -> None:
         """End all connections, and all programs that were started. What is used later is started again."""
@@ -358,9 +363,9 @@ class McpPlug(Plugin):
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
         if self._startup_task is None or self._startup_task.get_loop() is not loop:
-            self._startup_task = loop.create_task(self._bootstrap(), name="mcp bootstrap", context=Context())
+            self._startup_task = loop.create_task(self._start_all(), name="mcp bootstrap", context=Context())
 
-    async def _bootstrap(self) -> None:
+    async def _start_all(self) -> None:
         """Start all, and tell when all have answered or failed."""
         used = [s for s in self.servers if s.status != "disabled"]
         names = tuple([s.name for s in used])
@@ -369,7 +374,7 @@ class McpPlug(Plugin):
         try:
             for server in used:
                 server.start()
-            await asyncio.gather(*[server.settled() for server in used])
+            await asyncio.gather(*[server.wait_ready() for server in used])
         finally:
             failed = tuple([s.name for s in used if s.status != "ready"])
             seconds = time.monotonic() - began
@@ -379,21 +384,21 @@ class McpPlug(Plugin):
         if self._agent is not None and self._agent.bus.has(kind):
             await self._agent.bus.emit(make())
 
-    async def _begin(self, hook: SessionStart) -> None:
+    async def _on_session_start(self, hook: SessionStart) -> None:
         """A run begins: in an event loop of its own perhaps, where nothing is connected yet."""
         if self._startup_task is None or self._startup_task.get_loop() is not asyncio.get_running_loop():
             await self.prepare()
 
     # --- what is offered ----------------------------------------------------------------------------------------------
 
-    def _turn(self, hook: ContextTransform) -> None:
+    def _on_context_transform(self, hook: ContextTransform) -> None:
         """Between turns the list of tools may change; within one never."""
-        if self._dirty:
-            self._offer()
+        if self._tools_changed:
+            self._update_tools()
 
     def _on_agent_done(self, hook: RunDone) -> None:
-        if self._dirty:
-            self._offer(between=True)
+        if self._tools_changed:
+            self._update_tools(between_runs=True)
 
     async def _on_tool_unknown(self, hook: ToolUnknown) -> None:
         """A tool of a server that is not there: it may be on its way, or there is a reason."""
@@ -401,13 +406,13 @@ class McpPlug(Plugin):
         server = next((s for s in self.servers if s.name == name and s.status != "ready"), None)
         if server is None:
             return
-        await server.settled()
+        await server.wait_ready()
         text = str(server.error or f"MCP server {name!r} is {server.status}")
         if server in self._ready():
             text = f"MCP server {name!r} was not connected yet; it is now, and its tools are offered from the next request on."
         hook.result = ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
 
-    def _offer(self, *, between: bool = False) -> None:
+    def _update_tools(self, *, between_runs: bool = False) -> None:
         """Bring the agent's tools up to date: by server in the order of the configuration, in a server by name.
 
         A tool with an alias joins only between runs, since a run's names are settled when it begins.
@@ -415,57 +420,57 @@ class McpPlug(Plugin):
         agent = self._agent
         if agent is None:
             return
-        self._dirty = False
+        self._tools_changed = False
         known = {t.name for t in self._has_tools}
-        wanted: list[Tool] = []
+        requested: list[Tool] = []
         for tool in (t for server in self.servers for t in server.tools):
             if (
                 agent.running
-                and not between
+                and not between_runs
                 and tool.name not in known
                 and tool.name in agent.tool_aliases
-                and self._begun()
+                and self._has_run_started()
             ):
-                self._dirty = True
+                self._tools_changed = True
             else:
-                wanted.append(tool)
-        if any("resources" in s.facts.capabilities for s in self.servers):
-            wanted += create_resource_tools(self)
-        if [_tool_signature(t) for t in wanted] == [_tool_signature(t) for t in self._has_tools]:
+                requested.append(tool)
+        if any("resources" in s.info.capabilities for s in self.servers):
+            requested += create_resource_tools(self)
+        if [_tool_signature(t) for t in requested] == [_tool_signature(t) for t in self._has_tools]:
             return
         for tool in self._has_tools:
             agent.tools.remove(tool.name)
-        self._has_tools = tuple([t for t in wanted if _try_add(agent, t)])
+        self._has_tools = tuple([t for t in requested if _try_add(agent, t)])
 
-    def _begun(self) -> bool:
+    def _has_run_started(self) -> bool:
         """Whether the run's names are settled: they are once its first turn is looked at."""
         return self._agent is not None and self._agent.context.side_call is not None
 
     # --- see `Watcher` ------------------------------------------------------------------------------------------------
 
-    async def connected(self, server: McpServer, seconds: float) -> None:
+    async def on_connected(self, server: McpServer, seconds: float) -> None:
         """A server is ready."""
         self._announced_questions.discard(server.name)
-        self._news()
+        self._mark_tools_changed()
         names = tuple([t.name for t in server.tools])
         await self._emit(McpConnect, lambda: McpConnect(server.name, names, seconds))
 
-    async def failed(self, server: McpServer, error: McpError) -> None:
+    async def on_failed(self, server: McpServer, error: McpError) -> None:
         """A server failed. Its tools stay, so that the prompt does: a call is told why."""
         logger.warning("%s", error)
         if server.name not in self._announced_questions:  # once, however often it is tried again
             self._announced_questions.add(server.name)
-            self.tell(str(error))
+            self.on_notice(str(error))
         await self._emit(McpErrorHook, lambda: McpErrorHook(server.name, error))
 
     def on_tools_changed(self, server: McpServer) -> None:
         """A server has other tools."""
-        self._news()
+        self._mark_tools_changed()
 
-    def _news(self) -> None:
-        self._dirty = True
+    def _mark_tools_changed(self) -> None:
+        self._tools_changed = True
         if self._agent is not None and not self._agent.running:
-            self._offer()
+            self._update_tools()
 
 
 class _ChildMcpPlug(Plugin):

@@ -40,7 +40,7 @@ class McpPrompt:
         """What it asks for."""
         return self.info.arguments
 
-    def assign(self, words: Sequence[str]) -> dict[str, str]:
+    def parse_arguments(self, words: Sequence[str]) -> dict[str, str]:
         """Words behind the command as arguments, in order; the last one takes what is left. ``name=value`` names one.
 
         Raises:

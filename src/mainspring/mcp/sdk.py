@@ -90,13 +90,13 @@ async def http_transport(
 def _seen(end: EndpointState) -> Any:
     """Notes a refusal: the SDK keeps no status, and does not tell a forgotten session from another refusal."""
 
-    async def look(response: httpx2.Response) -> None:
+    async def check_response(response: httpx2.Response) -> None:
         if response.status_code >= 400:
-            end.refused(response.status_code)
+            end.record_refusal(response.status_code)
             if "mcp-session-id" in response.request.headers and await _is_session_expired(response):
                 end.session_gone = True
 
-    return look
+    return check_response
 
 
 async def _is_session_expired(response: httpx2.Response) -> bool:
@@ -136,8 +136,8 @@ class SdkCallbacks:
 
         schema: Any = getattr(params, "requested_schema", None) or {}
         url = getattr(params, "url", "")
-        asked = ElicitRequest(server=self._server, message=params.message, schema=schema, url=url)
-        answer = await self._on_usage.elicit(asked)
+        request = ElicitRequest(server=self._server, message=params.message, schema=schema, url=url)
+        answer = await self._on_usage.elicit(request)
         content = dict(answer.content) if answer.action == "accept" and not url else None
         return types.ElicitResult(action=answer.action, content=content)
 
@@ -147,14 +147,14 @@ class SdkCallbacks:
         """The model is asked."""
         from mcp import types
 
-        asked = SamplingRequest(
+        request = SamplingRequest(
             server=self._server,
             messages=tuple([PromptMessage(role=m.role, content=_blocks(m.content)) for m in params.messages]),
             system=params.system_prompt or "",
             max_tokens=params.max_tokens,
             temperature=params.temperature,
         )
-        answer = await self._on_usage.sample(asked)
+        answer = await self._on_usage.sample(request)
         if isinstance(answer, str):
             return types.ErrorData(code=-1, message=answer)  # the code that the protocol has for a refusal by the user
         return types.CreateMessageResult(
@@ -173,11 +173,11 @@ class SdkCallbacks:
             {"roots": [{"uri": f.absolute().as_uri(), "name": f.name or str(f)} for f in folders]}
         )
 
-    async def heard(self, method: str, params: Any) -> bool:
+    async def handle_notification(self, method: str, params: Any) -> bool:
         """Take a notification; false if it is none of those that are taken here."""
         kind = _LIST_CHANGED.get(method)
         if kind is not None:
-            self._on_usage.changed(kind)
+            self._on_usage.on_list_changed(kind)
         elif method == _LOG:
             await self._log(cast("dict[str, Any]", params) if isinstance(params, dict) else {})
         else:
@@ -188,24 +188,24 @@ class SdkCallbacks:
         """A line of its log."""
         data, logger = params.get("data"), params.get("logger")
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
-        await self._on_usage.say(f"[{params.get('level', 'info')}] {f'{logger}: ' if logger else ''}{text}")
+        await self._on_usage.log_line(f"[{params.get('level', 'info')}] {f'{logger}: ' if logger else ''}{text}")
 
     @asynccontextmanager
-    async def listening(self, client: Client) -> AsyncGenerator[None]:
+    async def subscribe(self, client: Client) -> AsyncGenerator[None]:
         """Hear of lists that change, where the protocol has that asked for."""
         import anyio
 
         abilities = client.server_capabilities
-        wanted = {
+        requested = {
             f"{kind}_list_changed": True
             for kind in ("tools", "resources", "prompts")
             if getattr(getattr(abilities, kind, None), "list_changed", False)
         }
-        if client.session.discover_result is None or not wanted:
+        if client.session.discover_result is None or not requested:
             yield  # the older protocol tells without being asked
             return
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._listen, client, wanted)
+            tasks.start_soon(self._listen, client, requested)
             try:
                 yield
             finally:
@@ -219,16 +219,16 @@ class SdkCallbacks:
             try:
                 async with client.listen(**wanted) as events:
                     if tried:  # something may have changed meanwhile
-                        self._on_usage.changed("tools")
+                        self._on_usage.on_list_changed("tools")
                     async for event in events:
-                        self._tell(type(event).__name__.removesuffix("ListChanged").lower())
+                        self._notify_changed(type(event).__name__.removesuffix("ListChanged").lower())
             except (MCPError, RuntimeError, TimeoutError):
                 pass  # a server need not keep what it promised; the connection is as good without
             await anyio.sleep(_RESUBSCRIBE_SECONDS)
 
-    def _tell(self, kind: str) -> None:
+    def _notify_changed(self, kind: str) -> None:
         if kind in ("tools", "resources", "prompts"):
-            self._on_usage.changed(kind)
+            self._on_usage.on_list_changed(kind)
 
 
 def _blocks(content: Any) -> tuple[McpContentBlock, ...]:
@@ -257,7 +257,7 @@ class SdkConnector:
         self._tokens = tokens
         self._orphans = ServerReaper()
 
-    async def ready(self) -> None:
+    async def preload(self) -> None:
         """See `ReadyingConnector.ready`: half a second of work, in a thread.
 
         Raises:
@@ -271,23 +271,23 @@ class SdkConnector:
 
     @asynccontextmanager
     async def _connect(self, config: McpServerConfig, side: ClientHandler) -> AsyncGenerator[McpConnection]:
-        await self.ready()
+        await self.preload()
         end = EndpointState(config)
         lost = asyncio.Event()
         stage = "connect"
         try:
             async with AsyncExitStack() as stack:
                 if config.transport == "stdio":
-                    started = stdio_transport(config, self._environ, side.say, self._orphans)
+                    started = stdio_transport(config, self._environ, side.log_line, self._orphans)
                     end.process, streams = await stack.enter_async_context(started)
                 else:
                     streams = await stack.enter_async_context(http_transport(config, end, self._tokens))
                 callbacks = SdkCallbacks(config.name, side)
                 heard = _OpenTransport(streams, lost, callbacks)
-                client = await stack.enter_async_context(_client(heard, config, callbacks))
-                await stack.enter_async_context(callbacks.listening(client))
+                client = await stack.enter_async_context(_create_client(heard, config, callbacks))
+                await stack.enter_async_context(callbacks.subscribe(client))
                 stage = "lost"
-                end.settled()
+                end.clear_refusals()
                 yield SdkConnection(client, end, lost)
         except (
             Exception
@@ -308,7 +308,7 @@ def load_sdk() -> None:
         raise ConfigError(f"MCP servers need the extra mcp: {install_command('mcp')} ({error})") from error
 
 
-def _client(streams: _OpenTransport, config: McpServerConfig, callbacks: SdkCallbacks) -> Client:
+def _create_client(streams: _OpenTransport, config: McpServerConfig, callbacks: SdkCallbacks) -> Client:
     from mcp import Client, types
 
     return Client(
@@ -325,27 +325,27 @@ def _client(streams: _OpenTransport, config: McpServerConfig, callbacks: SdkCall
 class _OpenTransport:
     """Streams that are open already, as the SDK takes a transport; what is read is mended, and what is told is heard here."""
 
-    def __init__(self, streams: TransportStreams, lost: asyncio.Event, callbacks: SdkCallbacks) -> None:
+    def __init__(self, streams: TransportStreams, connection_lost: asyncio.Event, callbacks: SdkCallbacks) -> None:
         self._read, self._write = streams
-        self._lost = lost
+        self._connection_lost = connection_lost
         self._callbacks = callbacks
 
     async def __aenter__(self) -> TransportStreams:
-        return RepairingStream(self._read, self._lost, self._callbacks.heard), self._write
+        return RepairingStream(self._read, self._connection_lost, self._callbacks.handle_notification), self._write
 
     async def __aexit__(self, *error: object) -> None:
-        self._lost.set()
+        self._connection_lost.set()
 
 
 class SdkConnection:
     """See `McpConnection`."""
 
-    def __init__(self, client: Client, end: EndpointState, lost: asyncio.Event) -> None:
+    def __init__(self, client: Client, end: EndpointState, connection_lost: asyncio.Event) -> None:
         self._client = client
         self._end = end
-        self.lost = lost
+        self.closed = connection_lost
         info, abilities = client.server_info, client.server_capabilities
-        self.facts = ServerInfo(
+        self.server_info = ServerInfo(
             name=info.name if info else "",
             version=info.version if info else "",
             protocol=client.protocol_version,
@@ -374,10 +374,12 @@ class SdkConnection:
     async def call_tool(self, name: str, arguments: Mapping[str, Any], on_progress: ProgressCallback) -> Answer:
         """See `McpConnection.call_tool`."""
 
-        async def told(progress: float, total: float | None, message: str | None) -> None:
+        async def report_progress(progress: float, total: float | None, message: str | None) -> None:
             on_progress(progress, total, message)
 
-        got = await self._request(lambda: self._client.call_tool(name, dict(arguments), progress_callback=told))
+        got = await self._request(
+            lambda: self._client.call_tool(name, dict(arguments), progress_callback=report_progress)
+        )
         return Answer(
             content=tuple([_model_to_dict(b) for b in got.content]),
             structured=got.structured_content,
@@ -448,12 +450,12 @@ class SdkConnection:
         return found
 
     async def _request(self, request: Callable[[], Awaitable[_T]]) -> _T:
-        if self.lost.is_set():
+        if self.closed.is_set():
             raise await to_mcp_error(ConnectionError("the connection is closed"), self._end, "lost")
         try:
             return await request()
         except Exception as error:
-            failure = await to_mcp_error(error, self._end, "lost" if self.lost.is_set() else "refused")
+            failure = await to_mcp_error(error, self._end, "lost" if self.closed.is_set() else "refused")
             raise failure from error
 
 
@@ -462,12 +464,12 @@ def _model_to_dict(model: Any) -> dict[str, Any]:
     return model.model_dump(by_alias=True, exclude_none=True, mode="json")
 
 
-def _to_resource_info(given: Any, uri: str, *, template: bool = False) -> ResourceInfo:
+def _to_resource_info(value: Any, uri: str, *, template: bool = False) -> ResourceInfo:
     return ResourceInfo(
         uri=uri,
-        name=given.name or "",
-        title=given.title or "",
-        description=given.description or "",
-        media_type=cast("str | None", given.mime_type) or "",
+        name=value.name or "",
+        title=value.title or "",
+        description=value.description or "",
+        media_type=cast("str | None", value.mime_type) or "",
         template=template,
     )

@@ -37,7 +37,7 @@ from mainspring.mcp.types import (
     ServerInfo,
     ToolInfo,
 )
-from mainspring.redaction import redact, secret_values
+from mainspring.redaction import environment_secrets, redact_environment
 from mainspring.tools import Tool
 
 
@@ -49,7 +49,7 @@ class CallTimer:
         self._scope = scope
         self._paused = False
 
-    def life(self) -> None:
+    def reset(self) -> None:
         """It gave a sign of life: its time begins anew."""
         if not self._paused and not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time() + self._seconds)
@@ -68,7 +68,7 @@ class CallTimeouts:
         self._clocks: set[CallTimer] = set()
         self._pauses = 0
 
-    async def within(
+    async def run(
         self, seconds: float, work: Callable[[CallTimer], Awaitable[_T]], slow: Callable[[], Exception]
     ) -> _T:
         """Do something; when its time is over it is cancelled, and what ``slow`` makes is raised."""
@@ -90,7 +90,7 @@ class CallTimeouts:
                 self._clocks.discard(clock)
 
     @contextmanager
-    def pause(self) -> Generator[None]:
+    def pause_all(self) -> Generator[None]:
         """Stop all clocks while this is open."""
         self._pauses += 1
         for clock in self._clocks:
@@ -125,11 +125,11 @@ _T = TypeVar("_T")
 class ServerObserver(Protocol):
     """Whoever keeps servers and wants to know."""
 
-    async def connected(self, server: McpServer, seconds: float) -> None:
+    async def on_connected(self, server: McpServer, seconds: float) -> None:
         """It is connected, and its tools are known."""
         ...
 
-    async def failed(self, server: McpServer, error: McpError) -> None:
+    async def on_failed(self, server: McpServer, error: McpError) -> None:
         """It could not be connected, or was lost."""
         ...
 
@@ -146,7 +146,7 @@ class McpServer:
         status: How it stands.
         tools: What it offers, as tools of an agent.
         infos: The same as it describes them.
-        facts: What it says of itself; ``facts.instructions`` are its words on how to use it.
+        info: What it says of itself; ``facts.instructions`` are its words on how to use it.
         error: Why it is not ready; ``None`` if it is, or was never tried.
         log: What it wrote beside the protocol.
         seconds: How long connecting took.
@@ -169,7 +169,7 @@ class McpServer:
         self.status: Status = "idle" if config.enabled else "disabled"
         self.tools: tuple[Tool, ...] = ()
         self.tool_infos: tuple[ToolInfo, ...] = ()
-        self.facts = ServerInfo()
+        self.info = ServerInfo()
         self.error: McpError | None = None
         self.log = log or ServerLog()
         self.seconds = 0.0
@@ -178,8 +178,8 @@ class McpServer:
         self._asking = asking or ClientFeatures()
         self._environ = environ
         self._watcher = watcher
-        self._patience = CallTimeouts()
-        self._live: McpConnection | None = None
+        self._timeouts = CallTimeouts()
+        self._connection: McpConnection | None = None
         self._connection_task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._close_dialog = asyncio.Event()
@@ -198,7 +198,7 @@ class McpServer:
     @property
     def instructions(self) -> str:
         """Its words on how to use it. Written by others: data, not orders."""
-        return self.facts.instructions
+        return self.info.instructions
 
     # --- the connection ---------------------------------------------------------------------------------------------
 
@@ -210,14 +210,16 @@ class McpServer:
         ):
             return
         self._loop = loop
-        self._live, self._stop, self._reconnect_reason = None, False, None
+        self._connection, self._stop, self._reconnect_reason = None, False, None
         self._close_dialog, self._notify_waiter = asyncio.Event(), asyncio.Event()
         self._changed = set()
         self.status = "connecting"
         # A context of its own: what is traced in the run that happens to come first has nothing to do with it.
-        self._connection_task = loop.create_task(self._own(), name=f"mcp server {self.name}", context=Context())
+        self._connection_task = loop.create_task(
+            self._run_connection_loop(), name=f"mcp server {self.name}", context=Context()
+        )
 
-    async def settled(self) -> None:
+    async def wait_ready(self) -> None:
         """Wait until it is ready or has failed."""
         if self._connection_task is not None and self._loop is asyncio.get_running_loop():
             await self._close_dialog.wait()
@@ -226,7 +228,7 @@ class McpServer:
         """End the connection, if there is one, and make another."""
         await self.aclose()
         self.start()
-        await self.settled()
+        await self.wait_ready()
 
     async def aclose(self) -> None:
         """End the connection, and the program with all that it started. It can be started again."""
@@ -235,7 +237,7 @@ class McpServer:
             return
         self._stop = True
         self._notify_waiter.set()
-        if self._live is None and self.status in ("connecting", "lost"):
+        if self._connection is None and self.status in ("connecting", "lost"):
             owner.cancel()  # on its way to a server that may never answer
         try:
             _, pending = await asyncio.wait({owner}, timeout=CLOSE_SECONDS)
@@ -245,7 +247,7 @@ class McpServer:
         if pending:
             owner.cancel()
             await asyncio.wait({owner}, timeout=CLOSE_SECONDS)
-        await self.log.written()
+        await self.log.flush()
 
     async def connection(self) -> McpConnection:
         """The connection; made if there is none, waited for if it is on the way.
@@ -256,8 +258,8 @@ class McpServer:
         if self.status == "disabled":
             raise McpError(self.name, f"MCP server {self.name!r} is disabled", "disabled")
         self.start()
-        if self._live is not None and self._live.lost.is_set():
-            self._mark_lost(self._live, McpError(self.name, f"MCP server {self.name!r} ended", "lost"))
+        if self._connection is not None and self._connection.closed.is_set():
+            self._mark_lost(self._connection, McpError(self.name, f"MCP server {self.name!r} ended", "lost"))
         if self.status == "lost":
             self._notify_waiter.set()  # somebody waits: try now
         self._waiting += 1
@@ -265,11 +267,11 @@ class McpServer:
             await self._close_dialog.wait()
         finally:
             self._waiting -= 1
-        if self._live is None:
+        if self._connection is None:
             raise self.error or McpError(self.name, f"MCP server {self.name!r} is closed", "lost")
-        return self._live
+        return self._connection
 
-    async def _own(self) -> None:
+    async def _run_connection_loop(self) -> None:
         """The one task that enters and leaves the connection."""
         tries = 0
         try:
@@ -282,17 +284,17 @@ class McpServer:
                     failure = self._reconnect_reason
                 failure = self._with_log(failure)
                 if self._since is None and tries == 0:  # there never was one to keep up
-                    await self._fail(failure, "failed")
+                    await self._set_failed(failure, "failed")
                     return
                 stood = self._since is not None and time.monotonic() - self._since > STABLE_SECONDS
                 tries = 1 if stood else tries + 1
-                await self._fail(failure, "lost" if tries <= MAX_RECONNECTS else "failed")
+                await self._set_failed(failure, "lost" if tries <= MAX_RECONNECTS else "failed")
                 if tries > MAX_RECONNECTS:
                     return
                 if tries > 1 or not self._waiting:
                     await self._pause(min(MIN_RECONNECT_WAIT * 2 ** (tries - 1), MAX_RECONNECT_WAIT))
         finally:
-            self._live = None
+            self._connection = None
             if self.status not in ("failed", "disabled"):
                 self.status = "closed"
             self._close_dialog.set()
@@ -316,12 +318,12 @@ class McpServer:
         try:
             async with stack:
                 if isinstance(self._connector, PreloadingConnector):
-                    await self._connector.ready()  # ours to load, so no time of the server's
+                    await self._connector.preload()  # ours to load, so no time of the server's
                 began = time.monotonic()
                 try:
                     async with asyncio.timeout(config.connect_timeout):
                         connection = await stack.enter_async_context(self._connector.connect(config, self))
-                        self.facts = connection.facts
+                        self.info = connection.server_info
                         await self._list(connection)
                 except TimeoutError:
                     return McpError(
@@ -330,24 +332,24 @@ class McpServer:
                         "connect",
                     )
                 self.seconds = time.monotonic() - began
-                self._live, self.status, self.error, self._since = connection, "ready", None, time.monotonic()
+                self._connection, self.status, self.error, self._since = connection, "ready", None, time.monotonic()
                 self._close_dialog.set()
                 if self._watcher is not None:
-                    await self._watcher.connected(self, self.seconds)
+                    await self._watcher.on_connected(self, self.seconds)
                 await self._wait_until_lost(connection)
         except ConfigError as error:  # nothing can be connected here, and that is no fault of the server's
             return McpError(self.name, f"MCP server {self.name!r} was not connected: {error}", "connect")
         except Exception as error:  # a group, where the SDK's task groups are: of our own failure, or of a transport's
             found = first_error(error)
-            text = redact(
-                str(found) or type(found).__name__, *secret_values({**self.config.env, **self.config.headers})
+            text = redact_environment(
+                str(found) or type(found).__name__, *environment_secrets({**self.config.env, **self.config.headers})
             )[:500]
             lost = McpError(self.name, f"MCP server {self.name!r} was lost: {text}", "lost")
             failure = found if isinstance(found, McpError) else lost
         return failure
 
     async def _wait_until_lost(self, connection: McpConnection) -> None:
-        lost = asyncio.ensure_future(connection.lost.wait())
+        lost = asyncio.ensure_future(connection.closed.wait())
         listed = time.monotonic() - RELIST_SECONDS
         try:
             while not (self._stop or self._reconnect_reason is not None or lost.done()):
@@ -366,7 +368,7 @@ class McpServer:
                     woken.cancel()
         finally:
             lost.cancel()
-            self._live = None
+            self._connection = None
             if not self._stop:
                 self._close_dialog.clear()
 
@@ -382,23 +384,23 @@ class McpServer:
                 self._watcher.on_tools_changed(self)
 
     async def _list(self, connection: McpConnection) -> None:
-        listed = await connection.list_tools() if "tools" in self.facts.capabilities else ()
-        infos = {i.name: i for i in listed if self.config.offers(i.name)}
+        listed = await connection.list_tools() if "tools" in self.info.capabilities else ()
+        infos = {i.name: i for i in listed if self.config.includes_tool(i.name)}
         self.tool_infos = tuple([infos[name] for name in sorted(infos)])
         self.tools = create_server_tools(self, self.tool_infos)
 
-    async def _fail(self, failure: McpError, status: Status) -> None:
+    async def _set_failed(self, failure: McpError, status: Status) -> None:
         self.error, self.status = failure, status
         if status == "failed":
             self._close_dialog.set()
         self.log.note(str(failure))
-        await self.log.written()
+        await self.log.flush()
         if self._watcher is not None:
-            await self._watcher.failed(self, failure)
+            await self._watcher.on_failed(self, failure)
 
     def _with_log(self, failure: McpError) -> McpError:
         """The failure with what the server said last."""
-        said = self.log.last() if self.config.transport == "stdio" and failure.reason in ("connect", "lost") else ""
+        said = self.log.tail() if self.config.transport == "stdio" and failure.reason in ("connect", "lost") else ""
         return McpError(failure.server, f"{failure}. Its last words:\n{said}" if said else str(failure), failure.reason)
 
     # --- what it can be asked ---------------------------------------------------------------------------------------
@@ -413,12 +415,12 @@ class McpServer:
         """
 
         async def work(clock: CallTimer) -> Answer:
-            def told(progress: float, total: float | None, message: str | None) -> None:
-                clock.life()
+            def report_progress(progress: float, total: float | None, message: str | None) -> None:
+                clock.reset()
                 if on_progress is not None:
                     on_progress(progress, total, message)
 
-            return await self._request(lambda connection: connection.call_tool(tool, arguments, told))
+            return await self._request(lambda connection: connection.call_tool(tool, arguments, report_progress))
 
         def slow() -> McpError:
             return McpError(
@@ -428,7 +430,7 @@ class McpServer:
                 "timeout",
             )
 
-        return await self._patience.within(self.config.timeout, work, slow)
+        return await self._timeouts.run(self.config.timeout, work, slow)
 
     async def list_resources(self) -> Sequence[ResourceInfo]:
         """What it has to read, and templates for more; nothing if it has no such thing.
@@ -464,13 +466,13 @@ class McpServer:
 
     async def _list_kind(self, kind: ListKind, ask: Callable[[McpConnection], Awaitable[Sequence[_T]]]) -> Sequence[_T]:
         await self.connection()
-        if kind not in self.facts.capabilities:
+        if kind not in self.info.capabilities:
             return ()
         return await self._with_timeout(kind, ask)
 
-    async def _with_timeout(self, what: str, ask: Callable[[McpConnection], Awaitable[_T]]) -> _T:
-        text = f"MCP server {self.name!r} did not answer within {self.config.timeout:g} seconds ({what})"
-        return await self._patience.within(
+    async def _with_timeout(self, subject: str, ask: Callable[[McpConnection], Awaitable[_T]]) -> _T:
+        text = f"MCP server {self.name!r} did not answer within {self.config.timeout:g} seconds ({subject})"
+        return await self._timeouts.run(
             self.config.timeout, lambda _: self._request(ask), lambda: McpError(self.name, text, "timeout")
         )
 
@@ -491,28 +493,28 @@ class McpServer:
                 raise self._with_log(failure) from failure
 
     def _mark_lost(self, connection: McpConnection, failure: McpError) -> None:
-        if self._live is connection:
-            self._live, self._reconnect_reason = None, failure
+        if self._connection is connection:
+            self._connection, self._reconnect_reason = None, failure
             self._close_dialog.clear()
             self._notify_waiter.set()
 
     # --- what it asks and tells: see `ClientSide` --------------------------------------------------------------------
 
-    async def elicit(self, asked: ElicitRequest) -> ElicitResult:
+    async def elicit(self, request: ElicitRequest) -> ElicitResult:
         """Ask the user; no call's time runs meanwhile."""
-        with self._patience.pause():
-            return await self._asking.elicit(replace(asked, server=self.name))
+        with self._timeouts.pause_all():
+            return await self._asking.elicit(replace(request, server=self.name))
 
-    async def sample(self, asked: SamplingRequest) -> SamplingResult | str:
+    async def sample(self, request: SamplingRequest) -> SamplingResult | str:
         """Ask the user, then the model; no call's time runs meanwhile."""
-        with self._patience.pause():
-            return await self._asking.sample(replace(asked, server=self.name))
+        with self._timeouts.pause_all():
+            return await self._asking.create_message(replace(request, server=self.name))
 
-    async def say(self, line: str) -> None:
+    async def log_line(self, line: str) -> None:
         """Keep a line that it wrote."""
         self.log.add(line)
 
-    def changed(self, kind: ListKind) -> None:
+    def on_list_changed(self, kind: ListKind) -> None:
         """A list of its is another now. One that waits to be read stands for all that is told until it is read."""
         if kind not in self._changed:
             self._changed.add(kind)

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 MAX_LINES = 200
 """Lines in memory."""
@@ -43,16 +43,16 @@ class ServerLog:
         file: Where they are kept too; nowhere if ``None``.
 
     Attributes:
-        left_out: How many lines came too fast to stand in the file.
+        dropped_lines: How many lines came too fast to stand in the file.
     """
 
     def __init__(self, file: Path | None = None) -> None:
         self.file = file
-        self.left_out = 0
+        self.dropped_lines = 0
         self._lines: deque[str] = deque(maxlen=MAX_LINES)  # as they came: most are never looked at
         self._waiting: list[str] = []
         self._writer: asyncio.Task[None] | None = None
-        self._untold = 0
+        self._unreported = 0
         self._allowance = float(BURST_LINES)
         self._at = time.monotonic()
 
@@ -61,7 +61,7 @@ class ServerLog:
         """The last lines."""
         return tuple([_sanitize_line(line) for line in self._lines])
 
-    def last(self, count: int = 5) -> str:
+    def tail(self, count: int = 5) -> str:
         """The last lines that say something, for an error."""
         return "\n".join([line for line in self.lines if line.strip() and not line.startswith(NOTE_PREFIX)][-count:])
 
@@ -76,8 +76,8 @@ class ServerLog:
         if self.file is None:
             return
         if not self._is_within_rate():
-            self.left_out += 1
-            self._untold += 1
+            self.dropped_lines += 1
+            self._unreported += 1
             return
         self._write(text)
 
@@ -88,9 +88,9 @@ class ServerLog:
         if self.file is not None:
             self._write(line)
 
-    async def written(self) -> None:
+    async def flush(self) -> None:
         """Wait until the file holds what it should."""
-        if self._untold:
+        if self._unreported:
             self._write()
         if self._writer is not None and self._writer.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({self._writer})
@@ -105,9 +105,9 @@ class ServerLog:
         return True
 
     def _write(self, *lines: str) -> None:
-        if self._untold:
-            self._waiting.append(f"{NOTE_PREFIX} {self._untold} lines were left out here: they came too fast")
-            self._untold = 0
+        if self._unreported:
+            self._waiting.append(f"{NOTE_PREFIX} {self._unreported} lines were left out here: they came too fast")
+            self._unreported = 0
         self._waiting.extend(lines)
         loop = asyncio.get_running_loop()
         if self._writer is None or self._writer.done() or self._writer.get_loop() is not loop:
@@ -120,7 +120,7 @@ class ServerLog:
 
 
 def _sanitize_line(line: str) -> str:
-    return redact(_CONTROLS.sub("", line))
+    return redact_environment(_CONTROLS.sub("", line))
 
 
 def _append(file: Path, lines: list[str]) -> None:

@@ -169,7 +169,7 @@ class ServerProcess:
         """How it ended; ``None`` while it runs."""
         return self._transport.get_returncode()
 
-    async def ended(self) -> None:
+    async def wait(self) -> None:
         """Wait for its end, whoever still holds its pipes."""
         await asyncio.shield(self._pipes.ended)
 
@@ -177,7 +177,7 @@ class ServerProcess:
         """Close its input, wait, ask it and all that it started to end, force what is left."""
         self.stdin.close()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.ended(), EXIT_TIMEOUT)
+            await asyncio.wait_for(self.wait(), EXIT_TIMEOUT)
         gone = self._pipes.ended.done()
         await terminate_tree(
             self.pid,
@@ -186,7 +186,7 @@ class ServerProcess:
             find_orphans if gone and sys.platform == "linux" else find_processes,
         )
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.ended(), TERMINATE_TIMEOUT)
+            await asyncio.wait_for(self.wait(), TERMINATE_TIMEOUT)
 
     def kill(self) -> None:
         """The same at once; blocks for some milliseconds."""
@@ -221,10 +221,10 @@ async def start_server(config: McpServerConfig, environ: Mapping[str, str]) -> S
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         raise McpError(
             config.name,
-            f"MCP server {config.name!r} could not be started: {command}: {why}. Check its command, args and cwd",
+            f"MCP server {config.name!r} could not be started: {command}: {reason}. Check its command, args and cwd",
             "connect",
         ) from error
     return ServerProcess(transport, pipes, mark)
@@ -290,9 +290,9 @@ class _MessagePump:
         except OSError:
             await self.into.aclose()
 
-    async def watch(self) -> None:
+    async def wait_for_exit(self) -> None:
         """Its end is the end, though something that it left behind may hold its pipes open."""
-        await self._process.ended()
+        await self._process.wait()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._all_read.wait(), 0.3)
         await self.into.aclose()
@@ -316,9 +316,9 @@ async def stdio_streams(process: ServerProcess, say: LogFunction) -> AsyncGenera
     pump = _MessagePump(process, say)
     try:
         async with anyio.create_task_group() as tasks:
-            for work in (pump.read, pump.write, pump.watch):
+            for work in (pump.read, pump.write, pump.wait_for_exit):
                 tasks.start_soon(work)
-            tasks.start_soon(_log, process.stderr, say)
+            tasks.start_soon(_log_stderr, process.stderr, say)
             try:
                 yield pump.reading, pump.writing
             finally:
@@ -373,7 +373,7 @@ class _MessageDecoder:
     """Tells messages from whatever else a server prints."""
 
     def __init__(self, say: LogFunction) -> None:
-        self._say = say
+        self._log = say
         self._strays = 0
 
     async def message(self, line: bytes) -> Any:
@@ -396,14 +396,14 @@ class _MessageDecoder:
                 return read(meant)
         except ValueError:
             meant = error_response(meant) if meant is not None else None
-        await self._stray(text)
+        await self._log_stray(text)
         return read(meant) if meant is not None else None
 
-    async def _stray(self, text: bytes) -> None:
+    async def _log_stray(self, text: bytes) -> None:
         self._strays += 1
         if self._strays <= _MAX_STRAY_LOGGED or self._strays % 1000 == 0:
             shown = text[:200].decode("utf-8", "replace")
-            await self._say(f"[not a message, on stdout; {self._strays} so far] {shown}")
+            await self._log(f"[not a message, on stdout; {self._strays} so far] {shown}")
 
 
 def _decoded(text: bytes) -> Any:
@@ -413,7 +413,7 @@ def _decoded(text: bytes) -> Any:
         return msgspec.json.decode(text.decode("utf-8", "replace"))
 
 
-async def _log(pipe: asyncio.StreamReader, say: LogFunction) -> None:
+async def _log_stderr(pipe: asyncio.StreamReader, say: LogFunction) -> None:
     """Keep what it says on stderr, line by line, from the start to the end."""
     rest = b""
     while data := await pipe.read(_PIECE):

@@ -42,15 +42,15 @@ class ToolIndex:
     def __init__(self) -> None:
         self._known: dict[str, tuple[Tool, Counter[str]]] = {}
 
-    def rank(self, tools: Sequence[Tool], query: str) -> list[Tool]:
+    def search(self, tools: Sequence[Tool], query: str) -> list[Tool]:
         """The tools that have anything of the words, the best first; equally good ones in alphabetical order."""
         self._known = {t.name: self._read(t) for t in tools}
-        wanted = sorted(set(tokenize(query)))
+        requested = sorted(set(tokenize(query)))
         documents = [self._known[t.name][1] for t in tools]
         lengths = [d.total() for d in documents]
         average = (sum(lengths) / len(lengths) if lengths else 0) or 1
         scores = [0.0] * len(tools)
-        for word in wanted:
+        for word in requested:
             counts = [_count(d, word) for d in documents]
             seen = sum(c > 0 for c in counts)
             rarity = math.log(1 + (len(tools) - seen + 0.5) / (seen + 0.5))
@@ -141,22 +141,22 @@ _TOOL_DESCRIPTION = (
 
 def create_tool_search(
     tools: Callable[[], Iterable[Tool]] | Iterable[Tool],
-    unlock: Callable[[Sequence[str]], object],
+    on_found: Callable[[Sequence[str]], object],
     *,
     name: str = TOOL_SEARCH_NAME,
     limit: int = DEFAULT_RESULTS,
-    wire_name: Callable[[str], str] = str,
+    model_name: Callable[[str], str] = str,
 ) -> Tool:
     """The tool `tool_search`, for an application that unlocks tools in its own way; an `Agent` with a `Disclosure` has it already.
 
     Args:
         tools: What can be found: tools, or a function that gives those of the moment.
-        unlock: Told the own names of what a search has found, in the order of the result.
+        on_found: Told the own names of what a search has found, in the order of the result.
         name: The tool's name.
         limit: How many tools a search shows and unlocks where the model does not say, 1 to 50.
-        wire_name: Gives the name under which the model knows a tool; results show that. Default: its own.
+        model_name: Gives the name under which the model knows a tool; results show that. Default: its own.
     """
-    search = _SearchTool(tools, unlock, limit, wire_name)
+    search = _SearchTool(tools, on_found, limit, model_name)
     words = {"type": "string", "maxLength": _MAX_QUERY_CHARS}
     return define_tool(
         name,
@@ -199,13 +199,18 @@ class ToolSearchPlug:
     def install(self, agent: CoreAgent) -> None:
         """See `Plug`."""
         disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
-        if disclosure is None or not disclosure.wanted or not disclosure.tool or TOOL_SEARCH_NAME in agent.tools:
+        if (
+            disclosure is None
+            or not disclosure.has_lazy_servers
+            or not disclosure.tool
+            or TOOL_SEARCH_NAME in agent.tools
+        ):
             return
         self.tool = create_tool_search(
             lambda: disclosure.lazy_tools,
             disclosure.on_found,
             limit=disclosure.limit,
-            wire_name=disclosure.wire_name,
+            model_name=disclosure.model_name,
         )
         agent.tools.add(self.tool)
 
@@ -239,24 +244,24 @@ class _SearchTool:
         if not names and not query and not server:
             text = f"Give names, a query or a server. {_describe_servers(tools)}"
             return ToolResult(output=text, is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
-        found, notes = self._named(tools, names)
+        found, notes = self._find_by_name(tools, names)
         limit = arguments.get("limit") or (max(self._limit, min(len(found), MAX_RESULTS)) if names else self._limit)
         if query or server:
             candidates = [t for t in tools if not server or _is_from_server(t, server)]
             if query:
-                candidates = await asyncio.to_thread(self._index.rank, candidates, query[:_MAX_QUERY_CHARS])
+                candidates = await asyncio.to_thread(self._index.search, candidates, query[:_MAX_QUERY_CHARS])
             found += [t for t in candidates if t not in found]
         shown, rest = found[:limit], found[limit:]
         self._unlock([t.name for t in shown])
         if rest:
-            notes.append(f"{len(rest)} more match; search for them by name, or raise limit: {self._list(rest)}")
+            notes.append(f"{len(rest)} more match; search for them by name, or raise limit: {self._render_names(rest)}")
         if not found and not notes:
             notes.append(f"Nothing matches. {_describe_servers(tools)}")
-        lines = ["<tool_search_results>", *self._shown(shown), "</tool_search_results>", *notes]
+        lines = ["<tool_search_results>", *self._render_tools(shown), "</tool_search_results>", *notes]
         facts = {"unlocked": [t.name for t in shown], "matches": len(found)}
         return ToolResult(output="\n".join(lines), title=f"{len(shown)} of {len(found)} tools", metadata=facts)
 
-    def _named(self, tools: Sequence[Tool], names: Sequence[str]) -> tuple[list[Tool], list[str]]:
+    def _find_by_name(self, tools: Sequence[Tool], names: Sequence[str]) -> tuple[list[Tool], list[str]]:
         """The tools of these names, and what is to be said of names that no tool has."""
         by_name = {self._wire_name(t.name).casefold(): t for t in tools} | {t.name: t for t in tools}
         by_name |= {self._wire_name(t.name): t for t in tools}
@@ -272,17 +277,17 @@ class _SearchTool:
             notes.append(f"No locked tool is named {escape_text(name[:200])}{hint}")
         return list(found.values()), notes
 
-    def _shown(self, tools: Sequence[Tool]) -> list[str]:
+    def _render_tools(self, tools: Sequence[Tool]) -> list[str]:
         """The tools as JSON, one a line, all together no longer than a result should be."""
         lines: list[str] = []
         left = _MAX_OUTPUT_BYTES
         for tool in tools:
-            line = _line(self._wire_name(tool.name), tool, left > 0)
+            line = _render_tool(self._wire_name(tool.name), tool, left > 0)
             left -= len(line)
             lines.append(line)
         return lines
 
-    def _list(self, tools: Sequence[Tool]) -> str:
+    def _render_names(self, tools: Sequence[Tool]) -> str:
         names = ", ".join(escape_text(self._wire_name(t.name)) for t in tools[:_MAX_NAMES])
         return names if len(tools) <= _MAX_NAMES else f"{names}, ..."
 
@@ -292,7 +297,7 @@ def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
     return ()
 
 
-def _line(name: str, tool: Tool, room: bool) -> str:
+def _render_tool(name: str, tool: Tool, room: bool) -> str:
     told: dict[str, Any] = {"name": name, "description": _short(tool.description)}
     schema = ""
     if room:

@@ -120,11 +120,11 @@ def server_of_tool(tool: Tool) -> str | None:
 
 def _tool(server: ToolServer, info: ToolInfo, name: str) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-        def told(progress: float, total: float | None, message: str | None) -> None:
+        def report_progress(progress: float, total: float | None, message: str | None) -> None:
             ctx.update(_format_progress(progress, total, message))
 
         try:
-            answer = await server.call(info.name, arguments, told)
+            answer = await server.call(info.name, arguments, report_progress)
         except McpError as failure:
             code = _CODES.get(failure.reason, ToolErrorCode.IO_ERROR)
             details = {"server": server.name, "tool": info.name, "reason": failure.reason}

@@ -155,11 +155,11 @@ ProgressCallback = Callable[[float, float | None, str | None], None]
 class ClientHandler(Protocol):
     """Whom a connection asks and tells."""
 
-    async def elicit(self, asked: ElicitRequest) -> ElicitResult:
+    async def elicit(self, request: ElicitRequest) -> ElicitResult:
         """Ask the user."""
         ...
 
-    async def sample(self, asked: SamplingRequest) -> SamplingResult | str:
+    async def sample(self, request: SamplingRequest) -> SamplingResult | str:
         """Ask the model; a text says why not."""
         ...
 
@@ -167,11 +167,11 @@ class ClientHandler(Protocol):
         """The folders that the server may work in."""
         ...
 
-    def say(self, line: str) -> Awaitable[None]:
+    def log_line(self, line: str) -> Awaitable[None]:
         """Keep a line that the server wrote."""
         ...
 
-    def changed(self, kind: ListKind) -> None:
+    def on_list_changed(self, kind: ListKind) -> None:
         """A list of the server's is another now."""
         ...
 
@@ -180,12 +180,12 @@ class McpConnection(Protocol):
     """An open connection. Its methods may be called from any task; cancelling one cancels the request at the server.
 
     Attributes:
-        facts: What the server says of itself.
-        lost: Set when the connection is over.
+        server_info: What the server says of itself.
+        closed: Set when the connection is over.
     """
 
-    facts: ServerInfo
-    lost: asyncio.Event
+    server_info: ServerInfo
+    closed: asyncio.Event
 
     async def list_tools(self) -> Sequence[ToolInfo]:
         """All tools, of all pages."""
@@ -232,6 +232,6 @@ class McpConnector(Protocol):
 class PreloadingConnector(McpConnector, Protocol):
     """A connector that has something to load first, which takes none of the time that a server has to connect."""
 
-    async def ready(self) -> None:
+    async def preload(self) -> None:
         """Load it; at once where that was done before."""
         ...

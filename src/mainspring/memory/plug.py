@@ -19,7 +19,7 @@ from mainspring.errors import MainspringError
 from mainspring.lazy import lazy_re
 from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.loop.hooks import SessionStart, SystemTransform
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 from mainspring.state_files import resolve_project_file, write_text_atomically
 from mainspring.text import code_point, find_invisible
 from mainspring.threads import run_in_thread
@@ -72,7 +72,7 @@ def validate_note(text: str) -> str:
     odd = find_invisible(note)
     if odd is not None:
         raise ValueError(f"the note holds the character {code_point(odd)}, which people cannot see; leave it out")
-    if redact(note) != note:
+    if redact_environment(note) != note:
         raise ValueError("the note looks like it holds a key or password; memory is plain text, so keep it elsewhere")
     return note
 
@@ -156,12 +156,12 @@ class MemoryFile:
 
     Args:
         path: The file. A link is followed; for a project's file only inside the project.
-        private: Whether only its owner may read it: True for the user's file, False for a project's.
+        owner_only: Whether only its owner may read it: True for the user's file, False for a project's.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, private: bool = True) -> None:
         self.path = Path(path)
-        self.private = private
+        self.owner_only = private
 
     def read(self) -> str:
         """Return the text. Empty if the file does not exist.
@@ -180,7 +180,7 @@ class MemoryFile:
         except OSError as error:
             raise MainspringError(f"Cannot read the memory file {self.path}: {error.strerror or error}.") from error
 
-    def change(self, edit: Callable[[str], str]) -> bool:
+    def update(self, edit: Callable[[str], str]) -> bool:
         """Replace the text with the result of ``edit``, all or nothing, under a lock.
 
         Returns:
@@ -191,8 +191,8 @@ class MemoryFile:
         """
         try:
             folder = self.path.parent.parent
-            target = Path(os.path.realpath(self.path)) if self.private else resolve_project_file(self.path, folder)
-            target.parent.mkdir(mode=0o700 if self.private else 0o777, parents=True, exist_ok=True)
+            target = Path(os.path.realpath(self.path)) if self.owner_only else resolve_project_file(self.path, folder)
+            target.parent.mkdir(mode=0o700 if self.owner_only else 0o777, parents=True, exist_ok=True)
             with lock_directory(target.parent):
                 old = self._bytes().decode("utf-8-sig")
                 new = edit(old)
@@ -202,7 +202,7 @@ class MemoryFile:
                     raise MainspringError(
                         f"The memory file {self.path} is larger than {_MAX_BYTES} bytes. Shorten it first."
                     )
-                write_text_atomically(target, new, private=self.private)
+                write_text_atomically(target, new, private=self.owner_only)
         except LockTimeoutError as error:
             raise MainspringError(f"memory: {error}") from None
         except UnicodeDecodeError:
@@ -290,7 +290,7 @@ class Memory:
     Args:
         user: The user's own file. ``None`` for none.
         project: The project's file. ``None`` for none, for example, in a folder that the user does not trust.
-        confirm: Asks the user about each note. Without it, nothing can be stored, and the model does not get the tool.
+        on_confirm: Asks the user about each note. Without it, nothing can be stored, and the model does not get the tool.
     """
 
     def __init__(
@@ -301,7 +301,7 @@ class Memory:
         confirm: ConfirmNote | None = None,
     ) -> None:
         self.files = MemoryFiles(_to_memory_file(user), _to_memory_file(project))
-        self.confirm = confirm
+        self.on_confirm = confirm
         self.problems: list[str] = []
         self._part: str | None = None
         self._joined: tuple[str, str] = ("", "")
@@ -322,8 +322,8 @@ class Memory:
     def install(self, agent: CoreAgent) -> None:
         """See `Plugin`."""
         agent.bus.on(SessionStart, self._on_session_start)
-        agent.bus.on(SystemTransform, self._system)
-        if self.confirm is not None and (self.files.user or self.files.project):
+        agent.bus.on(SystemTransform, self._on_system_transform)
+        if self.on_confirm is not None and (self.files.user or self.files.project):
             agent.tools.add(self.tool())
 
     def for_child(self) -> Memory:
@@ -369,7 +369,7 @@ class Memory:
             sizes.append(len(new.encode()))
             return new
 
-        if not await asyncio.to_thread(file.change, edit):
+        if not await asyncio.to_thread(file.update, edit):
             return f"It was remembered already, in {file.path}."
         full = (
             f" The file has {sizes[0]} bytes, of which {MAX_PROMPT_BYTES} are read: it needs tidying."
@@ -407,24 +407,24 @@ class Memory:
         )
 
     def _access(self, arguments: Mapping[str, Any]) -> Sequence[Access]:
-        wanted = self.files.user if arguments.get("where") == "user" else self.files.project
-        file = wanted or self.files.user or self.files.project
+        requested = self.files.user if arguments.get("where") == "user" else self.files.project
+        file = requested or self.files.user or self.files.project
         return () if file is None else (Access("fs-write", str(file.path)),)
 
     async def _confirm(self, note: Note) -> bool:
-        if self.confirm is None:
+        if self.on_confirm is None:
             return False
-        if inspect.iscoroutinefunction(self.confirm):
-            answer = self.confirm(note)
+        if inspect.iscoroutinefunction(self.on_confirm):
+            answer = self.on_confirm(note)
         else:
-            answer = await run_in_thread(self.confirm, note)
+            answer = await run_in_thread(self.on_confirm, note)
         return (await answer if inspect.isawaitable(answer) else answer) is True
 
     async def _on_session_start(self, hook: SessionStart) -> None:
         if self._part is None or not hook.resumed:
             self._part = await asyncio.to_thread(self.read)
 
-    def _system(self, hook: SystemTransform) -> None:
+    def _on_system_transform(self, hook: SystemTransform) -> None:
         if not self._part:
             return
         if self._joined[0] != hook.system or not self._joined[1]:
@@ -432,5 +432,5 @@ class Memory:
         hook.system = self._joined[1]
 
 
-def _to_memory_file(given: MemoryFile | str | os.PathLike[str] | None) -> MemoryFile | None:
-    return given if isinstance(given, MemoryFile) or given is None else MemoryFile(given)
+def _to_memory_file(file: MemoryFile | str | os.PathLike[str] | None) -> MemoryFile | None:
+    return file if isinstance(file, MemoryFile) or file is None else MemoryFile(file)

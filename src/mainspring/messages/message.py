@@ -37,7 +37,7 @@ _CLASSIC = {
 }
 
 
-def classic_stop_reason(reason: StopReason) -> str:
+def openai_stop_reason(reason: StopReason) -> str:
     """The same reason in the other vocabulary: ``stop``, ``length``, ``toolUse``, ``error``, ``aborted``."""
     return _CLASSIC[reason]
 
@@ -76,17 +76,17 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
     @classmethod
     def user(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
         """A user message from text or blocks."""
-        return cls("user", _blocks(content), **fields)
+        return cls("user", _to_blocks(content), **fields)
 
     @classmethod
     def system(cls, text: str, **fields: Any) -> Self:
         """A system message that stands inside the conversation."""
-        return cls("system", _blocks(text), **fields)
+        return cls("system", _to_blocks(text), **fields)
 
     @classmethod
     def assistant(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
         """An assistant message from text or blocks."""
-        return cls("assistant", _blocks(content), **fields)
+        return cls("assistant", _to_blocks(content), **fields)
 
     @property
     def text(self) -> str:
@@ -143,7 +143,7 @@ AgentMessage = Message | CustomMessage
 """What a history holds."""
 
 
-def _blocks(content: str | Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
+def _to_blocks(content: str | Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
     return (TextBlock(content),) if isinstance(content, str) else tuple(content)
 
 

@@ -85,10 +85,10 @@ class TokenEstimator:
                     return reported + estimate_tokens(messages[i + 1 :], self.chars_per_token)
         return overhead + estimate_tokens(messages, self.chars_per_token)
 
-    def calibrate(self, chars: int, tokens: int) -> None:
-        """Take in that ``chars`` characters of a prompt were ``tokens`` tokens; too few tell nothing."""
-        if chars >= 2000 and tokens > 0:
-            seen = min(max(chars / tokens, _MIN_CHARS_PER_TOKEN), _MAX_CHARS_PER_TOKEN)
+    def calibrate(self, char_count: int, tokens: int) -> None:
+        """Take in that ``char_count`` characters of a prompt were ``tokens`` tokens; too few tell nothing."""
+        if char_count >= 2000 and tokens > 0:
+            seen = min(max(char_count / tokens, _MIN_CHARS_PER_TOKEN), _MAX_CHARS_PER_TOKEN)
             self.chars_per_token += (seen - self.chars_per_token) / 2
 
 

@@ -107,9 +107,9 @@ class Catalog(Struct, frozen=True, dict=True):
     @cached_property
     def models(self) -> tuple[CatalogEntry, ...]:
         """All entries."""
-        return tuple([entry for name in self.providers for entry in self.of(name)])
+        return tuple([entry for name in self.providers for entry in self.entries(name)])
 
-    def of(self, provider: str) -> list[CatalogEntry]:
+    def entries(self, provider: str) -> list[CatalogEntry]:
         """The entries of a provider; none where it has none."""
         return [_entry(provider, row) for row in self._rows(provider).values()]
 
@@ -124,15 +124,15 @@ class Catalog(Struct, frozen=True, dict=True):
 
     def _rows(self, provider: str) -> dict[str, _Row]:
         """The models of a provider by name; decoded when first asked for."""
-        rows = self._decoded.get(provider)
+        rows = self._cache.get(provider)
         if rows is None:
             told = self.providers.get(provider)
             found = msgspec.json.decode(told, type=list[_Row]) if told is not None else []
-            rows = self._decoded[provider] = {_key(row.id): row for row in found}
+            rows = self._cache[provider] = {_key(row.id): row for row in found}
         return rows
 
     @cached_property
-    def _decoded(self) -> dict[str, dict[str, _Row]]:
+    def _cache(self) -> dict[str, dict[str, _Row]]:
         return {}
 
 
@@ -269,12 +269,12 @@ def _entry(provider: str, row: _Row) -> CatalogEntry:
     )
 
 
-def _rates(told: tuple[float | None, ...] | None) -> TokenPrices | None:
+def _rates(values: tuple[float | None, ...] | None) -> TokenPrices | None:
     """All four rates; where a cache has none of its own, its tokens cost what any input costs."""
-    if told is None or told[0] is None or told[1] is None:
+    if values is None or values[0] is None or values[1] is None:
         return None
-    read, write = (told[at] if len(told) > at else None for at in (2, 3))
-    return told[0], told[1], told[0] if read is None else read, told[0] if write is None else write
+    read, write = (values[at] if len(values) > at else None for at in (2, 3))
+    return values[0], values[1], values[0] if read is None else read, values[0] if write is None else write
 
 
 def _cache_write_1h_rate(told: tuple[float | None, ...] | None) -> float | None:

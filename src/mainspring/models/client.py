@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, ProviderConfigError
-from mainspring.events import Done, StreamError, StreamEvent
+from mainspring.events import CommandResult, StreamError, StreamEvent
 from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, convert_to_llm, to_messages
 from mainspring.models.config import ProviderConfig, to_provider_config
@@ -38,7 +38,7 @@ class Success(Struct, Generic[_T], frozen=True, eq=False):
     message: str = ""
 
     @property
-    def success(self) -> bool:
+    def is_success(self) -> bool:
         """True."""
         return True
 
@@ -187,19 +187,19 @@ def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
     Raises:
         TypeError: If there is no such option.
     """
-    asked: dict[str, Any] = {}
+    request: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     for given, value in options.items():
         name = _ALIASES.get(given, given)
         if name in _REQUEST_OPTIONS:
-            asked[name] = value
+            request[name] = value
         elif name in _PROVIDER_OPTIONS:
             settings[name] = value
         else:
             raise TypeError(
                 f"there is no option {given!r} of a call; there are {', '.join(sorted(_REQUEST_OPTIONS | _PROVIDER_OPTIONS))}"
             )
-    return asked, settings
+    return request, settings
 
 
 class ModelCache:
@@ -216,15 +216,15 @@ class ModelCache:
         self._keys: dict[str, Callable[[], str | Awaitable[str]]] = {}
         self._kept: list[tuple[ProviderConfig, ModelProvider]] = []
 
-    def named(self, spec: str) -> ProviderConfig:
+    def config_for(self, spec: str) -> ProviderConfig:
         """The configuration that ``provider:model`` means."""
         name, model = (self._registry or default_registry()).split(spec)
         return ProviderConfig(provider=name, model=model)
 
-    def made(self, config: ProviderConfig) -> ModelProvider | None:
+    def cached(self, config: ProviderConfig) -> ModelProvider | None:
         """The model of a configuration, if it has been made."""
-        wanted = self._with_key(config)
-        return next((model for known, model in self._kept if known == wanted), None)
+        requested = self._with_key(config)
+        return next((model for known, model in self._kept if known == requested), None)
 
     async def get(self, source: ModelProvider | ProviderConfig, settings: Mapping[str, Any]) -> ModelProvider:
         """The model for a call.
@@ -246,7 +246,7 @@ class ModelCache:
                 )
             return source
         config = self._with_key(_apply_settings(source, settings))
-        model = self.made(config)
+        model = self.cached(config)
         if model is None:
             model = await create_model_provider(config, registry=self._registry)
             self._kept.append((config, model))
@@ -309,7 +309,7 @@ class ResultStream:
         self._events = events
         self._first = first
         self._callbacks = callbacks
-        self._over = False
+        self._is_finished = False
 
     def __aiter__(self) -> AsyncIterator[StreamEvent]:
         return self
@@ -318,15 +318,15 @@ class ResultStream:
         if self._first is not None:
             event, self._first = self._first, None
             return await self._run_callbacks(event)
-        if self._over:
+        if self._is_finished:
             raise StopAsyncIteration
         try:
             return await self._run_callbacks(await anext(self._events))
         except StopAsyncIteration:
-            self._over = True
+            self._is_finished = True
             raise
         except Exception as error:  # the last event tells of it
-            self._over = True
+            self._is_finished = True
             failure = classify_exception(error)
             await _run_callback(self._callbacks.on_error, failure_from_error(failure))
             partial = failure.partial or Message("assistant")
@@ -335,13 +335,13 @@ class ResultStream:
 
     async def aclose(self) -> None:
         """Stop; closes the connection."""
-        self._over = True
+        self._is_finished = True
         self._first = None
         await self._events.aclose()
 
     async def _run_callbacks(self, event: StreamEvent) -> StreamEvent:
         await _run_callback(self._callbacks.on_stream_chunk, event)
-        if isinstance(event, Done):
+        if isinstance(event, CommandResult):
             await _run_callback(self._callbacks.on_stream_end, event.message.usage or Usage())
         return event
 
@@ -386,7 +386,7 @@ class LLMClient:
         source = self._current()
         if not isinstance(source, ProviderConfig):
             return source.model
-        made = self._models.made(source)
+        made = self._models.cached(source)
         return made.model if made is not None else source.model or ""
 
     async def invoke(
@@ -408,7 +408,7 @@ class LLMClient:
         except Exception as error:  # becomes the result
             return await self._to_failure(error)
 
-    async def structured(
+    async def invoke_structured(
         self, prompt: Prompt, schema: Schema, *, signal: CancelToken | None = None, **options: Any
     ) -> ModelResult[StructuredResponse]:
         """Ask for an answer that follows a schema: ``result.value``, or ``result.text`` where it does not follow.
@@ -420,10 +420,10 @@ class LLMClient:
             options: As for `invoke`.
         """
         try:
-            wanted = output_json_schema(schema)
+            requested = output_json_schema(schema)
         except (TypeError, RuntimeError) as error:
             return await self._to_failure(error)
-        result = await self.invoke(prompt, signal=signal, schema=wanted, **options)
+        result = await self.invoke(prompt, signal=signal, schema=requested, **options)
         return result if isinstance(result, Failure) else Success(parse_structured(result.result, schema))
 
     async def stream(
@@ -478,7 +478,7 @@ class LLMClient:
         if callable(source):
             source = source()
         if isinstance(source, str):
-            return self._models.named(source)
+            return self._models.config_for(source)
         return to_provider_config(source) if isinstance(source, ProviderConfig | Mapping) else adapt_model(source)
 
 

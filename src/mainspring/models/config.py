@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ProviderConfigError
-from mainspring.redaction import masked_repr
+from mainspring.redaction import redacted_repr
 
 
 class ModelFacts(Struct, kw_only=True, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
@@ -74,7 +74,7 @@ class ProviderConfig(Struct, kw_only=True, omit_defaults=True, rename="camel"):
     extra: dict[str, Any] = {}
 
     def __repr__(self) -> str:
-        return masked_repr(self, "api_key", "headers")
+        return redacted_repr(self, "api_key", "headers")
 
 
 _FIELDS = {**{name: name for name in ProviderConfig.__struct_fields__}}

@@ -35,7 +35,7 @@ from mainspring.models.error_patterns import (
     ErrorPattern,
 )
 from mainspring.models.json_values import as_dict, as_dicts, as_int, as_list, as_number
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 _EPOCH_MS = 1e11
 _EPOCH_S = 1e8
@@ -209,12 +209,12 @@ class ErrorBody:
         message: The provider's own text.
         text: The same in lower case, for patterns.
         codes: Codes, types and reasons as lower case words, the most telling first.
-        about_model: Whether it speaks of a model or a deployment.
+        mentions_model: Whether it speaks of a model or a deployment.
         status: The HTTP status that stands in the body, if one does.
         request_id: The provider's id of the request, if it is told.
     """
 
-    __slots__ = ("about_model", "codes", "fields", "message", "request_id", "status", "text")
+    __slots__ = ("mentions_model", "codes", "fields", "message", "request_id", "status", "text")
 
     def __init__(self, body: bytes | str | Mapping[str, Any] | None) -> None:
         raw = body.decode("utf-8", "replace") if isinstance(body, bytes) else body if isinstance(body, str) else ""
@@ -228,7 +228,7 @@ class ErrorBody:
             self.message = f"{self.message}: {upstream[:_MAX_TEXT]}"
         self.text = self.message.lower()
         self.codes = _codes(self.fields, error)
-        self.about_model = error.get("param") == "model" or bool(MENTIONS_MODEL.search(self.text))
+        self.mentions_model = error.get("param") == "model" or bool(MENTIONS_MODEL.search(self.text))
         numbers = [
             as_int(scope.get(name))
             for scope in (error, self.fields)
@@ -332,7 +332,7 @@ def classify_error(
     request_id = next((lowered[name] for name in _ID_HEADERS if lowered.get(name)), None) or told.request_id
     shown = real or status
     error = MODEL_ERRORS[code](
-        _text(told, shown, provider, host, request_id, secrets),
+        _error_message(told, shown, provider, host, request_id, secrets),
         code=code,
         reason=reason,
         retryable=False if reason in _NOT_RETRYABLE or lowered.get("x-should-retry", "").lower() == "false" else None,
@@ -362,7 +362,7 @@ def classify_exception(error: BaseException, *, provider: str | None = None, mod
         result = classify_error(status, headers, body or text, provider=provider, model=model)
     else:
         code, reason = _native_kind(error, text)
-        result = MODEL_ERRORS[code](redact(text), code=code, reason=reason, provider=provider, model=model)
+        result = MODEL_ERRORS[code](redact_environment(text), code=code, reason=reason, provider=provider, model=model)
     if result.retryable and result.retry_after is None:
         result.retry_after = extract_retry_after(error)
     result.__cause__ = error
@@ -422,8 +422,8 @@ def _native_kind(error: BaseException, text: str) -> ErrorPattern:
     return found
 
 
-def _text(
-    told: ErrorBody,
+def _error_message(
+    body: ErrorBody,
     status: int | None,
     provider: str | None,
     host: str | None,
@@ -432,53 +432,55 @@ def _text(
 ) -> str:
     where = [f"HTTP {status}" if status else "", provider or "", host or "", f"request {id}" if id else ""]
     known = ", ".join([part for part in where if part])
-    return redact(told.message or "The provider gave no reason", *secrets) + (f" ({known})" if known else "")
+    return redact_environment(body.message or "The provider gave no reason", *secrets) + (
+        f" ({known})" if known else ""
+    )
 
 
-def _kind(status: int | None, told: ErrorBody) -> ErrorPattern:
+def _kind(status: int | None, body: ErrorBody) -> ErrorPattern:
     if status in _UNAMBIGUOUS_STATUSES:
-        return _refine(STATUS_CODES[status], told)
-    for code in told.codes:
+        return _refine(STATUS_CODES[status], body)
+    for code in body.codes:
         if code in ERROR_CODES:
-            return _refine(ERROR_CODES[code], told)
+            return _refine(ERROR_CODES[code], body)
     if status is not None:
-        return _by_status(status, told)
-    for code in told.codes:
+        return _by_status(status, body)
+    for code in body.codes:
         if code in GENERIC_CODES:
-            kind = _refine(GENERIC_CODES[code], told)
-            special = _by_request_text(told.text) if kind[1] in ("bad_request", "server_error") else None
+            kind = _refine(GENERIC_CODES[code], body)
+            special = _by_request_text(body.text) if kind[1] in ("bad_request", "server_error") else None
             return special or kind
-    return _by_text(told.text)
+    return _by_text(body.text)
 
 
-def _refine(kind: ErrorPattern, told: ErrorBody) -> ErrorPattern:
+def _refine(kind: ErrorPattern, body: ErrorBody) -> ErrorPattern:
     """The same kind, told apart further by codes and text."""
     code, reason = kind
     if reason == "not_found":
-        return (ErrorCode.MODEL_NOT_FOUND if told.about_model else code), reason
-    named = {ERROR_CODES[c][1] for c in told.codes if c in ERROR_CODES}
-    if reason in ("unavailable", "server_error") and ("overloaded" in named or OVERLOADED_TEXT.search(told.text)):
+        return (ErrorCode.MODEL_NOT_FOUND if body.mentions_model else code), reason
+    named = {ERROR_CODES[c][1] for c in body.codes if c in ERROR_CODES}
+    if reason in ("unavailable", "server_error") and ("overloaded" in named or OVERLOADED_TEXT.search(body.text)):
         return ErrorCode.RATE_LIMITED, "overloaded"
     if reason == "rate_limit":
-        if "quota" in named or ZERO_LIMIT_TEXT.search(told.text):
+        if "quota" in named or ZERO_LIMIT_TEXT.search(body.text):
             return code, "quota"
-        if QUOTA_TEXT.search(told.text) and "resource_exhausted" not in told.codes:
+        if QUOTA_TEXT.search(body.text) and "resource_exhausted" not in body.codes:
             return code, "quota"
-        if TOO_LARGE_TEXT.search(told.text):
+        if TOO_LARGE_TEXT.search(body.text):
             return code, "request_too_large"
     return kind
 
 
-def _by_status(status: int, told: ErrorBody) -> ErrorPattern:
-    special = _by_request_text(told.text)
+def _by_status(status: int, body: ErrorBody) -> ErrorPattern:
+    special = _by_request_text(body.text)
     if status >= 500:
         if special is not None and special[0] is ErrorCode.CONTEXT_LENGTH_EXCEEDED:
             return special
-        return _refine(STATUS_CODES.get(status, (ErrorCode.NETWORK_ERROR, "server_error")), told)
+        return _refine(STATUS_CODES.get(status, (ErrorCode.NETWORK_ERROR, "server_error")), body)
     if status == 403 and special is not None and special[1] == "content_filter":
         return special
     if status in STATUS_CODES and (status not in _NOT_FOUND_STATUSES or special is None):
-        return _refine(STATUS_CODES[status], told)
+        return _refine(STATUS_CODES[status], body)
     return special or (ErrorCode.UNKNOWN, "bad_request")
 
 

@@ -19,7 +19,7 @@ from mainspring.models.profile import ModelProfile
 from mainspring.models.transport.default import default_transport
 from mainspring.models.transport.errors import host_and_port
 from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 if TYPE_CHECKING:
     from mainspring.models.errors import classify_error
@@ -108,7 +108,7 @@ class HttpModel:
                     for event in reader.feed(chunk):
                         yield event
                     if reader.error is not None:
-                        raise _masked(reader.error, key)
+                        raise _redact(reader.error, key)
                     if reader.decoder.ended:
                         await _drain(chunks)
                         break
@@ -120,7 +120,7 @@ class HttpModel:
         for event in reader.finish():
             yield event
         if reader.error is not None:
-            raise _masked(reader.error, key)
+            raise _redact(reader.error, key)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Ask, and get the whole answer.
@@ -145,7 +145,7 @@ class HttpModel:
             ModelError: If it is refused and there is nothing to leave out.
         """
         transport = self._own_transport or default_transport()
-        key = await self._key()
+        key = await self._get_credential()
         timeouts = self._request_timeouts(request)
         profile, body = self._profile, self._protocol.encode(request, self._profile)
         adaptations_left, fresh_key = _MAX_CAPABILITY_RETRIES, False
@@ -174,21 +174,21 @@ class HttpModel:
             return None
         for changed in (
             *without_rejected_images(profile, request.messages, refusal),
-            *self._protocol.without(profile, refusal.message),
+            *self._protocol.without_rejected(profile, refusal.message),
         ):
             body = self._protocol.encode(request, changed)
             if body != sent or changed.query != profile.query:
                 return changed, body
         return None
 
-    async def _refresh_credential(self, refused: CredentialValue) -> CredentialValue:
+    async def _refresh_credential(self, rejected: CredentialValue) -> CredentialValue:
         """What the credential gives now that the host refused what it gave before."""
-        reject: Callable[[CredentialValue], None] | None = getattr(self._credential, "reject", None)
+        reject: Callable[[CredentialValue], None] | None = getattr(self._credential, "invalidate", None)
         if reject is not None:
-            reject(refused)
-        return await self._key()
+            reject(rejected)
+        return await self._get_credential()
 
-    async def _key(self) -> CredentialValue:
+    async def _get_credential(self) -> CredentialValue:
         if self._credential is None:
             return ""
         try:
@@ -225,7 +225,7 @@ class HttpModel:
 
     async def _read_error(self, response: TransportResponse, url: str, key: CredentialValue) -> ModelError:
         if response.status < 400:
-            target = redact(response.headers.get("location", "elsewhere"), *_credential_secrets(key))
+            target = redact_environment(response.headers.get("location", "elsewhere"), *_credential_secrets(key))
             return ProviderConfigError(
                 f"{host_and_port(url)} redirects to {target}, which is not followed so that the key stays where it belongs; "
                 "set the base URL to the final address",
@@ -260,15 +260,15 @@ class HttpModel:
             error.partial = reader.decoder.draft.message()
 
 
-def _credential_secrets(given: CredentialValue) -> tuple[str, ...]:
+def _credential_secrets(credential: CredentialValue) -> tuple[str, ...]:
     """What must not show in a text."""
-    values = (given,) if isinstance(given, str) else tuple(given.values())
+    values = (credential,) if isinstance(credential, str) else tuple(credential.values())
     return tuple([value.removeprefix("Bearer ") for value in values if value])
 
 
-def _masked(error: ModelError, given: CredentialValue) -> ModelError:
+def _redact(error: ModelError, credential: CredentialValue) -> ModelError:
     """The error without the key in its text: a host may repeat it inside an answer too."""
-    error.message = redact(error.message, *_credential_secrets(given))
+    error.message = redact_environment(error.message, *_credential_secrets(credential))
     error.args = (error.message, *error.args[1:])
     return error
 

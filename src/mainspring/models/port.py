@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 from msgspec import Struct, field
 
 from mainspring.errors import InvalidResponseError
-from mainspring.events import Done, StreamEvent
+from mainspring.events import CommandResult, StreamEvent
 from mainspring.messages import Message, StopReason, ToolDefinition, Usage
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
@@ -31,10 +31,10 @@ class EncodingCache:
     One conversation carries one; providers keep their things under their own key. Losing it costs time, nothing else.
     """
 
-    __slots__ = ("slots",)
+    __slots__ = ("entries",)
 
     def __init__(self) -> None:
-        self.slots: dict[str, Any] = {}
+        self.entries: dict[str, Any] = {}
 
 
 class ModelRequest(Struct, eq=False):
@@ -214,6 +214,6 @@ async def collect(events: AsyncIterator[StreamEvent], provider: str, model: str)
     """
     async with aclosing(cast("AsyncGenerator[StreamEvent, None]", events)) as stream:
         async for event in stream:
-            if isinstance(event, Done):
+            if isinstance(event, CommandResult):
                 return ModelResponse(event.message)
     raise InvalidResponseError(f"{provider} gave no answer", reason="empty", provider=provider, model=model)

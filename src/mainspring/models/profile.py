@@ -16,7 +16,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from mainspring.models.port import ModelInfo
-from mainspring.redaction import masked_repr
+from mainspring.redaction import redacted_repr
 
 ThinkingControl = Literal["level", "budget", "none"]
 """How a model is told how much to think: by a word, by a number of tokens, or not at all."""
@@ -254,7 +254,7 @@ class ModelProfile(Struct, frozen=True):
     unreadable: frozenset[int] = frozenset()
 
     def __repr__(self) -> str:
-        return masked_repr(self, "headers", "query")
+        return redacted_repr(self, "headers", "query")
 
     @property
     def provider(self) -> str:

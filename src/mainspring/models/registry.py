@@ -122,13 +122,13 @@ class ProviderRegistry:
             return name, None
         return self.default, spec
 
-    def meant(self, spec: str) -> str:
+    def suggest(self, spec: str) -> str:
         """The spec with the provider that it nearly names; empty if there is none (models have colons in their names too)."""
         prefix, colon, model = spec.partition(":")
         near = difflib.get_close_matches(prefix, self.names(), 1, 0.8) if colon and prefix not in self else []
         return f"{near[0]}:{model}" if near else ""
 
-    def explained(self, error: ProviderConfigError, spec: str) -> ProviderConfigError:
+    def with_hint(self, error: ProviderConfigError, spec: str) -> ProviderConfigError:
         """The same error; where the spec names no provider it also says what was made of it, and what may have been meant."""
         name, model = self.split(spec)
         if not model or model != spec:
@@ -143,7 +143,7 @@ class ProviderRegistry:
             return (
                 f"{spec!r} names no provider, so it was taken as a model of {name}; for another write PROVIDER:{spec}"
             )
-        meant = self.meant(spec)
+        meant = self.suggest(spec)
         hint = f"did you mean {meant}?" if meant else f"there are {', '.join(self.names())}"
         return f"{prefix!r} is no provider ({hint}), so {spec!r} was taken as a model of {name}"
 
@@ -199,7 +199,7 @@ def create_model(spec: str, *, registry: ProviderRegistry | None = None, **setti
     try:
         return registry.build(config)
     except ProviderConfigError as error:
-        raise registry.explained(error, spec) from error
+        raise registry.with_hint(error, spec) from error
 
 
 async def create_model_provider(
@@ -273,7 +273,7 @@ create_openai_client = _factory("openai")
 create_openrouter_client = _factory("openrouter")
 
 
-def create_anthropic_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
+def create_anthropic_model(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
     """A model that is spoken to by Anthropic Messages, at once.
 
     Args:
@@ -285,7 +285,7 @@ def create_anthropic_adapter(config: ProviderConfig | Mapping[str, Any]) -> Mode
     return default_registry().build(to_provider_config({**_fields(config), "provider": "anthropic"}))
 
 
-def create_openai_compat_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
+def create_openai_compatible_model(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
     """A model of any host that is spoken to by OpenAI Chat Completions, at once.
 
     Args:

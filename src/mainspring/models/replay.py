@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mainspring.errors import ModelError
-from mainspring.events import Done
+from mainspring.events import CommandResult
 from mainspring.messages import Message, Usage
 from mainspring.models.codec.protocol import WireDecoder
 from mainspring.models.codec.response_reader import ResponseReader
@@ -82,8 +82,8 @@ def decode_exchange(exchange: Mapping[str, Any]) -> tuple[Message | None, ModelE
     Never raises: an exchange of another protocol, or one that is none, is an error with the reason ``unsupported_api``.
     """
     provider = str(exchange.get("provider") or "")
-    asked, response = as_dict(exchange.get("request")) or {}, as_dict(exchange.get("response")) or {}
-    api = str(exchange.get("api") or api_for_path(str(asked.get("path") or "")))
+    request, response = as_dict(exchange.get("request")) or {}, as_dict(exchange.get("response")) or {}
+    api = str(exchange.get("api") or api_for_path(str(request.get("path") or "")))
     status = as_int(response.get("status")) or 200
     make = _DECODERS.get(api)
     if make is None:
@@ -93,13 +93,13 @@ def decode_exchange(exchange: Mapping[str, Any]) -> tuple[Message | None, ModelE
     body = str(response.get("body_text") or "").encode("utf-8", "replace")
     if status >= 300:
         return None, classify_error(status, as_dict(response.get("headers")), body, provider=provider)
-    sent = as_dict(asked.get("body")) or {}
+    sent = as_dict(request.get("body")) or {}
     reader = ResponseReader(make(ModelProfile(ModelInfo(str(sent.get("model") or ""), provider), "recorded")))
     events = [*reader.feed(body), *reader.finish()]
     if reader.error is not None:
         return reader.error.partial, reader.error
     last = events[-1]
-    return (last.message if isinstance(last, Done) else None), None
+    return (last.message if isinstance(last, CommandResult) else None), None
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

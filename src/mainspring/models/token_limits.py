@@ -36,11 +36,11 @@ def estimate_prompt_tokens(messages: Sequence[Message], system_length: int = 0) 
     for message in reversed(messages):
         if message.usage is not None and message.usage.prompt_tokens:
             return message.usage.total_tokens + estimated
-        estimated += sum(map(_size, message.content))
+        estimated += sum(map(_estimate_block_tokens, message.content))
     return estimated + system_length // 4
 
 
-def _size(block: object) -> int:
+def _estimate_block_tokens(block: object) -> int:
     match block:
         case TextBlock():
             return len(block.text) // 4
@@ -51,7 +51,7 @@ def _size(block: object) -> int:
         case ToolResultBlock(content=str() as text):
             return len(text) // 4
         case ToolResultBlock(content=tuple() as blocks):
-            return sum(map(_size, blocks))
+            return sum(map(_estimate_block_tokens, blocks))
         case ImageBlock():
             return _IMAGE_TOKENS
         case _:

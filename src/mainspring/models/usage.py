@@ -126,16 +126,18 @@ def reported_cost(raw: Mapping[str, Any]) -> Cost | None:
     return Cost(input=given, output=total - given)
 
 
-def with_cost(usage: Usage, info: ModelInfo, told: Cost | None = None, *, long_writes: int = 0) -> Usage:
+def with_cost(
+    usage: Usage, info: ModelInfo, reported_cost: Cost | None = None, *, cache_write_1h_tokens: int = 0
+) -> Usage:
     """The same counts with their cost.
 
     Args:
         usage: The counts.
         info: The model that answered; with unknown prices the cost stays unknown.
-        told: What the provider itself says it cost; wins.
-        long_writes: How many of ``usage.cache_write`` were written for an hour and not for five minutes.
+        reported_cost: What the provider itself says it cost; wins.
+        cache_write_1h_tokens: How many of ``usage.cache_write`` were written for an hour and not for five minutes.
     """
-    return replace(usage, cost=told or _cost(usage, info, long_writes))
+    return replace(usage, cost=reported_cost or _cost(usage, info, cache_write_1h_tokens))
 
 
 def _cost(usage: Usage, info: ModelInfo, long_writes: int) -> Cost | None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import suggestions as suggest
+from mainspring.permissions import suggestions
 from mainspring.permissions.command_patterns import compile_command_pattern
-from mainspring.permissions.decisions import FREE_REASON, READONLY_REASON, Outcome, Verdict
+from mainspring.permissions.decisions import FREE_REASON, READONLY_REASON, RecoveredObject, Verdict
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.path_checker import NO_GRANT, FileGrant, GrantKey, PathChecker, PermissionMode
 from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, expand_wildcards, find_escapes, resolve_word
 from mainspring.permissions.programs import find_project_program, search_path_outside
 from mainspring.permissions.recursive_reads import RecursiveReadChecker, find_program_of_settings
 from mainspring.permissions.rule_matcher import RuleMatch, RuleMatcher
-from mainspring.permissions.rules import Rule
+from mainspring.permissions.rules import SpecRule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import AnalyzedLine
-from mainspring.shell_analysis.file_reads import FileReads, copying, find_readonly_reads, find_xargs_reads
+from mainspring.shell_analysis.file_reads import FileReads, find_readonly_reads, find_recursive_read, find_xargs_reads
 from mainspring.shell_analysis.programs import words_like_options
 from mainspring.shell_analysis.references import hosts_in_command, paths_in_command, plain_words_in_command
 from mainspring.shell_analysis.syntax import AnalyzedCommand, Redirect, Word, program_name
@@ -51,14 +51,14 @@ class CommandChecker:
         *,
         reads_free: bool = True,
     ) -> None:
-        self.judge = judge
+        self.rules = judge
         self.mode: PermissionMode = mode
         self.paths = paths
         self.env = env
         self.grants = grants
         self.folders: list[str | None] = [folder]
-        self.free: set[int] = set()
-        self.reads_free = reads_free
+        self.unrestricted_ids: set[int] = set()
+        self.allow_readonly = reads_free
         self.verdicts: list[Verdict] = []
         self._recursive_reads = RecursiveReadChecker(env, paths)
         self._recursive_reads_of_allowed = RecursiveReadChecker(env, paths, allowed=True)
@@ -70,7 +70,7 @@ class CommandChecker:
         self._linked = False
         self._escapes: frozenset[tuple[str, str]] = frozenset()
         self._source = ""
-        self._whole: Rule | None = None  # the rule that names the whole line
+        self._whole: SpecRule | None = None  # the rule that names the whole line
         self._reads_by_git = False
         self._search_path: dict[str, str] = {}
         self._only_reading = True
@@ -87,7 +87,7 @@ class CommandChecker:
         self._source = source
         if line.problem:
             return await self._not_understood(line.problem, source)
-        self._whole = self.judge.allows_line(source)
+        self._whole = self.rules.allows_line(source)
         for part in line.parts:
             if isinstance(part, Redirect):
                 await self._redirect(part)
@@ -98,7 +98,7 @@ class CommandChecker:
         fetch = "git may fetch missing objects, which is prevented only if all of the line reads" if fetches else ""
         started = ""
         if self._reads_by_git and self._search_path and not self._only_reading:
-            started = await find_program_of_settings(self.env, self.judge.place.root, self.folders)
+            started = await find_program_of_settings(self.env, self.rules.place.root, self.folders)
         for doubt in (linked, fetch, started, "it names too many paths" if self._too_many else ""):
             if doubt:
                 reason = f"the command cannot be judged: {doubt}"
@@ -111,19 +111,19 @@ class CommandChecker:
         """The verdicts on a line that is not understood: it asks, unless a rule names all of it. Rules that tighten see its pieces."""
         remember = ("shell-run", f"\0{source}\0{self.folders[0]}")
         shown = escape_invisible(source, limit=2000)
-        rule = self.judge.allows_line(source)
+        rule = self.rules.allows_line(source)
         if rule is not None:
             self._add(Verdict("shell-run", shown, "allow", f"the rule {rule.text!r} names the whole line", rule))
         elif remember in self.grants:
             self._add(Verdict("shell-run", shown, "allow", "it was granted for this session"))
         else:
             reason = f"the command is not understood: {problem}"
-            rules = suggest.line_rules(self.judge.tool, source)
+            rules = suggestions.line_rules(self.rules.tool, source)
             self._add(Verdict("shell-run", shown, "ask", reason, None, rules, remember))
         for spelling in dict.fromkeys((source, _QUOTES.sub("", source))):
             unit = self._parse_json_value(spelling)
             for effect in ("deny", "ask"):
-                found = self.judge.restrict_scope(effect, "shell-run") or self.judge.restrict_command(effect, unit)
+                found = self.rules.restrict_scope(effect, "shell-run") or self.rules.restrict_command(effect, unit)
                 if found is not None and not (effect == "ask" and remember in self.grants):
                     outcome = effect if found.certain else "ask"
                     verb = {"deny": "denies", "ask": "asks about"}[effect] if found.certain else "may be about"
@@ -144,10 +144,10 @@ class CommandChecker:
         for text in dict.fromkeys(word.text for word in unit.words[1:]):
             marked = wildcards.encode_wildcards(f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text)
             marked = marked.replace(wildcards.ANY_TEXT, wildcards.ANY_CHAR)  # names that a shell finds have no slash
-            for target in [*await self._look(marked), *await self._expand_wildcards(marked)]:
+            for target in [*await self._resolve(marked), *await self._expand_wildcards(marked)]:
                 for scope in ("fs-read", "fs-write", "fs-delete"):
                     self._add(self.paths.refused(scope, target))
-                self._add(self.paths.seen(target))
+                self._add(self.paths.check_mention(target))
         for host in dict.fromkeys(hosts_in_command(unit)):
             self._check_host(host, seen=True)
 
@@ -156,13 +156,15 @@ class CommandChecker:
     async def _check_command(self, unit: AnalyzedCommand) -> None:
         await self._follow_cd(unit)
         self._mark_unrestricted(unit)
-        bounds = dict.fromkeys(self.judge.path_bounds(unit))
-        self._escapes = await find_escapes(self.env, self.judge.place, bounds, self.folders)
-        verdict, cover = self._command(unit)
+        bounds = dict.fromkeys(self.rules.path_bounds(unit))
+        self._escapes = await find_escapes(self.env, self.rules.place, bounds, self.folders)
+        verdict, cover = self._match_rules(unit)
         if verdict.outcome == "ask" and verdict.rule is None and self.mode == "defaults":
-            verdict = await self._only_reads(unit, verdict)
+            verdict = await self._check_readonly(unit, verdict)
         self.verdicts.append(verdict)
-        self._only_reading = self._only_reading and (verdict.reason == READONLY_REASON or id(unit) in self.free)
+        self._only_reading = self._only_reading and (
+            verdict.reason == READONLY_REASON or id(unit) in self.unrestricted_ids
+        )
         if verdict.reason != READONLY_REASON:  # what such a command opens is known better
             for inner in unit.walk():
                 for touch in inner.touches:
@@ -170,8 +172,8 @@ class CommandChecker:
             if verdict.outcome == "allow":
                 await self._check_reads_of_allowed(unit, verdict)
         for text in dict.fromkeys(text for inner in unit.walk() for text in paths_in_command(inner)):
-            for target in [*await self._look(text), *await self._expand_wildcards(text)]:
-                self._add(self.paths.seen(target))
+            for target in [*await self._resolve(text), *await self._expand_wildcards(text)]:
+                self._add(self.paths.check_mention(target))
         await self._record_links(unit)
         for host in dict.fromkeys(hosts_in_command(unit)):
             self._check_host(host, seen=True)
@@ -181,7 +183,7 @@ class CommandChecker:
         for inner in unit.walk():
             if inner.words and program_name(inner.words[0].text) in ("ln", "link"):
                 made = [touch.word for touch in inner.touches if touch.scope == "fs-write"]
-                for target in [target for word in made for target in await self._look(word.text)]:
+                for target in [target for word in made for target in await self._resolve(word.text)]:
                     names = [t.word.text.rpartition("/")[2] for t in inner.touches if t.scope == "fs-read"]
                     self._links += [target.lexical, *((*target.lexical, name) for name in names)]
 
@@ -190,9 +192,9 @@ class CommandChecker:
         for inner in unit.walk():
             if inner.moves is None:
                 continue
-            targets = await self._look(inner.moves.text)
-            if targets and all(t.inside(self.judge.place) for t in targets):
-                self.free.add(id(inner))
+            targets = await self._resolve(inner.moves.text)
+            if targets and all(t.is_inside(self.rules.place) for t in targets):
+                self.unrestricted_ids.add(id(inner))
             self.folders = list(dict.fromkeys([*self.folders, *(t.path or None for t in targets)]))
             if len(self.folders) > MAX_TRACKED_CWDS:
                 self.folders = [None]
@@ -200,56 +202,58 @@ class CommandChecker:
     def _mark_unrestricted(self, unit: AnalyzedCommand) -> None:
         for inner in unit.inner:
             self._mark_unrestricted(inner)
-        runs_free = unit.needs == "inner" and unit.inner and all(id(u) in self.free for u in unit.inner)
+        runs_free = unit.needs == "inner" and unit.inner and all(id(u) in self.unrestricted_ids for u in unit.inner)
         if unit.free or (runs_free and not unit.unknown):
-            self.free.add(id(unit))
+            self.unrestricted_ids.add(id(unit))
 
-    def _command(self, unit: AnalyzedCommand) -> tuple[Verdict, FileGrant]:
+    def _match_rules(self, unit: AnalyzedCommand) -> tuple[Verdict, FileGrant]:
         for effect in ("deny", "ask"):
-            found = self.judge.restrict_command(effect, unit)
+            found = self.rules.restrict_command(effect, unit)
             if effect == "deny" and found is None:
-                found = self.judge.restrict_scope("deny", "shell-run")
+                found = self.rules.restrict_scope("deny", "shell-run")
             if found is None and effect == "ask":
-                found = self.judge.restrict_scope("ask", "shell-run")
+                found = self.rules.restrict_scope("ask", "shell-run")
             if found is not None and not (effect == "ask" and found.certain and self._is_granted(unit)):
                 return self._restrict(effect, unit, found), NO_GRANT
-        if id(unit) in self.free:
-            return self._say(unit, "allow", FREE_REASON), NO_GRANT
+        if id(unit) in self.unrestricted_ids:
+            return self._decision(unit, "allow", FREE_REASON), NO_GRANT
         if self._is_granted(unit):
-            return self._say(unit, "allow", "it was granted for this session"), FileGrant(
+            return self._decision(unit, "allow", "it was granted for this session"), FileGrant(
                 None, "anywhere", "inside", "inside"
             )
         if self._whole is not None:
             reason = f"the rule {self._whole.text!r} names the whole line"
-            return self._say(unit, "allow", reason, self._whole), FileGrant(
+            return self._decision(unit, "allow", reason, self._whole), FileGrant(
                 self._whole, "anywhere", "anywhere", "anywhere"
             )
-        at_root = self.folders == ["/" + "/".join(self.judge.place.root)]
-        rule = self.judge.allow_command_rule(unit, self.free, self._escapes, at_root=at_root)
+        at_root = self.folders == ["/" + "/".join(self.rules.place.root)]
+        rule = self.rules.allow_command_rule(unit, self.unrestricted_ids, self._escapes, at_root=at_root)
         if rule is not None:
-            return self._say(unit, "allow", f"the rule {rule.text!r} allows it", rule), _file_grant(rule)
-        rule = self.judge.allow_any_command_rule()
+            return self._decision(unit, "allow", f"the rule {rule.text!r} allows it", rule), _file_grant(rule)
+        rule = self.rules.allow_any_command_rule()
         if rule is not None:
-            return self._say(unit, "allow", f"the rule {rule.text!r} allows it", rule), FileGrant(
+            return self._decision(unit, "allow", f"the rule {rule.text!r} allows it", rule), FileGrant(
                 rule, "anywhere", "inside"
             )
         if self.mode == "allow":
-            return self._say(unit, "allow", "this is allowed where no rule says otherwise"), NO_GRANT
-        tool = self.judge.tool
-        return self._say(unit, "ask", self._why_not(unit), allow=suggest.suggest_command_rules(tool, unit)), NO_GRANT
+            return self._decision(unit, "allow", "this is allowed where no rule says otherwise"), NO_GRANT
+        tool = self.rules.tool
+        return self._decision(
+            unit, "ask", self._ask_reason(unit), allow=suggestions.suggest_command_rules(tool, unit)
+        ), NO_GRANT
 
-    async def _only_reads(self, unit: AnalyzedCommand, asked: Verdict) -> Verdict:
+    async def _check_readonly(self, unit: AnalyzedCommand, verdict: Verdict) -> Verdict:
         """The decision about a command that no rule is about: if all it does is read in the project, it may."""
-        if not self.reads_free:
-            return asked
+        if not self.allow_readonly:
+            return verdict
         found = self._file_reads(unit)
         if found is None:
-            return asked
+            return verdict
         own = self.folders
         everywhere = list(dict.fromkeys([*own, *[f for one in found for f in await self._folders_of(one)]]))
-        problem = await find_project_program(self.env, self.judge.place, unit.walk(), everywhere)
+        problem = await find_project_program(self.env, self.rules.place, unit.walk(), everywhere)
         if problem:
-            return Verdict(asked.scope, asked.resource, "ask", problem, None, asked.allow, asked.remember)
+            return Verdict(verdict.scope, verdict.resource, "ask", problem, None, verdict.allow, verdict.remember)
         try:
             for one in found:
                 self.folders = await self._folders_of(one)
@@ -257,25 +261,27 @@ class CommandChecker:
                 self.folders = own
                 if problem:
                     reason = f"it reads, but {problem}"
-                    return Verdict(asked.scope, asked.resource, "ask", reason, None, asked.allow, asked.remember)
+                    return Verdict(
+                        verdict.scope, verdict.resource, "ask", reason, None, verdict.allow, verdict.remember
+                    )
         finally:
             self.folders = own
-        return self._say(unit, "allow", READONLY_REASON)
+        return self._decision(unit, "allow", READONLY_REASON)
 
     async def _folders_of(self, one: FileReads) -> list[str | None]:
         """The folders in which a command may open files."""
         if one.folder is None:
             return self.folders
-        return list(dict.fromkeys([target.path or None for target in await self._look(one.folder.text)])) or [None]
+        return list(dict.fromkeys([target.path or None for target in await self._resolve(one.folder.text)])) or [None]
 
     async def _check_reading(self, unit: AnalyzedCommand, one: FileReads) -> str:
         """Check what a command opens that only reads. Returns why it may do more; empty if it does not."""
         if one.git is not None and not self._reads_by_git:
             self._reads_by_git = True
-            self._search_path = await search_path_outside(self.env, self.judge.place.root)
+            self._search_path = await search_path_outside(self.env, self.rules.place.root)
         drops_variables = one.git and any(u.words and program_name(u.words[0].text) == "env" for u in unit.walk())
         self._only_reading = self._only_reading and not drops_variables
-        problem = await self._recursive_reads.problem(one, self.folders, self._look, self._expand_wildcards)
+        problem = await self._recursive_reads.check(one, self.folders, self._resolve, self._expand_wildcards)
         for word in one.paths:
             await self._expand_wildcards(word.text)
             if word.text in self._too_broad_words:
@@ -294,18 +300,18 @@ class CommandChecker:
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", reason))
         readings = self._file_reads(unit)
         if readings is None:
-            readings = [found for inner in unit.walk() if (found := copying(inner))]
+            readings = [found for inner in unit.walk() if (found := find_recursive_read(inner))]
             for text in dict.fromkeys(text for inner in unit.walk() for text in plain_words_in_command(inner)):
-                for target in await self._look(text):
+                for target in await self._resolve(text):
                     self._add(self.paths.check_possible_path(target))
         own = self.folders
         for one in readings:
             self.folders = await self._folders_of(one)
             for word in one.paths:
-                for target in [*await self._look(word.text), *await self._expand_wildcards(word.text)]:
+                for target in [*await self._resolve(word.text), *await self._expand_wildcards(word.text)]:
                     self._add(self.paths.check_read_restrictions(target))
-            problem = await self._recursive_reads_of_allowed.shows(
-                one, self.folders, self._look, self._expand_wildcards
+            problem = await self._recursive_reads_of_allowed.check_shown_files(
+                one, self.folders, self._resolve, self._expand_wildcards
             )
             self.folders = own
             if problem:
@@ -313,7 +319,7 @@ class CommandChecker:
 
     def _file_reads(self, unit: AnalyzedCommand) -> list[FileReads] | None:
         """What a command and those that it runs open; ``None`` if one of them is not known to only read."""
-        if id(unit) in self.free:
+        if id(unit) in self.unrestricted_ids:
             return []
         listed = find_xargs_reads(unit)
         if listed is not None:
@@ -329,21 +335,23 @@ class CommandChecker:
             found += its
         return found
 
-    def _why_not(self, unit: AnalyzedCommand) -> str:
+    def _ask_reason(self, unit: AnalyzedCommand) -> str:
         reason = next((u.unknown for u in unit.walk() if u.unknown), "")
         if reason:
             return reason
-        reason = self.judge.why_not_covered(unit)
+        reason = self.rules.why_not_covered(unit)
         if not reason and unit.fixed > 1 and not unit.inner:
             return "it runs code, so only a rule that names it to the end allows it"
         return reason or "no rule allows it"
 
-    def _restrict(self, effect: str, unit: AnalyzedCommand, found: RuleMatch) -> Verdict:
-        if not found.certain:
-            return self._say(unit, "ask", f"it may be what the rule {found.rule.text!r} is about", found.rule)
+    def _restrict(self, effect: str, unit: AnalyzedCommand, rule_match: RuleMatch) -> Verdict:
+        if not rule_match.certain:
+            return self._decision(
+                unit, "ask", f"it may be what the rule {rule_match.rule.text!r} is about", rule_match.rule
+            )
         if effect == "deny":
-            return self._say(unit, "deny", f"the rule {found.rule.text!r} denies it", found.rule)
-        return self._say(unit, "ask", f"the rule {found.rule.text!r} asks about it", found.rule)
+            return self._decision(unit, "deny", f"the rule {rule_match.rule.text!r} denies it", rule_match.rule)
+        return self._decision(unit, "ask", f"the rule {rule_match.rule.text!r} asks about it", rule_match.rule)
 
     def _is_granted(self, unit: AnalyzedCommand) -> bool:
         return self._key(unit) in self.grants
@@ -351,17 +359,17 @@ class CommandChecker:
     def _key(self, unit: AnalyzedCommand) -> GrantKey:
         """By what a grant of a command is known. The same words are another command in another folder, and with other things to read."""
         text = unit.text
-        if self.folders != [self.judge.place.cwd]:
+        if self.folders != [self.rules.place.cwd]:
             text += "".join(f"\0{folder}" for folder in self.folders)
         bound = unit.piped or "$" in unit.text  # to the line that feeds it, or sets its variables
         return ("shell-run", f"{text}\0{self._source}" if bound else text)
 
-    def _say(
+    def _decision(
         self,
         unit: AnalyzedCommand,
-        outcome: Outcome,
+        outcome: RecoveredObject,
         reason: str,
-        rule: Rule | None = None,
+        rule: SpecRule | None = None,
         *,
         allow: tuple[str, ...] = (),
     ) -> Verdict:
@@ -376,7 +384,7 @@ class CommandChecker:
         if network:
             self._check_host(f"{network[1]}:{network[2]}", seen=False)
         elif not _HARMLESS_DEVICE.fullmatch(text):
-            bare = self.judge.allow_any_command_rule()
+            bare = self.rules.allow_any_command_rule()
             cover = FileGrant(bare, "anywhere", "inside") if bare else NO_GRANT
             if self._whole is not None:
                 cover = FileGrant(self._whole, "anywhere", "anywhere", "anywhere")
@@ -386,13 +394,13 @@ class CommandChecker:
     async def _check_path(self, scope: str, word: Word, cover: FileGrant) -> None:
         if _HARMLESS_DEVICE.fullmatch(word.text):
             return
-        for target in await self._look(word.text):
-            self._add(self.paths.verdict(scope, target, cover))
+        for target in await self._resolve(word.text):
+            self._add(self.paths.check(scope, target, cover))
         for target in await self._expand_wildcards(word.text):
-            verdict = self.paths.verdict(scope, target, cover)
+            verdict = self.paths.check(scope, target, cover)
             self._add(None if verdict.outcome == "allow" else verdict)
 
-    async def _look(self, text: str) -> list[ResolvedPath]:
+    async def _resolve(self, text: str) -> list[ResolvedPath]:
         found: list[ResolvedPath] = []
         for folder in self.folders:
             key = (text, folder)
@@ -400,7 +408,7 @@ class CommandChecker:
                 if len(self._targets) >= MAX_RESOLVED_PATHS:
                     self._too_many = True
                     return found
-                self._targets[key] = await resolve_word(self.env, text, self.judge.place, folder)
+                self._targets[key] = await resolve_word(self.env, text, self.rules.place, folder)
             parts = self._targets[key].lexical
             self._linked = self._linked or any(parts[: len(link)] == link for link in self._links)
             found.append(self._targets[key])
@@ -413,17 +421,17 @@ class CommandChecker:
         key = (text, tuple(self.folders))
         if key not in self._expansions:
             found: list[ResolvedPath] = []
-            for target in await self._look(text):
+            for target in await self._resolve(text):
                 paths = await expand_wildcards(self.env, target.real)
                 if paths is None:
                     self._too_broad_words.add(text)
                     continue
-                found += [await resolve_word(self.env, path, self.judge.place, None) for path in paths]
+                found += [await resolve_word(self.env, path, self.rules.place, None) for path in paths]
             self._expansions[key] = found
         return self._expansions[key]
 
     def _check_host(self, host: str, *, seen: bool) -> None:
-        verdict = check_host(self.judge, self.mode, host, self.grants, by_tool=False)
+        verdict = check_host(self.rules, self.mode, host, self.grants, by_tool=False)
         if not seen or verdict.rule is not None and verdict.outcome != "allow":
             self._add(verdict)
 
@@ -432,7 +440,7 @@ class CommandChecker:
             self.verdicts.append(verdict)
 
 
-def _file_grant(rule: Rule) -> FileGrant:
+def _file_grant(rule: SpecRule) -> FileGrant:
     """What a rule that names a command says about its files: all where it names every word, else the project's."""
     exact = rule.pattern is not None and compile_command_pattern(rule.pattern).exact
     if exact:
@@ -461,5 +469,5 @@ def check_host(
         return Verdict("network", shown, "allow", f"the rule {rule.text!r} allows it", rule)
     if remember in grants or mode == "allow":
         return Verdict("network", shown, "allow", "this is allowed where no rule says otherwise")
-    rules = suggest.suggest_host_rules(judge.tool if by_tool else "", host)
+    rules = suggestions.suggest_host_rules(judge.tool if by_tool else "", host)
     return Verdict("network", shown, "ask", "no rule allows it", None, rules, remember)

@@ -37,7 +37,7 @@ class CommandPattern(Struct, frozen=True):
     problem: str = ""
 
     @property
-    def anything(self) -> bool:
+    def matches_everything(self) -> bool:
         """Whether it stands for every command."""
         return self.tokens == (ANY_WORDS,)
 
@@ -138,7 +138,7 @@ def matches_exactly(
             return False  # only an option or a setting that the token names; make expands a "$" in its value
         return word.literal and _covers(token, word.text) and (token, word.text) not in escapes
 
-    return _run(pattern.tokens, words, surely)
+    return _match_states(pattern.tokens, words, surely)
 
 
 def bounds(pattern: CommandPattern, words: Sequence[Word]) -> Iterator[tuple[str, str]]:
@@ -166,10 +166,10 @@ def _covers(token: str, text: str) -> bool:
 
 def _has_same_origin(token: str, text: str) -> bool:
     """Return True if an address names the host that a pattern names; a wildcard at the end of the host stands for a path."""
-    wanted, found = _ORIGIN.match(token), _ORIGIN.match(text)
-    if wanted is None or found is None:
+    requested, found = _ORIGIN.match(token), _ORIGIN.match(text)
+    if requested is None or found is None:
         return False
-    return wildcards.fullmatch(wanted[0].rstrip(wildcards.ANY_TEXT), found[0])
+    return wildcards.fullmatch(requested[0].rstrip(wildcards.ANY_TEXT), found[0])
 
 
 def _is_path(token: str, text: str) -> bool:
@@ -190,9 +190,9 @@ def may_match_command(pattern: CommandPattern, words: Sequence[Word]) -> MatchCe
     in the command may be just what it names.
     """
     tokens = pattern.tokens if pattern.tokens[-1] == ANY_WORDS else (*pattern.tokens, ANY_WORDS)
-    if _run(tokens, words, _matches_loosely):
+    if _match_states(tokens, words, _matches_loosely):
         return "yes"
-    return "maybe" if _run(tokens, words, _could_match) else "no"
+    return "maybe" if _match_states(tokens, words, _could_match) else "no"
 
 
 _Matches = Callable[[str, Word, int], bool]
@@ -216,7 +216,7 @@ def _could_match(token: str, word: Word, number: int) -> bool:
     return number == 0 and wildcards.may_match(fold(token), program_name(word.text))
 
 
-def _run(tokens: tuple[str, ...], words: Sequence[Word], matches_word: _Matches) -> bool:
+def _match_states(tokens: tuple[str, ...], words: Sequence[Word], matches_word: _Matches) -> bool:
     guessing = matches_word is _could_match
     states = _closure({0}, tokens)
     for number, word in enumerate(words):

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from mainspring.permissions.rules import Rule
+from mainspring.permissions.rules import SpecRule
 from mainspring.tools.support.editing.preview import Preview
 
-Outcome = Literal["allow", "ask", "deny"]
+RecoveredObject = Literal["allow", "ask", "deny"]
 """What becomes of a call: ``ask`` means that a person decides."""
 
 READONLY_REASON = "it only reads"
@@ -21,7 +21,7 @@ FREE_REASON = "it does nothing that needs permission"
 UNTOUCHED_REASON = "it touches nothing"
 """Why a call is allowed whose tool says that it touches nothing."""
 
-_ORDER: dict[Outcome, int] = {"allow": 0, "ask": 1, "deny": 2}
+_ORDER: dict[RecoveredObject, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class Verdict(Struct, frozen=True):
@@ -40,9 +40,9 @@ class Verdict(Struct, frozen=True):
 
     scope: str
     resource: str
-    outcome: Outcome
+    outcome: RecoveredObject
     reason: str = ""
-    rule: Rule | None = None
+    rule: SpecRule | None = None
     allow: tuple[str, ...] = ()
     remember: tuple[str, str] | None = None
     lasting: bool = False
@@ -64,16 +64,16 @@ class PermissionDecision(Struct, frozen=True):
     """
 
     tool: str
-    outcome: Outcome
+    outcome: RecoveredObject
     reason: str
-    rule: Rule | None
+    rule: SpecRule | None
     verdicts: tuple[Verdict, ...] = ()
     paths: dict[str, str] = field(default_factory=dict[str, str])
     advice: tuple[tuple[str, ...], ...] = ()
     environment: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def asked(self) -> tuple[Verdict, ...]:
+    def needs_answer(self) -> tuple[Verdict, ...]:
         """The verdicts that need an answer."""
         return tuple(v for v in self.verdicts if v.outcome == "ask")
 

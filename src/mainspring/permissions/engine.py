@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from mainspring.env import explain
 from mainspring.lazy import lazy_function
-from mainspring.permissions import suggestions as suggest
+from mainspring.permissions import suggestions
 from mainspring.permissions.decisions import UNTOUCHED_REASON, PermissionDecision, Verdict, combine, strictest
 from mainspring.permissions.path_checker import GrantKey, PathChecker, PermissionMode
 from mainspring.permissions.path_patterns import split_path
@@ -70,7 +70,7 @@ class PermissionEngine(Struct, frozen=True):
 
     rules: RuleSet = RuleSet()
     mode: PermissionMode = "defaults"
-    sensitive: SensitivePaths = SensitivePaths.standard()
+    sensitive: SensitivePaths = SensitivePaths.default()
     reads_free: bool = True
     accept_edits: bool = False
 
@@ -100,7 +100,7 @@ class PermissionEngine(Struct, frozen=True):
             return decision  # it says nothing in that form; what runs was judged
         return strictest(decision, await _CallCheck(self, first, env, place, grants, final=False).decide())
 
-    async def advice(
+    async def suggest_rules(
         self,
         decision: PermissionDecision,
         call: ToolCall,
@@ -122,7 +122,7 @@ class PermissionEngine(Struct, frozen=True):
             engine = structs.replace(self, rules=self.rules + more)
             return (await engine.decide(call, env, place, original=original, grants=grants)).outcome == "allow"
 
-        offered = [v.allow for v in decision.asked if v.allow]
+        offered = [v.allow for v in decision.needs_answer if v.allow]
         found: list[tuple[str, ...]] = []
         for end in (0, -1):
             rules = tuple(dict.fromkeys(each[end] for each in offered))
@@ -138,7 +138,7 @@ class PermissionEngine(Struct, frozen=True):
                 found.append(rules)
         return tuple(found)
 
-    async def hides(self, path: str, place: ProjectPaths) -> bool:
+    async def is_unreadable(self, path: str, place: ProjectPaths) -> bool:
         """Whether an ignore file or a rule keeps every tool from reading a path; what only asks does not count.
 
         Args:
@@ -146,8 +146,10 @@ class PermissionEngine(Struct, frozen=True):
             place: The project and the home folder.
         """
         parts = split_path(path)
-        target = ResolvedPath(path, parts, parts, path, hidden=await place.ignore.why(parts))
-        found = PathChecker(RuleMatcher(self.rules, "read_file", place), self.mode, self.sensitive, ()).seen(target)
+        target = ResolvedPath(path, parts, parts, path, hidden=await place.ignore_files.ignored_by(parts))
+        found = PathChecker(RuleMatcher(self.rules, "read_file", place), self.mode, self.sensitive, ()).check_mention(
+            target
+        )
         return found is not None and found.outcome == "deny"
 
     async def can_show(self, path: str, place: ProjectPaths, grants: Collection[GrantKey]) -> bool:
@@ -160,7 +162,12 @@ class PermissionEngine(Struct, frozen=True):
         """
         judge = PathChecker(RuleMatcher(self.rules, "grep", place), self.mode, self.sensitive, grants)
         parts = split_path(path)
-        return judge.seen(ResolvedPath(path, parts, parts, path, hidden=await place.ignore.why(parts))) is None
+        return (
+            judge.check_mention(
+                ResolvedPath(path, parts, parts, path, hidden=await place.ignore_files.ignored_by(parts))
+            )
+            is None
+        )
 
 
 def _is_edit_tool(call: ToolCall) -> bool:
@@ -204,7 +211,7 @@ class _CallCheck:
         *,
         final: bool = True,
     ) -> None:
-        self.final = final
+        self.is_final_form = final
         self.engine = engine
         self.call = call
         self.env = env
@@ -234,24 +241,24 @@ class _CallCheck:
         elif not touched:
             await self._check_harmless(argument, remember)
         for access in touched or ():
-            await self._access(access)
+            await self._check_access(access)
         if not self.verdicts:
-            self._nothing(argument, remember)
+            self._check_no_access(argument, remember)
         return combine(self.call.tool, self.verdicts, self.resolved, self.environment)
 
-    async def _access(self, access: Access) -> None:
+    async def _check_access(self, access: Access) -> None:
         if access.scope == "shell-run":
-            await self._command(access.resource)
+            await self._check_command(access.resource)
         elif access.scope == "network":
             self._check_url(access.resource)
         else:
-            await self._path(access)
+            await self._check_path(access)
 
-    async def _path(self, access: Access) -> None:
+    async def _check_path(self, access: Access) -> None:
         try:
             target = await resolve_path(self.env, access.resource, self.place)
         except (OSError, ValueError) as error:
-            if not self.final:
+            if not self.is_final_form:
                 return  # arguments of any form; what runs was judged
             why = explain(error) if isinstance(error, OSError) else str(error)
             reason = f"the path cannot be resolved: {escape_invisible(why, limit=200)}"
@@ -263,9 +270,9 @@ class _CallCheck:
         paths = self.paths
         if paths.edits and access.scope == "fs-write" and await _acts_elsewhere(self.env, target, self.place):
             paths = structs.replace(paths, edits=False)
-        self.verdicts.append(paths.verdict(access.scope, target))
+        self.verdicts.append(paths.check(access.scope, target))
 
-    async def _command(self, source: str) -> None:
+    async def _check_command(self, source: str) -> None:
         paths = PathChecker(self.judge, self.engine.mode, self.engine.sensitive, self.grants, by_tool=False)
         folder: str | None = self.place.cwd
         for name in FOLDER_ARGUMENTS:
@@ -278,12 +285,12 @@ class _CallCheck:
         self.environment |= judge.environment
         self.verdicts += found or [Verdict("shell-run", escape_invisible(source, limit=300), "allow", "it is empty")]
 
-    async def _folder(self, given: str) -> str | None:
+    async def _folder(self, text: str) -> str | None:
         try:
-            target = await resolve_path(self.env, given, self.place)
+            target = await resolve_path(self.env, text, self.place)
         except (OSError, ValueError):
             return None
-        self.resolved[given] = target.path
+        self.resolved[text] = target.path
         return target.path
 
     def _check_url(self, url: str) -> None:
@@ -306,7 +313,7 @@ class _CallCheck:
         elif self.engine.mode == "allow" or remember in self.grants:
             self.verdicts.append(Verdict("tool", argument, "allow", "this is allowed where no rule says otherwise"))
         else:
-            rules = suggest.suggest_argument_rules(self.call.tool, text)
+            rules = suggestions.suggest_argument_rules(self.call.tool, text)
             reason = "the tool does not say what it touches"
             self.verdicts.append(Verdict("tool", argument, "ask", reason, None, rules, remember))
 
@@ -322,9 +329,9 @@ class _CallCheck:
         paths = dict.fromkeys(paths_in_arguments(self.call.arguments))
         names = dict.fromkeys(names_in_arguments(self.call.arguments))
         for seen in islice(paths, MAX_MENTIONS):
-            await self._seen(seen)
+            await self._check_mention(seen)
         for seen in islice(names, MAX_MENTIONS):
-            await self._seen(seen, plain=True)
+            await self._check_mention(seen, plain=True)
         if len(paths) > MAX_MENTIONS or (len(names) > MAX_MENTIONS and self.judge.has_read_restrictions()):
             self.verdicts.append(Verdict("tool", argument, "ask", "it names too many paths to look at each"))
 
@@ -340,16 +347,16 @@ class _CallCheck:
                 return True
         return False
 
-    async def _seen(self, text: str, *, plain: bool = False) -> None:
+    async def _check_mention(self, text: str, *, plain: bool = False) -> None:
         try:
             target = await resolve_path(self.env, text, self.place)
         except (OSError, ValueError):
             return
-        verdict = self.paths.check_possible_path(target) if plain else self.paths.seen(target)
+        verdict = self.paths.check_possible_path(target) if plain else self.paths.check_mention(target)
         if verdict is not None:
             self.verdicts.append(verdict)
 
-    def _nothing(self, argument: str, remember: GrantKey) -> None:
+    def _check_no_access(self, argument: str, remember: GrantKey) -> None:
         """A call that touches nothing, or so its tool says."""
         rule = self.judge.allow_call_rule() or self.judge.allow_argument_rule(rule_argument(self.call.arguments))
         if rule is None and self.engine.mode == "ask" and remember not in self.grants:
@@ -365,7 +372,7 @@ async def _acts_elsewhere(env: ResolvesPaths, target: ResolvedPath, place: Proje
     A file with a second name (a hard link) is changed under both, and one in a bare repository can be a hook of git.
     """
     stat = getattr(env, "stat", None)
-    if stat is None or not target.inside(place):
+    if stat is None or not target.is_inside(place):
         return False
 
     async def find(path: str) -> FileStat | None:

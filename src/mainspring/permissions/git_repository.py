@@ -36,32 +36,32 @@ def submodules_of_index(data: bytes) -> tuple[str, ...] | None:
 
 
 def _parse(data: bytes) -> list[tuple[str, int]] | None:
-    if data[:4] != b"DIRC" or not 2 <= _number(data, 4) <= 4:
+    if data[:4] != b"DIRC" or not 2 <= _read_uint(data, 4) <= 4:
         return None
     for hash_length in (20, 32):
         found, at = _entries(data, hash_length)
         while at + 8 + hash_length <= len(data) and data[at : at + 1].isupper():  # other extensions change the meaning
-            at += 8 + _number(data, at + 4)
+            at += 8 + _read_uint(data, at + 4)
         if at + hash_length == len(data):
             return found
     return None
 
 
-def _number(data: bytes, at: int, length: int = 4) -> int:
+def _read_uint(data: bytes, at: int, length: int = 4) -> int:
     return int.from_bytes(data[at : at + length], "big")
 
 
 def _entries(data: bytes, hash_length: int) -> tuple[list[tuple[str, int]], int]:
     """The paths and modes of an index, and the offset of their end; the length of the data if it is torn."""
     found: list[tuple[str, int]] = []
-    at, path, is_shortened = 12, b"", _number(data, 4) == 4
-    for _ in range(_number(data, 8)):
-        mode = _number(data, at + 24)
+    at, path, is_shortened = 12, b"", _read_uint(data, 4) == 4
+    for _ in range(_read_uint(data, 8)):
+        mode = _read_uint(data, at + 24)
         start = at + 40 + hash_length
-        start += 4 if _number(data, start, 2) & 0x4000 else 2
+        start += 4 if _read_uint(data, start, 2) & 0x4000 else 2
         dropped = len(path)
         if is_shortened:
-            dropped, start = _offset(data, start)
+            dropped, start = _read_varint(data, start)
         end = data.find(b"\0", start)
         if end < 0:
             return found, len(data)
@@ -71,7 +71,7 @@ def _entries(data: bytes, hash_length: int) -> tuple[list[tuple[str, int]], int]
     return found, at
 
 
-def _offset(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """A number of variable length, and the offset of its end."""
     value = -1
     while at < len(data):

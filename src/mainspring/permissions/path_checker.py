@@ -7,11 +7,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.permissions import suggestions as suggest
-from mainspring.permissions.decisions import Outcome, Verdict
+from mainspring.permissions import suggestions
+from mainspring.permissions.decisions import RecoveredObject, Verdict
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath
 from mainspring.permissions.rule_matcher import RuleMatcher
-from mainspring.permissions.rules import Rule
+from mainspring.permissions.rules import SpecRule
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.shell_analysis import wildcards
 from mainspring.text import escape_invisible, fold
@@ -37,7 +37,7 @@ class FileGrant(Struct, frozen=True):
         deletes: The same for deleting.
     """
 
-    rule: Rule | None = None
+    rule: SpecRule | None = None
     reads: Literal["anywhere", "inside", "none"] = "none"
     changes: Literal["anywhere", "inside", "none"] = "none"
     deletes: Literal["anywhere", "inside", "none"] = "none"
@@ -45,7 +45,7 @@ class FileGrant(Struct, frozen=True):
     def covers(self, scope: str, target: ResolvedPath, place: ProjectPaths) -> bool:
         """Whether it covers a path."""
         reach = {"fs-read": self.reads, "fs-write": self.changes, "fs-delete": self.deletes}.get(scope, "none")
-        return reach == "anywhere" or (reach == "inside" and target.inside(place))
+        return reach == "anywhere" or (reach == "inside" and target.is_inside(place))
 
 
 NO_GRANT = FileGrant()
@@ -75,28 +75,28 @@ class PathChecker(Struct, frozen=True):
         """The project and the home folder."""
         return self.judge.place
 
-    def verdict(self, scope: str, target: ResolvedPath, cover: FileGrant = NO_GRANT) -> Verdict:
+    def check(self, scope: str, target: ResolvedPath, cover: FileGrant = NO_GRANT) -> Verdict:
         """The decision about a path that is touched for certain."""
         strict = self._restrict(scope, target)
         if strict is not None:
             return strict
-        why = self.sensitive_reason(scope, target)
-        if why:
-            return self._sensitive(scope, target, why)
-        rule = self.judge.allow_path_rule(scope, target, by_tool=self.by_tool)
+        reason = self.sensitive_reason(scope, target)
+        if reason:
+            return self._sensitive(scope, target, reason)
+        rule = self.judge.allow_path_rule(scope, target, include_tool_rules=self.by_tool)
         if rule is None:
             rule = self._rule_without_pattern(scope, target)
         if rule is None and cover.covers(scope, target, self.place):
             rule = cover.rule
         if rule is not None:
-            return self._say(scope, target, "allow", f"the rule {rule.text!r} allows it", rule)
+            return self._decision(scope, target, "allow", f"the rule {rule.text!r} allows it", rule)
         if cover.covers(scope, target, self.place) or self._is_allowed_by_default(scope, target):
-            return self._say(scope, target, "allow", "this is allowed where no rule says otherwise")
-        if self.edits and scope == "fs-write" and target.inside(self.place):
-            return self._say(scope, target, "allow", "all edits in this project are allowed in this session")
-        return self._say(scope, target, "ask", self._why_not(target), allow=self.suggest_rules(scope, target))
+            return self._decision(scope, target, "allow", "this is allowed where no rule says otherwise")
+        if self.edits and scope == "fs-write" and target.is_inside(self.place):
+            return self._decision(scope, target, "allow", "all edits in this project are allowed in this session")
+        return self._decision(scope, target, "ask", self._ask_reason(target), allow=self.suggest_rules(scope, target))
 
-    def seen(self, target: ResolvedPath) -> Verdict | None:
+    def check_mention(self, target: ResolvedPath) -> Verdict | None:
         """The decision about a path that is only seen in an argument: ``None`` unless it is denied, asked about or
         sensitive.
         """
@@ -123,11 +123,11 @@ class PathChecker(Struct, frozen=True):
         if (rule is None and not target.hidden) or self._is_granted("fs-read", target):
             return None
         about = target.hidden if rule is None else f"the rule {rule.text!r}"
-        return self._say("fs-read", target, "ask", f"it may be a path that {about} is about", rule)
+        return self._decision("fs-read", target, "ask", f"it may be a path that {about} is about", rule)
 
     def _seen_sensitive(self, target: ResolvedPath) -> Verdict | None:
-        why = self.sensitive_reason("fs-read", target)
-        found = self._sensitive("fs-read", target, why) if why else None
+        reason = self.sensitive_reason("fs-read", target)
+        found = self._sensitive("fs-read", target, reason) if reason else None
         return None if found is None or found.outcome == "allow" else found
 
     def sensitive_reason(self, scope: str, target: ResolvedPath) -> str:
@@ -135,15 +135,17 @@ class PathChecker(Struct, frozen=True):
         for parts in dict.fromkeys((target.real, target.lexical)):
             full = tuple(map(fold, parts))
             below = next((parts[len(r) :] for r in self.place.roots if parts[: len(r)] == r), parts)
-            why = self.sensitive.why(full, tuple(map(fold, below)), changes=scope != "fs-read", maybe=not target.path)
-            if why:
-                return why
+            reason = self.sensitive.reason(
+                full, tuple(map(fold, below)), changes=scope != "fs-read", maybe=not target.path
+            )
+            if reason:
+                return reason
         return ""
 
     def _restrict(self, scope: str, target: ResolvedPath) -> Verdict | None:
         """What ignore files and rules that tighten say, and what was granted in spite of an asking one."""
         if target.hidden:
-            return self._say(scope, target, "deny", f"{target.hidden} leaves it out, so no tool may touch it")
+            return self._decision(scope, target, "deny", f"{target.hidden} leaves it out, so no tool may touch it")
         for effect in ("deny", "ask"):
             found = self.judge.restrict_scope(effect, scope) or self.judge.restrict_path(
                 effect, scope, target, by_tool=self.by_tool
@@ -151,30 +153,30 @@ class PathChecker(Struct, frozen=True):
             if found is None:
                 continue
             if effect == "deny" and found.certain:
-                return self._say(scope, target, "deny", f"the rule {found.rule.text!r} denies it", found.rule)
+                return self._decision(scope, target, "deny", f"the rule {found.rule.text!r} denies it", found.rule)
             if not found.certain:
                 reason = f"it may be what the rule {found.rule.text!r} is about"
-                return self._say(scope, target, "ask", reason, found.rule)
+                return self._decision(scope, target, "ask", reason, found.rule)
             if self._is_granted(scope, target):
-                return self._say(scope, target, "allow", "it was granted for this session")
-            return self._say(scope, target, "ask", f"the rule {found.rule.text!r} asks about it", found.rule)
+                return self._decision(scope, target, "allow", "it was granted for this session")
+            return self._decision(scope, target, "ask", f"the rule {found.rule.text!r} asks about it", found.rule)
         if self._is_granted(scope, target):
-            return self._say(scope, target, "allow", "it was granted for this session")
+            return self._decision(scope, target, "allow", "it was granted for this session")
         return None
 
     def _is_granted(self, scope: str, target: ResolvedPath) -> bool:
         return bool(target.path) and (scope, target.path) in self.grants
 
-    def _sensitive(self, scope: str, target: ResolvedPath, why: str) -> Verdict:
-        rule = self.judge.allow_path_rule(scope, target, exactly=True, by_tool=self.by_tool)
+    def _sensitive(self, scope: str, target: ResolvedPath, reason: str) -> Verdict:
+        rule = self.judge.allow_path_rule(scope, target, literal_only=True, include_tool_rules=self.by_tool)
         if rule is not None:
-            return self._say(scope, target, "allow", f"the rule {rule.text!r} names this very path", rule)
+            return self._decision(scope, target, "allow", f"the rule {rule.text!r} names this very path", rule)
         narrow = self.suggest_rules(scope, target)[:1]
-        return self._say(scope, target, "ask", f"{why}, so it always asks", allow=narrow, lasting=True)
+        return self._decision(scope, target, "ask", f"{reason}, so it always asks", allow=narrow, lasting=True)
 
-    def _rule_without_pattern(self, scope: str, target: ResolvedPath) -> Rule | None:
+    def _rule_without_pattern(self, scope: str, target: ResolvedPath) -> SpecRule | None:
         """A rule without a pattern: about files it means the project."""
-        if not target.inside(self.place):
+        if not target.is_inside(self.place):
             return None
         by_tool = self.by_tool and scope != "fs-delete"
         return self.judge.allow_scope_rule(scope) or (self.judge.allow_call_rule() if by_tool else None)
@@ -182,12 +184,12 @@ class PathChecker(Struct, frozen=True):
     def _is_allowed_by_default(self, scope: str, target: ResolvedPath) -> bool:
         if self.mode == "allow":
             return True
-        return self.mode == "defaults" and scope == "fs-read" and target.inside(self.place)
+        return self.mode == "defaults" and scope == "fs-read" and target.is_inside(self.place)
 
-    def _why_not(self, target: ResolvedPath) -> str:
+    def _ask_reason(self, target: ResolvedPath) -> str:
         if target.unknown:
             return "it is not known which file that is"
-        if not target.inside(self.place):
+        if not target.is_inside(self.place):
             leads = "" if target.real == target.lexical else f" (it leads to /{'/'.join(target.real)})"
             return f"it lies outside the project{leads}"
         return "no rule allows it"
@@ -195,15 +197,15 @@ class PathChecker(Struct, frozen=True):
     def suggest_rules(self, scope: str, target: ResolvedPath) -> tuple[str, ...]:
         """Rules that would allow it, the narrowest first."""
         tool = self.judge.tool if self.by_tool and scope != "fs-delete" else ""
-        return suggest.suggest_path_rules(tool, scope, target, self.place, wide=True)
+        return suggestions.suggest_path_rules(tool, scope, target, self.place, include_project=True)
 
-    def _say(
+    def _decision(
         self,
         scope: str,
         target: ResolvedPath,
-        outcome: Outcome,
+        outcome: RecoveredObject,
         reason: str,
-        rule: Rule | None = None,
+        rule: SpecRule | None = None,
         *,
         allow: tuple[str, ...] = (),
         lasting: bool = False,

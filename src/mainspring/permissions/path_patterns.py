@@ -75,19 +75,21 @@ def split_path(path: str) -> tuple[str, ...]:
     return tuple([p for p in path.split("/") if p])
 
 
-def matches(pattern: tuple[str, ...], parts: tuple[str, ...], *, below: bool = False, maybe: bool = False) -> bool:
+def matches(
+    pattern: tuple[str, ...], parts: tuple[str, ...], *, include_descendants: bool = False, allow_unknown: bool = False
+) -> bool:
     """Whether a path lies where a pattern says.
 
     Args:
         pattern: Components of the pattern.
         parts: Components of the path, from the same anchor.
-        below: Whether what lies below a match matches too.
-        maybe: Whether it is enough that the unknown pieces of the path can be such that it matches.
+        include_descendants: Whether what lies below a match matches too.
+        allow_unknown: Whether it is enough that the unknown pieces of the path can be such that it matches.
     """
-    matches_part = wildcards.may_match if maybe else wildcards.fullmatch
+    matches_part = wildcards.may_match if allow_unknown else wildcards.fullmatch
     states = _closure({0}, pattern)
     for part in parts:
-        if below and len(pattern) in states:
+        if include_descendants and len(pattern) in states:
             return True
         following: set[int] = set()
         for i in states:

@@ -68,7 +68,7 @@ class IgnoreFiles:
         self._clock = clock
         self._kept: dict[PathParts, tuple[float, Any]] = {}
 
-    async def why(self, *forms: PathParts) -> str:
+    async def ignored_by(self, *forms: PathParts) -> str:
         """The ignore file that leaves a path out; empty if none does.
 
         Args:
@@ -161,15 +161,15 @@ class ProjectPaths(Struct, frozen=True):
         root: Components of the project's real folder.
         roots: The same, and as it was spelled.
         cwd: The real folder in which tools work.
-        homes: Components of the home folder, real and as spelled.
-        ignore: The ignore files, which say what no tool may touch.
+        home_spellings: Components of the home folder, real and as spelled.
+        ignore_files: The ignore files, which say what no tool may touch.
     """
 
     root: PathParts
     roots: tuple[PathParts, ...]
     cwd: str
-    homes: tuple[PathParts, ...]
-    ignore: IgnoreFiles
+    home_spellings: tuple[PathParts, ...]
+    ignore_files: IgnoreFiles
 
     @classmethod
     async def find(cls, env: ResolvesPaths, *, root: str | None, home: str | None) -> ProjectPaths:
@@ -207,7 +207,7 @@ class ResolvedPath(Struct, frozen=True):
     unknown: bool = False
     hidden: str = ""
 
-    def inside(self, place: ProjectPaths) -> bool:
+    def is_inside(self, place: ProjectPaths) -> bool:
         """Whether it leads into the project for certain."""
         return not self.unknown and self.real[: len(place.root)] == place.root
 
@@ -219,7 +219,7 @@ class ResolvedPath(Struct, frozen=True):
         """Whether a pattern is about it to the letter: its real path, case and all."""
         if self.unknown or pattern.problem:
             return False
-        bases = {"project": place.root, "root": (), "home": place.homes[0]}
+        bases = {"project": place.root, "root": (), "home": place.home_spellings[0]}
         rest = _below(self.real, bases[pattern.anchor])
         if rest is None or not all(wildcards.is_literal(p) for p in rest):
             return False
@@ -231,12 +231,12 @@ class ResolvedPath(Struct, frozen=True):
         if pattern.anchor == "project":
             bases = place.roots
         elif pattern.anchor == "home":
-            bases = place.homes
+            bases = place.home_spellings
         for parts in _distinct(self.real, self.lexical):
             folded = tuple(map(fold, parts))
             for base in bases:
                 rest = _below(folded, tuple(map(fold, base)))
-                if rest is not None and matches(pattern.loose, rest, below=True, maybe=maybe):
+                if rest is not None and matches(pattern.loose, rest, include_descendants=True, allow_unknown=maybe):
                     return True
             if maybe and self.unknown and _matches_suffix(pattern, folded):
                 return True
@@ -244,10 +244,10 @@ class ResolvedPath(Struct, frozen=True):
 
     def may_contain(self, pattern: PathPattern, place: ProjectPaths) -> bool:
         """Whether what the pattern is about may lie below this folder."""
-        base: PathParts = {"project": place.root, "root": (), "home": place.homes[0]}[pattern.anchor]
-        wanted = tuple(map(fold, base)) + pattern.loose
+        base: PathParts = {"project": place.root, "root": (), "home": place.home_spellings[0]}[pattern.anchor]
+        requested = tuple(map(fold, base)) + pattern.loose
         here = tuple(map(fold, self.real))
-        for mine, theirs in zip(here, wanted, strict=False):
+        for mine, theirs in zip(here, requested, strict=False):
             if theirs == "**":
                 return True
             if not wildcards.fullmatch(theirs, mine):
@@ -269,9 +269,9 @@ async def resolve_path(env: ResolvesPaths, spelled: str, place: ProjectPaths) ->
     """
     path = await env.realpath(spelled)
     at_home = spelled == "~" or spelled.startswith("~/")
-    lexical = _lexical("/".join(("", *place.homes[-1], spelled[2:])) if at_home else spelled, place.cwd)
+    lexical = _lexical("/".join(("", *place.home_spellings[-1], spelled[2:])) if at_home else spelled, place.cwd)
     real = split_path(_name(env, path))
-    return ResolvedPath(spelled, lexical, real, path, hidden=await place.ignore.why(real, lexical))
+    return ResolvedPath(spelled, lexical, real, path, hidden=await place.ignore_files.ignored_by(real, lexical))
 
 
 async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: str | None) -> ResolvedPath:
@@ -284,7 +284,7 @@ async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: 
         cwd: The folder the command runs in; ``None`` if that is not known.
     """
     spelled = text
-    home = "/" + "/".join(place.homes[0])
+    home = "/" + "/".join(place.home_spellings[0])
     text = text.replace(wildcards.HOME, home).replace(wildcards.CWD, cwd or wildcards.ANY_TEXT)
     if not is_absolute(text) and not text.startswith(wildcards.ANY_TEXT):
         text = f"{cwd or wildcards.ANY_TEXT}/{text}"
@@ -298,9 +298,9 @@ async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: 
         return ResolvedPath(spelled, parts, parts, "", unknown=True)
     if known == len(parts):
         real, lexical = split_path(_name(env, path)), _lexical(base, "/")
-        return ResolvedPath(spelled, lexical, real, path, hidden=await place.ignore.why(real, lexical))
+        return ResolvedPath(spelled, lexical, real, path, hidden=await place.ignore_files.ignored_by(real, lexical))
     above, real = split_path(posixpath.normpath(base)), split_path(_name(env, path))
-    hidden = await place.ignore.why(real, above)
+    hidden = await place.ignore_files.ignored_by(real, above)
     return ResolvedPath(spelled, above + parts[known:], real + parts[known:], "", unknown, hidden)
 
 
@@ -329,7 +329,7 @@ async def find_escapes(
             continue
         for start in _starts(first):
             base = await resolve_word(env, folder[start:] or ".", place, place.cwd)
-            leaves = base.lexical[: len(place.root)] == place.root and not base.inside(place)
+            leaves = base.lexical[: len(place.root)] == place.root and not base.is_inside(place)
             for each in folders:
                 target = await resolve_word(env, text[start:] or ".", place, each)
                 if leaves or not base.path or not target.path or target.real[: len(base.real)] != base.real:
@@ -348,14 +348,16 @@ _NOT_A_NAME = lazy_re(r"^-|[=:,@]")
 
 
 def _name(env: ResolvesPaths, path: str) -> str:
-    return env.name_of(path) if isinstance(env, PathNaming) else path
+    return env.display_name(path) if isinstance(env, PathNaming) else path
 
 
 def _matches_suffix(pattern: PathPattern, parts: PathParts) -> bool:
     """Whether what is known behind an unknown piece is what a pattern names, wherever the piece leads."""
     unknown = [i for i, part in enumerate(parts) if wildcards.ANY_TEXT in part]
     tails = [parts[i + 1 :] for i in unknown]
-    return any(tail and matches(("**", *pattern.loose), tail, below=True, maybe=True) for tail in tails)
+    return any(
+        tail and matches(("**", *pattern.loose), tail, include_descendants=True, allow_unknown=True) for tail in tails
+    )
 
 
 def _mask_proc_links(parts: PathParts) -> PathParts:
@@ -366,8 +368,8 @@ def _mask_proc_links(parts: PathParts) -> PathParts:
     return parts if link is None else (wildcards.ANY_TEXT, *parts[link + 1 :])
 
 
-def _lexical(spelled: str, cwd: str) -> PathParts:
-    return split_path(posixpath.normpath(posixpath.join(_slashes(cwd), _slashes(spelled))))
+def _lexical(path: str, cwd: str) -> PathParts:
+    return split_path(posixpath.normpath(posixpath.join(_slashes(cwd), _slashes(path))))
 
 
 def _slashes(path: str) -> str:

@@ -20,7 +20,7 @@ from mainspring.permissions.decisions import SCOPE_VERBS, PermissionDecision, Pe
 from mainspring.permissions.engine import PermissionEngine, ToolCall
 from mainspring.permissions.path_checker import GrantKey, PermissionMode
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
-from mainspring.permissions.rules import Rule, RuleSet, find_unused_rules
+from mainspring.permissions.rules import RuleSet, SpecRule, find_unused_rules
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.text import escape_invisible
 from mainspring.threads import run_in_thread
@@ -112,16 +112,16 @@ class Permissions:
                 raise ConfigError(
                     f"permissions: {name} is {value!r}; it can be {' or '.join(map(repr, get_args(known)))}"
                 )
-        for name, asked in (
+        for name, request in (
             ("on_permission_request", on_permission_request),
             ("on_decision", options.get("on_decision")),
         ):
-            if asked is not None and not callable(asked):
-                raise ConfigError(f"permissions: {name} is a function, not {asked!r:.80}")
+            if request is not None and not callable(request):
+                raise ConfigError(f"permissions: {name} is a function, not {request!r:.80}")
         for name in ("sensitive", "guarded"):
             if isinstance(options.get(name, ()), str):  # of a text every letter would be a pattern
                 raise ConfigError(f'permissions: {name} is a list of patterns, as in {name}=["**/*.key"]')
-        sensitive = SensitivePaths.standard(secret=options.get("sensitive", ()), guarded=options.get("guarded", ()))
+        sensitive = SensitivePaths.default(secret=options.get("sensitive", ()), guarded=options.get("guarded", ()))
         given = RuleSet.build(allow=allow, ask=ask, deny=deny)
         free = options.get("reads_free", True)
         self.on_permission_request = on_permission_request
@@ -144,9 +144,9 @@ class Permissions:
         self._agent = agent.name
         if any(rule.tool for rule in self._own_rules):
             agent.on(SessionStart, lambda _: self._warn(agent))
-        agent.on(PermissionCheck, self.permit)
+        agent.on(PermissionCheck, self.on_tool_permit)
         agent.on(BeforeToolRun, self.judge_again, order=_PREVIEW_CHECK_ORDER - 1)
-        agent.on(BeforeToolRun, self.still_as_shown, order=_PREVIEW_CHECK_ORDER)
+        agent.on(BeforeToolRun, self.on_tool_start, order=_PREVIEW_CHECK_ORDER)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -179,12 +179,12 @@ class Permissions:
     def engine(self, engine: PermissionEngine) -> None:
         self._session.engine = engine
 
-    def add(self, *rules: Rule) -> None:
+    def add(self, *rules: SpecRule) -> None:
         """Have further rules in force from the next decision on, for sub-agents too."""
         engine = self._session.engine
         self._session.engine = structs.replace(engine, rules=engine.rules + RuleSet(rules))
 
-    def remove(self, *rules: Rule) -> None:
+    def remove(self, *rules: SpecRule) -> None:
         """Remove rules, each one that is given, from the next decision on, for subagents too."""
         engine = self._session.engine
         left = tuple([r for r in engine.rules if not any(r is each for each in rules)])
@@ -213,7 +213,7 @@ class Permissions:
         return copy.copy(self)
 
     @contextmanager
-    def during(self, *rules: Rule) -> Generator[None]:
+    def temporary_rules(self, *rules: SpecRule) -> Generator[None]:
         """Have further rules in force while this is open, for sub-agents too."""
         self.add(*rules)
         try:
@@ -247,7 +247,7 @@ class Permissions:
         decision = await self.engine.decide(call, env, place, original=original, grants=grants)
         if not advise or decision.outcome != "ask":
             return decision
-        found = await self.engine.advice(decision, call, env, place, original=original, grants=grants)
+        found = await self.engine.suggest_rules(decision, call, env, place, original=original, grants=grants)
         return replace(decision, advice=found)
 
     async def unreadable_paths(self, env: ExecutionEnv, *, limit: int = 50_000) -> tuple[str, ...]:
@@ -269,11 +269,11 @@ class Permissions:
             path = f"{root.rstrip('/')}/{entry.path}"
             if found and path.startswith(f"{found[-1]}/"):
                 continue
-            if await self.engine.hides(path, place):
+            if await self.engine.is_unreadable(path, place):
                 found.append(path)
         return tuple(found)
 
-    async def permit(self, context: PermissionCheck) -> None:
+    async def on_tool_permit(self, context: PermissionCheck) -> None:
         """Decide about a call that is about to run. The handler of `tool:permit`."""
         decision = await self._permit(context)
         if self.on_decision is not None and not context.paused and not context.skip_reason:
@@ -283,7 +283,7 @@ class Permissions:
         changes = self._session.changes
         decision = await self._decide(context)
         if decision.outcome == "ask":
-            async with self._session.queue():  # one question after the other; a grant serves the call behind it
+            async with self._session.question_lock():  # one question after the other; a grant serves the call behind it
                 changes = self._session.changes
                 decision = await self._decide(context, advise=True)
                 if decision.outcome == "ask" and (
@@ -348,7 +348,12 @@ class Permissions:
         if given.allow:
             self._session.remember(decision, everything=given.session or answer == "session")
             if tried is not None:
-                self._session.shown[self._agent, context.call_id] = (context.tool, tried, context.env, decision.paths)
+                self._session.approved_previews[self._agent, context.call_id] = (
+                    context.tool,
+                    tried,
+                    context.env,
+                    decision.paths,
+                )
             return True
         said = f": {given.reason}" if given.reason else "."
         context.deny(f"{permission_question(decision)}, and the user said no{said}", stop=stop or given.stop)
@@ -381,7 +386,7 @@ class Permissions:
             now = await self.decide(
                 hook.name, hook.input, env=judged.env, definition=judged.tool, original=judged.original
             )
-            is_same = all(v in first.asked for v in now.asked) and now.environment == first.environment
+            is_same = all(v in first.needs_answer for v in now.needs_answer) and now.environment == first.environment
             if now.outcome == "deny" or not is_same:
                 hook.block = (
                     "another call changed files since this one was approved, and this one may now do something else. Make the call "
@@ -391,9 +396,9 @@ class Permissions:
         if not first.only_reads:
             self._session.changes += 1
 
-    async def still_as_shown(self, hook: BeforeToolRun) -> None:
+    async def on_tool_start(self, hook: BeforeToolRun) -> None:
         """The handler of `tool:start`: what was agreed to is what is written, or nothing is."""
-        shown = self._session.shown.pop((self._agent, hook.call_id), None)
+        shown = self._session.approved_previews.pop((self._agent, hook.call_id), None)
         if shown is None:
             return
         tool, before, env, paths = shown
@@ -407,8 +412,8 @@ class Permissions:
 
     def _filter_searches(self, env: ExecutionEnv, place: ProjectPaths) -> None:
         """Let searches through folders leave out what a read of the file itself would not be allowed to show."""
-        guard = env.guard if isinstance(env.guard, _SearchFilter) else _SearchFilter(env.guard)
-        env.guard = guard.with_session(self._session, place)
+        guard = env.path_filter if isinstance(env.path_filter, _SearchFilter) else _SearchFilter(env.path_filter)
+        env.path_filter = guard.with_session(self._session, place)
 
     async def _project_paths(self, env: ResolvesPaths) -> ProjectPaths:
         if self._place is None or self._place[0] is not env:
@@ -432,12 +437,12 @@ class _SessionGrants:
     def __init__(self, engine: PermissionEngine) -> None:
         self.engine = engine
         self.grants: dict[GrantKey, SessionGrant] = {}
-        self.shown: dict[tuple[str, str], tuple[Tool, Preview, ExecutionEnv, Mapping[str, str]]] = {}
+        self.approved_previews: dict[tuple[str, str], tuple[Tool, Preview, ExecutionEnv, Mapping[str, str]]] = {}
         self.judged: dict[tuple[str, str], _JudgedCall] = {}
         self.changes = 0
         self._queue: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
-    def queue(self) -> asyncio.Lock:
+    def question_lock(self) -> asyncio.Lock:
         """The lock that a question takes; one for each event loop, as runs one after the other may have their own."""
         loop = asyncio.get_running_loop()
         if self._queue is None or self._queue[0] is not loop:
@@ -445,7 +450,7 @@ class _SessionGrants:
         return self._queue[1]
 
     def remember(self, decision: PermissionDecision, *, everything: bool) -> None:
-        for verdict in decision.asked:
+        for verdict in decision.needs_answer:
             if verdict.remember is not None and (everything or verdict.lasting):
                 grant = SessionGrant(verdict.remember, SCOPE_VERBS[verdict.scope], verdict.resource)
                 self.grants.setdefault(verdict.remember, grant)
@@ -484,8 +489,8 @@ async def _ask(callback: PermissionCallback, request: PermissionRequest) -> Answ
 
 def build_request(decision: PermissionDecision, arguments: Mapping[str, Any]) -> PermissionRequest:
     """What a person is asked about a decision."""
-    asked = decision.asked
-    first = next((v for v in asked if v.scope == "shell-run"), asked[0])
+    request = decision.needs_answer
+    first = next((v for v in request if v.scope == "shell-run"), request[0])
     resource = first.resource
     if first.scope == "shell-run" and isinstance(arguments.get("command"), str):
         resource = escape_invisible(arguments["command"])
@@ -495,8 +500,8 @@ def build_request(decision: PermissionDecision, arguments: Mapping[str, Any]) ->
         action=SCOPE_VERBS[first.scope],
         tool=decision.tool,
         input=copy.deepcopy(dict(arguments)),
-        reason="; ".join(dict.fromkeys(f"{v.resource}: {v.reason}" for v in asked)),
-        verdicts=asked,
+        reason="; ".join(dict.fromkeys(f"{v.resource}: {v.reason}" for v in request)),
+        verdicts=request,
         suggestions=decision.advice[0] if decision.advice else (),
         wider=decision.advice[-1] if decision.advice else (),
     )
@@ -512,7 +517,7 @@ def denial_message(decision: PermissionDecision) -> str:
 def permission_question(decision: PermissionDecision) -> str:
     """What needs permission, in one sentence without its end."""
     parts: list[str] = []
-    for verdict in decision.asked:
+    for verdict in decision.needs_answer:
         part = f"{SCOPE_VERBS[verdict.scope]} {verdict.resource} ({verdict.reason})"
         if part not in parts:
             parts.append(part)
@@ -523,7 +528,7 @@ def permission_question(decision: PermissionDecision) -> str:
 def allow_hint(decision: PermissionDecision) -> str:
     """How the user can allow what was asked about, with flags and in the settings."""
     if not decision.advice:
-        standing = next((v.rule for v in decision.asked if v.rule is not None and not v.allow), None)
+        standing = next((v.rule for v in decision.needs_answer if v.rule is not None and not v.allow), None)
         if standing is not None:
             return f"No rule can allow it while {standing.text!r} ({standing.origin}) stands."
         return "No rule can allow it in this form; write it as plain, separate steps."

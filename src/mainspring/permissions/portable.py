@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from mainspring.permissions.command_patterns import compile_command_pattern
-from mainspring.permissions.rules import COMMAND_TOOLS, FILE_TOOLS, Rule
+from mainspring.permissions.rules import COMMAND_TOOLS, FILE_TOOLS, SpecRule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.programs import INTERPRETERS, SHELLS
 
@@ -17,7 +17,7 @@ _SCRIPTS = tuple(
 _MAX_DEPTH = 3
 
 
-def is_portable(rule: Rule) -> bool:
+def is_portable(rule: SpecRule) -> bool:
     """Return True if a rule is about the same thing in every project: it names no path that starts at the project's folder."""
     if relative_program(rule):
         return False
@@ -25,7 +25,7 @@ def is_portable(rule: Rule) -> bool:
     return not (about_files and rule.pattern is not None and not rule.pattern.startswith(_ROOTED))
 
 
-def relative_program(rule: Rule) -> str:
+def relative_program(rule: SpecRule) -> str:
     """Return the program or script that a rule about commands names by a relative path, or an empty string.
 
     Such a path is another file in each project.
@@ -42,7 +42,7 @@ def _relative_word(command: str, depth: int = 0) -> str:
     tokens = compile_command_pattern(command).tokens
     for i, token in enumerate(tokens):
         if _is_relative_path(token) or _is_script(token):
-            return _shown(token)
+            return _format_argument(token)
         inner = _relative_word(token, depth + 1) if " " in token and depth < _MAX_DEPTH else ""  # code of `sh -c`
         if inner:
             return inner
@@ -50,7 +50,7 @@ def _relative_word(command: str, depth: int = 0) -> str:
             script = next((t for t in tokens[i + 1 :] if not t.startswith("-")), "")
             by_option = any(t in ("-m", "-c", "-e") for t in tokens[i + 1 : i + 2])
             if script and wildcards.is_literal(script) and not by_option and not script.startswith(_ROOTED):
-                return _shown(script)
+                return _format_argument(script)
     return ""
 
 
@@ -76,5 +76,5 @@ def _runs_scripts(token: str) -> bool:
     return name in SHELLS or name in _SOURCING or name.rstrip("0123456789.") in INTERPRETERS
 
 
-def _shown(token: str) -> str:
+def _format_argument(token: str) -> str:
     return token.replace(wildcards.ANY_TEXT, "*").replace(wildcards.ANY_CHAR, "?")

@@ -113,7 +113,10 @@ class GitHistory:
             UnknownFilesError: If they cannot be known.
         """
         top = (await self._run("rev-parse", "--show-toplevel")).decode("utf-8", "surrogateescape").removesuffix("\n")
-        if top not in (self._top, self._env.name_of(self._top) if isinstance(self._env, PathNaming) else self._top):
+        if top not in (
+            self._top,
+            self._env.display_name(self._top) if isinstance(self._env, PathNaming) else self._top,
+        ):
             raise UnknownFilesError("git finds another repository here")
         if command.name == "status":
             return await self._names("diff", *_NAMES, "--cached") + await self._names("diff", *_NAMES)
@@ -259,7 +262,7 @@ class GitHistory:
         return result.stdout.data
 
 
-async def history_of(env: object, root: tuple[str, ...], folder: str, top: str) -> GitHistory | None:
+async def open_history(env: object, root: tuple[str, ...], folder: str, top: str) -> GitHistory | None:
     """What asks git; ``None`` if there is no git.
 
     Args:
@@ -292,7 +295,7 @@ async def find_program_of_settings(env: object, root: tuple[str, ...], folders: 
         Why git may start one; empty if it does not.
     """
     try:
-        histories = [await history_of(env, root, folder, folder) for folder in folders if folder]
+        histories = [await open_history(env, root, folder, folder) for folder in folders if folder]
         names = [name for each in histories if each is not None for name in await each.words_in_settings()]
     except UnknownFilesError:
         return "it is not known which programs git starts; run git alone"
@@ -366,20 +369,20 @@ class RecursiveReadChecker:
         self._env = env
         self._paths = paths
         self._allowed = allowed
-        self._refuses = paths.check_read_restrictions if allowed else paths.seen
+        self._refuses = paths.check_read_restrictions if allowed else paths.check_mention
         self.fetches = False
         self._below: dict[tuple[str, FileReads], str] = {}
         self._repositories: dict[str, GitRepository] = {}
 
-    async def problem(
-        self, reading: FileReads, folders: Sequence[str | None], look: ResolveWord, expanded: ResolveWord
+    async def check(
+        self, reading: FileReads, folders: Sequence[str | None], resolve_word: ResolveWord, expanded: ResolveWord
     ) -> str:
         """Why a command may do more than read in the project what everybody may see; empty if it does not.
 
         Args:
             reading: What it opens.
             folders: In which folders it may run.
-            look: Finds where a word leads.
+            resolve_word: Finds where a word leads.
             expanded: Finds what the wildcards of a word stand for.
         """
         for word in reading.wild:
@@ -389,12 +392,12 @@ class RecursiveReadChecker:
             problem = await self._git(reading.git, folders)
             if problem:
                 return problem
-        return await self.shows(reading, folders, look, expanded)
+        return await self.check_shown_files(reading, folders, resolve_word, expanded)
 
-    async def shows(
-        self, reading: FileReads, folders: Sequence[str | None], look: ResolveWord, expanded: ResolveWord
+    async def check_shown_files(
+        self, reading: FileReads, folders: Sequence[str | None], resolve_word: ResolveWord, expanded: ResolveWord
     ) -> str:
-        """What below its folders a command would show and should not; empty if nothing is known. See `problem`."""
+        """What below its folders a command would show and should not; empty if nothing is known. See `check`."""
         if not reading.deep:
             return ""
         places: list[str] = []
@@ -404,7 +407,7 @@ class RecursiveReadChecker:
                 return problem
             places += tops
         for word in reading.paths:
-            places += [t.path for t in [*await look(word.text), *await expanded(word.text)] if t.path]
+            places += [t.path for t in [*await resolve_word(word.text), *await expanded(word.text)] if t.path]
         for path in dict.fromkeys(places):
             if reading.is_index:
                 problem = await self._check_index(path, reading)
@@ -430,7 +433,7 @@ class RecursiveReadChecker:
             is_known = is_known or problem is not None
             if problem is None:
                 tops.append(top)
-                problem = await self._holds(top)
+                problem = await self._check_tracked_files(top)
             if problem:
                 return tops, problem
         return (None if is_known and not tops else tops), ""
@@ -453,10 +456,10 @@ class RecursiveReadChecker:
         try:
             paths = [path for word in git.operands if (path := path_in_revision(word.text))]
             above = [posixpath.join(folder if path.startswith(".") else top, path) for path in paths]
-            problem = await self._refused(
+            problem = await self._first_unreadable(
                 top, [(posixpath.relpath(path, top), "file") for path in above], follows=False, is_history=True
             )
-            history = await history_of(self._env, self._paths.place.root, folder, top)
+            history = await open_history(self._env, self._paths.place.root, folder, top)
             if problem:
                 return problem
             if history is None:
@@ -468,7 +471,7 @@ class RecursiveReadChecker:
             names = await history.files(git)
         except UnknownFilesError as error:
             return str(error) if self._must_check else ""
-        return await self._refused(top, [(name, "file") for name in names], follows=False, is_history=True)
+        return await self._first_unreadable(top, [(name, "file") for name in names], follows=False, is_history=True)
 
     async def _repository(self, folder: str) -> GitRepository:
         if folder not in self._repositories:
@@ -479,17 +482,17 @@ class RecursiveReadChecker:
         """What below a folder would be shown and should not."""
         key = (path, replace(reading, paths=(), wild=()))
         if key not in self._below:
-            self._below[key] = await self._find(path, reading)
+            self._below[key] = await self._check_folder(path, reading)
         return self._below[key]
 
-    async def _holds(self, top: str) -> str:
+    async def _check_tracked_files(self, top: str) -> str:
         """What a repository would show of files that it holds in spite of an ignore file."""
         if not self._must_check or not isinstance(self._env, ReadsFolders):
             return ""
         names = await read_tracked_files(self._env, top)
         if names is None:
             return f"it is not known which files the repository in {top} holds"
-        return await self._refused(top, [(name, "file") for name in names], follows=False)
+        return await self._first_unreadable(top, [(name, "file") for name in names], follows=False)
 
     @property
     def _must_check(self) -> bool:
@@ -513,9 +516,9 @@ class RecursiveReadChecker:
         if len(below) > _MAX_WALKED and self._must_check:
             return f"git lists more than {_MAX_WALKED} files"
         entries = [(name, "symlink") for name in below if _matches_name_filter(name, reading.only)]
-        return await self._refused(folder, entries, follows=True)
+        return await self._first_unreadable(folder, entries, follows=True)
 
-    async def _find(self, path: str, reading: FileReads) -> str:
+    async def _check_folder(self, path: str, reading: FileReads) -> str:
         if not isinstance(self._env, ReadsFolders):
             return "it is not known what lies in the folder" if self._must_check else ""
         spared = reading.tracked and await self._skips_ignored(path, reading)
@@ -532,7 +535,7 @@ class RecursiveReadChecker:
         entries = [(entry.path, entry.kind) for entry in walk.entries if _matches_name_filter(entry.path, reading.only)]
         if reading.plain and not all(_PLAIN_PATH.fullmatch(name) for name, _ in entries):
             return "a file has a name that xargs reads as several; find -print0 and xargs -0 do not"
-        return await self._refused(path, entries, follows=reading.follows)
+        return await self._first_unreadable(path, entries, follows=reading.follows)
 
     async def _skips_ignored(self, path: str, reading: FileReads) -> bool:
         """Whether what ignore files name is not shown: not so where a pattern of names asks for it, and not outside a repository."""
@@ -543,7 +546,7 @@ class RecursiveReadChecker:
             return bool(top)
         return bool(top) and not (isinstance(self._env, ReadsFolders) and await has_rules_above(self._env, top))
 
-    async def _refused(
+    async def _first_unreadable(
         self, path: str, entries: Iterable[tuple[str, str]], *, follows: bool, is_history: bool = False
     ) -> str:
         """The first of some names below a folder that may not be shown; those in a history may lie outside the project."""
@@ -552,11 +555,11 @@ class RecursiveReadChecker:
         for name, kind in entries:
             full = posixpath.join(path, name)
             parts = split_path(posixpath.normpath(full)) if is_history else base + tuple(name.split("/"))
-            target = ResolvedPath(full, parts, parts, full, hidden=await place.ignore.why(parts))
+            target = ResolvedPath(full, parts, parts, full, hidden=await place.ignore_files.ignored_by(parts))
             linked = kind == "symlink" and follows
             if linked:
                 target = await resolve_word(self._env, full, place, None)
-            is_strange = (linked or is_history) and not self._allowed and not target.inside(place)
+            is_strange = (linked or is_history) and not self._allowed and not target.is_inside(place)
             if self._refuses(target) is not None or is_strange:
                 shown = escape_invisible(name, limit=200)
                 return f"it would show {shown}, which needs permission; the tool grep leaves that out"

@@ -19,7 +19,7 @@ from mainspring.permissions.command_patterns import (
 from mainspring.permissions.path_patterns import PathPattern, compile_path_pattern
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath
 from mainspring.permissions.portable import relative_program
-from mainspring.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet, names_line
+from mainspring.permissions.rules import FILE_TOOLS, Effect, RuleSet, SpecRule, names_line
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.programs import uncovered
 from mainspring.shell_analysis.references import normalize_host
@@ -40,7 +40,7 @@ _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", 
 class RuleMatch(Struct, frozen=True):
     """A rule that is about something; ``certain`` is false if only an unknown piece may make it so."""
 
-    rule: Rule
+    rule: SpecRule
     certain: bool = True
 
 
@@ -62,7 +62,7 @@ class RuleMatcher(Struct, frozen=True):
     def restrict_call(self, effect: Effect) -> RuleMatch | None:
         """A rule about every call of the tool."""
         for rule in self.rules.with_effect(effect):
-            if rule.tool and rule.pattern is None and self._named(rule):
+            if rule.tool and rule.pattern is None and self._applies_to_tool(rule):
                 return RuleMatch(rule)
         return None
 
@@ -79,13 +79,13 @@ class RuleMatcher(Struct, frozen=True):
         """A rule about a path, by whatever tool it is touched."""
         guess: RuleMatch | None = None
         for rule in self.rules.with_effect(effect):
-            named = by_tool and self._named(rule)
+            named = by_tool and self._applies_to_tool(rule)
             if rule.pattern is None or not (named or self._applies_to_path_scope(rule, scope)):
                 continue
             pattern = compile_path_pattern(rule.pattern)
             if target.matches_loosely(pattern, self.place):
                 return RuleMatch(rule)
-            if guess is None and not target.path and self._guess(pattern, target):
+            if guess is None and not target.path and self._may_match_path(pattern, target):
                 guess = RuleMatch(rule, certain=False)
         return guess
 
@@ -94,7 +94,7 @@ class RuleMatcher(Struct, frozen=True):
         rules = (*self.rules.with_effect("deny"), *self.rules.with_effect("ask"))
         return any(rule.pattern is not None and self._applies_to_path_scope(rule, "fs-read") for rule in rules)
 
-    def find_rule_naming(self, target: ResolvedPath) -> Rule | None:
+    def find_rule_naming(self, target: ResolvedPath) -> SpecRule | None:
         """A rule against reading a path that names more of it than wildcards."""
         for rule in (*self.rules.with_effect("deny"), *self.rules.with_effect("ask")):
             if rule.pattern is None or not self._applies_to_path_scope(rule, "fs-read"):
@@ -108,7 +108,7 @@ class RuleMatcher(Struct, frozen=True):
         """A rule about a command or about one that it runs."""
         guess: RuleMatch | None = None
         for rule in self.rules.with_effect(effect):
-            if rule.pattern is None or not (rule.scope == "shell-run" or self._named(rule)):
+            if rule.pattern is None or not (rule.scope == "shell-run" or self._applies_to_tool(rule)):
                 continue
             pattern = compile_command_pattern(rule.pattern)
             if pattern.problem:  # a rule that cannot be read about commands is about all of them
@@ -126,7 +126,7 @@ class RuleMatcher(Struct, frozen=True):
     def restrict_host(self, effect: Effect, host: str) -> RuleMatch | None:
         """A rule about a host."""
         for rule in self.rules.with_effect(effect):
-            about = rule.scope == "network" or self._named(rule)
+            about = rule.scope == "network" or self._applies_to_tool(rule)
             if rule.pattern is not None and about and matches_host(rule.pattern, host):
                 return RuleMatch(rule)
         return None
@@ -134,39 +134,42 @@ class RuleMatcher(Struct, frozen=True):
     def restrict_argument(self, effect: Effect, argument: str) -> RuleMatch | None:
         """A rule about a call that does not say what it touches."""
         for rule in self.rules.with_effect(effect):
-            if rule.tool and rule.pattern is not None and self._named(rule):
+            if rule.tool and rule.pattern is not None and self._applies_to_tool(rule):
                 if wildcards.fullmatch(fold(wildcards.encode_wildcards(rule.pattern)), fold(argument)):
                     return RuleMatch(rule)
         return None
 
     # --- rules that loosen ------------------------------------------------------------------------------------------
 
-    def allow_call_rule(self) -> Rule | None:
+    def allow_call_rule(self) -> SpecRule | None:
         """A rule that allows every call of the tool."""
         return next(
-            (r for r in self.rules.with_effect("allow") if r.tool and r.pattern is None and self._named(r)), None
+            (r for r in self.rules.with_effect("allow") if r.tool and r.pattern is None and self._applies_to_tool(r)),
+            None,
         )
 
-    def allow_scope_rule(self, scope: str) -> Rule | None:
+    def allow_scope_rule(self, scope: str) -> SpecRule | None:
         """A rule that allows everything of a scope."""
         return next((r for r in self.rules.with_effect("allow") if r.scope == scope and r.pattern is None), None)
 
     def allow_path_rule(
-        self, scope: str, target: ResolvedPath, *, exactly: bool = False, by_tool: bool = True
-    ) -> Rule | None:
+        self, scope: str, target: ResolvedPath, *, literal_only: bool = False, include_tool_rules: bool = True
+    ) -> SpecRule | None:
         """A rule that allows a path.
 
         Args:
             scope: What is done with it.
             target: Where it leads.
-            exactly: Whether the rule has to name the very path, without a wildcard.
-            by_tool: Whether rules about the tool count; for the files of a command only those about scopes do.
+            literal_only: Whether the rule has to name the very path, without a wildcard.
+            include_tool_rules: Whether rules about the tool count; for the files of a command only those about scopes do.
         """
         for rule in self.rules.with_effect("allow"):
-            if rule.pattern is None or not (rule.scope == scope or (by_tool and self._named(rule))):
+            if rule.pattern is None or not (
+                rule.scope == scope or (include_tool_rules and self._applies_to_tool(rule))
+            ):
                 continue
             pattern = compile_path_pattern(rule.pattern)
-            literal_needed = exactly or (scope == "fs-delete" and rule.scope is None)
+            literal_needed = literal_only or (scope == "fs-delete" and rule.scope is None)
             if target.matches_exactly(pattern, self.place) and (pattern.literal or not literal_needed):
                 return rule
         return None
@@ -178,7 +181,7 @@ class RuleMatcher(Struct, frozen=True):
         escapes: Container[tuple[str, str]] = (),
         *,
         at_root: bool = True,
-    ) -> Rule | None:
+    ) -> SpecRule | None:
         """The rule that allows a command, or the first of those that allow what it runs.
 
         Args:
@@ -204,17 +207,17 @@ class RuleMatcher(Struct, frozen=True):
             return None
         return found[0] if found else (own[0] if own else None)
 
-    def allows_line(self, source: str) -> Rule | None:
+    def allows_line(self, source: str) -> SpecRule | None:
         """A rule that names a whole line, to the letter."""
         line = source.strip()
         for rule in self.rules.with_effect("allow"):
-            if rule.pattern == line and (rule.scope == "shell-run" or self._named(rule)) and names_line(line):
+            if rule.pattern == line and (rule.scope == "shell-run" or self._applies_to_tool(rule)) and names_line(line):
                 return rule
         return None
 
     def _pattern_for(
         self, unit: AnalyzedCommand, escapes: Container[tuple[str, str]], *, at_root: bool
-    ) -> tuple[Rule, CommandPattern] | None:
+    ) -> tuple[SpecRule, CommandPattern] | None:
         found = [
             (rule, pattern)
             for rule, pattern in self._patterns(unit)
@@ -225,12 +228,12 @@ class RuleMatcher(Struct, frozen=True):
         exempt = uncovered(unit)
         return next((each for each in found if matches_exactly(each[1], unit.words, exempt, escapes)), None)
 
-    def _patterns(self, unit: AnalyzedCommand) -> Iterator[tuple[Rule, CommandPattern]]:
+    def _patterns(self, unit: AnalyzedCommand) -> Iterator[tuple[SpecRule, CommandPattern]]:
         """The patterns that may allow a command, if it is what they name."""
         if unit.unknown or unit.fed:  # its words do not say what it runs
             return
         for rule in self.rules.with_effect("allow"):
-            if rule.pattern is not None and (rule.scope == "shell-run" or self._named(rule)):
+            if rule.pattern is not None and (rule.scope == "shell-run" or self._applies_to_tool(rule)):
                 pattern = compile_command_pattern(rule.pattern)
                 if not names_line(rule.pattern) and not pattern.problem and pattern.fixed >= max(unit.fixed, 1):
                     yield rule, pattern
@@ -252,43 +255,43 @@ class RuleMatcher(Struct, frozen=True):
                     return f"the rule {rule.text!r} does not cover {missing}"
         return ""
 
-    def allow_any_command_rule(self) -> Rule | None:
+    def allow_any_command_rule(self) -> SpecRule | None:
         """A rule that allows every command."""
         for rule in self.rules.with_effect("allow"):
-            if rule.scope == "shell-run" or self._named(rule):
-                if rule.pattern is None or compile_command_pattern(rule.pattern).anything:
+            if rule.scope == "shell-run" or self._applies_to_tool(rule):
+                if rule.pattern is None or compile_command_pattern(rule.pattern).matches_everything:
                     return rule
         return None
 
-    def allow_host_rule(self, host: str) -> Rule | None:
+    def allow_host_rule(self, host: str) -> SpecRule | None:
         """A rule that allows a host."""
         for rule in self.rules.with_effect("allow"):
-            about = rule.scope == "network" or self._named(rule)
+            about = rule.scope == "network" or self._applies_to_tool(rule)
             if rule.pattern is not None and about and matches_host(rule.pattern, host):
                 return rule
         return None
 
-    def allow_argument_rule(self, argument: str) -> Rule | None:
+    def allow_argument_rule(self, argument: str) -> SpecRule | None:
         """A rule that allows a call that does not say what it touches."""
         for rule in self.rules.with_effect("allow"):
-            if rule.tool and rule.pattern is not None and self._named(rule):
+            if rule.tool and rule.pattern is not None and self._applies_to_tool(rule):
                 if wildcards.fullmatch(wildcards.encode_wildcards(rule.pattern), argument):
                     return rule
         return None
 
     # --- which rules are meant --------------------------------------------------------------------------------------
 
-    def _named(self, rule: Rule) -> bool:
+    def _applies_to_tool(self, rule: SpecRule) -> bool:
         return bool(rule.tool) and wildcards.fullmatch(wildcards.encode_wildcards(rule.tool), self.tool)
 
-    def _applies_to_path_scope(self, rule: Rule, scope: str) -> bool:
+    def _applies_to_path_scope(self, rule: SpecRule, scope: str) -> bool:
         """Whether a rule that tightens is about paths touched in such a way, whatever the tool."""
         means = rule.scope or FILE_TOOLS.get(rule.tool)
         if means == "fs-read" and scope == "fs-write" and self.tool in EDIT_TOOLS:
             return True
         return means == scope or (means == "fs-write" and scope == "fs-delete")
 
-    def _guess(self, pattern: PathPattern, target: ResolvedPath) -> bool:
+    def _may_match_path(self, pattern: PathPattern, target: ResolvedPath) -> bool:
         known = any(c not in wildcards.WILDCARDS for c in target.spelled)
         return known and target.matches_loosely(pattern, self.place, maybe=True)
 

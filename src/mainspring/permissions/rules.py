@@ -78,7 +78,7 @@ class RuleSource(Struct, frozen=True):
         return self.place or self.kind
 
 
-class Rule(Struct, frozen=True):
+class SpecRule(Struct, frozen=True):
     """One rule.
 
     Attributes:
@@ -104,7 +104,7 @@ class Rule(Struct, frozen=True):
 class RuleSet(Struct, frozen=True):
     """Rules of all sources, in the order in which the deciding one is looked for."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[SpecRule, ...] = ()
 
     @classmethod
     def build(
@@ -137,7 +137,7 @@ class RuleSet(Struct, frozen=True):
         Raises:
             ConfigError: If a key is no list of texts, or a rule is no rule; the text names file and key.
         """
-        rules: list[Rule] = []
+        rules: list[SpecRule] = []
         for effect in EFFECTS:
             texts: object = section.get(effect, ())
             if not isinstance(texts, list | tuple):
@@ -154,18 +154,18 @@ class RuleSet(Struct, frozen=True):
     def __add__(self, other: RuleSet) -> RuleSet:
         return RuleSet(self.rules + other.rules)
 
-    def __iter__(self) -> Iterator[Rule]:
+    def __iter__(self) -> Iterator[SpecRule]:
         return iter(self.rules)
 
     def __len__(self) -> int:
         return len(self.rules)
 
-    def with_effect(self, effect: Effect) -> tuple[Rule, ...]:
+    def with_effect(self, effect: Effect) -> tuple[SpecRule, ...]:
         """The rules of one effect that count; those that would loosen from an untrusted place do not."""
         return tuple(r for r in self.rules if r.effect == effect and (effect != "allow" or r.origin.trusted))
 
 
-def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[Rule, ...]:
+def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[SpecRule, ...]:
     """The rules that name a tool which is none of these: a spelling mistake, perhaps, and a denial that denies nothing."""
     known = tuple(tools)
     return tuple(
@@ -175,7 +175,7 @@ def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[Rule, ...]:
     )
 
 
-def parse_rule(text: str, effect: Effect, origin: RuleSource | None = None) -> Rule:
+def parse_rule(text: str, effect: Effect, origin: RuleSource | None = None) -> SpecRule:
     """Read one rule.
 
     Raises:
@@ -209,7 +209,7 @@ class _RuleSyntaxError(Exception):
     """What is wrong with a rule, and what to write instead."""
 
 
-def _parse(rule: str, effect: Effect, origin: RuleSource) -> Rule:
+def _parse(rule: str, effect: Effect, origin: RuleSource) -> SpecRule:
     if not rule:
         raise _RuleSyntaxError("is empty; write a tool's name, as in 'read_file', or 'tool(pattern)'")
     odd = find_invisible(rule)
@@ -234,7 +234,7 @@ def _parse(rule: str, effect: Effect, origin: RuleSource) -> Rule:
     _check_pattern(head, scope, pattern, effect)
     if scope is None and head.startswith("mcp__") and "__" not in head[5:] and "*" not in head:
         head += "__*"  # a server alone: all of its tools, as other programs write it
-    return Rule(effect, rule, origin, "" if scope else head, scope, pattern)
+    return SpecRule(effect, rule, origin, "" if scope else head, scope, pattern)
 
 
 def _scope(head: str, pattern: str | None) -> Scope | None:
@@ -292,7 +292,7 @@ def _check_command(head: str, pattern: str, effect: Effect) -> None:
     first = pattern.split(None, 1)[0]
     if first.endswith(":*"):
         raise _RuleSyntaxError(f"would match only a program called {first[:-1]!r}...; write '{head}({first[:-2]} *)'")
-    if effect == "allow" and compiled.fixed == 0 and not compiled.anything:
+    if effect == "allow" and compiled.fixed == 0 and not compiled.matches_everything:
         raise _RuleSyntaxError(f"does not name a program; begin the pattern with one, as in '{head}(git {pattern})'")
 
 

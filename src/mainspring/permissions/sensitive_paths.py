@@ -49,26 +49,26 @@ class PathGroup(Struct, frozen=True):
     Attributes:
         patterns: All of them, as components.
         names: Matches a component that is one of the names.
-        longer: The patterns that are more than a name.
+        multi_component_patterns: The patterns that are more than a name.
     """
 
     patterns: tuple[tuple[str, ...], ...]
     names: re.Pattern[str]
-    longer: tuple[tuple[str, ...], ...]
+    multi_component_patterns: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> PathGroup:
+    def compile(cls, texts: Iterable[str]) -> PathGroup:
         """Patterns as rules write them; relative ones match at any depth."""
         patterns = tuple(_components(text) for text in texts)
         single = {p: core[0] for p in patterns if p[0] == ANY_DEPTH and len(core := _literal_core(p)) == 1}
         names = lazy_re("|".join(wildcards.to_regex(name) for name in single.values()) or r"(?!)", re.DOTALL)
         return cls(patterns, names, tuple(p for p in patterns if p not in single))
 
-    def holds(self, parts: tuple[str, ...]) -> bool:
+    def contains(self, parts: tuple[str, ...]) -> bool:
         """Whether a path is one of these, or lies below one."""
         if any(self.names.fullmatch(part) for part in parts):
             return True
-        return any(matches(p, parts, below=True) for p in self.longer)
+        return any(matches(p, parts, include_descendants=True) for p in self.multi_component_patterns)
 
     def may_contain(self, parts: tuple[str, ...]) -> bool:
         """Whether unknown pieces make it likely that a path is one of these."""
@@ -91,11 +91,11 @@ class SensitivePaths(Struct, frozen=True):
     placed: PathGroup
 
     @classmethod
-    def standard(cls, *, secret: Iterable[str] = (), guarded: Iterable[str] = ()) -> SensitivePaths:
+    def default(cls, *, secret: Iterable[str] = (), guarded: Iterable[str] = ()) -> SensitivePaths:
         """The built-in patterns and some more, each anchored at the root, or matched at any depth."""
         return _standard(tuple(secret), tuple(guarded))
 
-    def why(self, full: tuple[str, ...], relative: tuple[str, ...], *, changes: bool, maybe: bool = False) -> str:
+    def reason(self, full: tuple[str, ...], relative: tuple[str, ...], *, changes: bool, maybe: bool = False) -> str:
         """Why a path is sensitive; empty if it is not.
 
         Args:
@@ -104,11 +104,11 @@ class SensitivePaths(Struct, frozen=True):
             changes: Whether it is to be changed.
             maybe: Whether it holds unknown pieces, so that it may be one of several paths.
         """
-        if self.anywhere.holds(full) or self.below.holds(relative):
+        if self.anywhere.contains(full) or self.below.contains(relative):
             return "it may hold keys or passwords"
         if maybe and (self.anywhere.may_contain(full) or self.below.may_contain(relative)):
             return "what it stands for may hold keys or passwords"
-        if changes and (self.guarded.holds(relative) or self.placed.holds(full)):
+        if changes and (self.guarded.contains(relative) or self.placed.contains(full)):
             return "what stands there decides what runs later or what is allowed"
         return ""
 
@@ -118,10 +118,10 @@ def _standard(secret: tuple[str, ...], guarded: tuple[str, ...]) -> SensitivePat
     named, changing = [*SECRET_NAMES, *secret], [*PROTECTED_NAMES, *guarded]
     folders = [f"{folder}/**" for folder in SECRET_FOLDERS]
     return SensitivePaths(
-        anywhere=PathGroup.of([*folders, *SECRET_SYSTEM_PATHS, *filter(is_absolute, named)]),
-        below=PathGroup.of(text for text in named if not is_absolute(text)),
-        guarded=PathGroup.of(text for text in changing if not is_absolute(text)),
-        placed=PathGroup.of(filter(is_absolute, changing)),
+        anywhere=PathGroup.compile([*folders, *SECRET_SYSTEM_PATHS, *filter(is_absolute, named)]),
+        below=PathGroup.compile(text for text in named if not is_absolute(text)),
+        guarded=PathGroup.compile(text for text in changing if not is_absolute(text)),
+        placed=PathGroup.compile(filter(is_absolute, changing)),
     )
 
 

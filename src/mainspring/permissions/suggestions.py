@@ -24,7 +24,7 @@ _SAFE = lazy_re(r"[A-Za-z0-9_@%+=:,./{}^-]+")
 
 
 def suggest_path_rules(
-    tool: str, scope: str, target: ResolvedPath, place: ProjectPaths, *, wide: bool
+    tool: str, scope: str, target: ResolvedPath, place: ProjectPaths, *, include_project: bool
 ) -> tuple[str, ...]:
     """Rules for a path.
 
@@ -33,15 +33,15 @@ def suggest_path_rules(
         scope: What is done with the path.
         target: Where it leads.
         place: The project and the home folder.
-        wide: Whether to offer the whole project as well.
+        include_project: Whether to offer the whole project as well.
     """
     head = tool or f"scope:{scope}"
     if not target.path:
         return ()
-    inside = target.inside(place)
+    inside = target.is_inside(place)
     name = "/".join(target.relative_parts(place)) if inside else "/" + "/".join(target.real)
     narrow = f"{head}({name or '.'})"
-    return _valid(narrow, f"{head}(**)" if wide and inside else "")
+    return _valid(narrow, f"{head}(**)" if include_project and inside else "")
 
 
 def suggest_command_rules(tool: str, unit: AnalyzedCommand) -> tuple[str, ...]:

@@ -80,24 +80,24 @@ class AuditLog:
 
     def install(self, agent: CoreAgent) -> None:
         """Listen to an agent."""
-        agent.subscribe(lambda event: self._seen(event, agent))
+        agent.subscribe(lambda event: self._handle_event(event, agent))
 
     def for_child(self) -> AuditLog:
         """The same file."""
         return self
 
-    def decided(self, call_id: str, decision: AuditedDecision) -> None:
+    def record_decision(self, call_id: str, decision: AuditedDecision) -> None:
         """Note a decision: for ``Permissions(on_decision=audit.decided)``, which knows the rule; else it is told by the result."""
         self._decisions.add(call_id)
         rule = "" if decision.rule is None else str(decision.rule)
-        self._decision(call_id, decision.tool, decision.outcome, decision.reason, rule)
+        self._write_decision(call_id, decision.tool, decision.outcome, decision.reason, rule)
 
-    def _decision(self, call_id: str, tool: str, outcome: str, reason: str, rule: str = "") -> None:
+    def _write_decision(self, call_id: str, tool: str, outcome: str, reason: str, rule: str = "") -> None:
         self._write(
             {"event": "decision", "call": call_id, "tool": tool, "outcome": outcome, "reason": reason, "rule": rule}
         )
 
-    def _seen(self, event: Event, agent: CoreAgent) -> None:
+    def _handle_event(self, event: Event, agent: CoreAgent) -> None:
         if not isinstance(event, ToolExecutionEnd):
             return
         call, result = event.call, event.result
@@ -105,7 +105,7 @@ class AuditLog:
         code = str(details.get("code") or "")
         if call.id not in self._decisions:
             denied = code == "PERMISSION_DENIED"
-            self._decision(call.id, call.name, "deny" if denied else "allow", result.text if denied else "")
+            self._write_decision(call.id, call.name, "deny" if denied else "allow", result.text if denied else "")
         self._decisions.discard(call.id)
         self._write(
             {

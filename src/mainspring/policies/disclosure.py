@@ -92,7 +92,7 @@ class Disclosure:
         self.limit = limit
         self._agent: CoreAgent | None = None
         self._catalog: tuple[str, ...] | None = None
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
         self._searchable = False
         self._joined = ("", "")
         self._unlocked: dict[str, None] = {}
@@ -101,20 +101,20 @@ class Disclosure:
         self._sent: tuple[tuple[ToolDefinition, ...], int, tuple[ToolDefinition, ...]] | None = None
 
     @property
-    def wanted(self) -> bool:
+    def has_lazy_servers(self) -> bool:
         """Whether any server's tools are held back."""
         return "lazy" in (self.default, *self.servers.values())
 
     def install(self, agent: CoreAgent) -> None:
         """See `Plug`. Where nothing is ever held back this does nothing."""
         self._agent = agent
-        if not self.wanted:
+        if not self.has_lazy_servers:
             return
-        agent.on(SystemTransform, self._system, order=_CATALOG_ORDER)
-        agent.on(TurnBefore, self._request, order=_TURN_ORDER)
-        agent.on(ToolGate, self._gate, order=_GATE_ORDER)
+        agent.on(SystemTransform, self._on_system_transform, order=_CATALOG_ORDER)
+        agent.on(TurnBefore, self._on_turn_before, order=_TURN_ORDER)
+        agent.on(ToolGate, self._on_tool_gate, order=_GATE_ORDER)
         agent.on(ToolResultsAfter, self._on_tool_results)
-        agent.on(BeforeRun, self._prompt)
+        agent.on(BeforeRun, self._on_agent_before)
         agent.on(ContextCompacted, self._on_context_compacted)
         agent.on(SessionEnd, self._end)
 
@@ -125,7 +125,7 @@ class Disclosure:
     def reset(self) -> None:
         """Forget the conversation: the next one begins with the names that there are then."""
         self._catalog, self._searchable = None, False
-        self._told.clear()
+        self._announced.clear()
         self._lock()
 
     def is_lazy(self, tool: Tool) -> bool:
@@ -156,34 +156,34 @@ class Disclosure:
         lazy = {t.name for t in self.lazy_tools}
         self._unlocked.update(dict.fromkeys(name for name in names if name in lazy))
 
-    def offered(self, specs: Sequence[ToolDefinition]) -> Sequence[ToolDefinition]:
+    def visible_specs(self, specs: Sequence[ToolDefinition]) -> Sequence[ToolDefinition]:
         """What of these tools a request offers as things stand: what is locked costs nothing."""
-        if not self.wanted or not self._locks([s.name for s in specs]):
+        if not self.has_lazy_servers or not self._hides_any([s.name for s in specs]):
             return specs
         locked = {t.name for t in self.lazy_tools}.difference(self._unlocked)
         return [s for s in specs if s.name not in locked]
 
-    def wire_name(self, name: str) -> str:
+    def model_name(self, name: str) -> str:
         """The name under which the model knows a tool."""
         return self._agent.tool_aliases.get(name, name) if self._agent is not None else name
 
     # --- the handlers -----------------------------------------------------------------------------------------------
 
-    def _system(self, hook: SystemTransform) -> None:
+    def _on_system_transform(self, hook: SystemTransform) -> None:
         if self._catalog is None:
-            self._catalog = tuple(sorted(self.wire_name(t.name) for t in self.lazy_tools))
-            self._told.update(t.name for t in self.lazy_tools)
+            self._catalog = tuple(sorted(self.model_name(t.name) for t in self.lazy_tools))
+            self._announced.update(t.name for t in self.lazy_tools)
             self._joined = ("", "")
-        if not self._catalog or not self._locks(self._active()):
+        if not self._catalog or not self._hides_any(self._active()):
             return
         if self._joined[0] != hook.system or not self._joined[1]:
             text = _CATALOG.format(how=self._unlock_instructions(), names=tag_list(_CATALOG_TAG, self._catalog))
             self._joined = (hook.system, f"{hook.system}\n\n{text}" if hook.system else text)
         hook.system = self._joined[1]
 
-    def _request(self, hook: TurnBefore) -> None:
+    def _on_turn_before(self, hook: TurnBefore) -> None:
         specs = tuple(hook.request.tools)
-        self._locking = self._locks([s.name for s in specs])
+        self._locking = self._hides_any([s.name for s in specs])
         if not self._locking:
             return
         sent = self._sent
@@ -207,33 +207,35 @@ class Disclosure:
             self._order.setdefault(name)
         return tuple([by_name[name] for name in self._order if name in by_name])
 
-    def _gate(self, hook: ToolGate) -> None:
+    def _on_tool_gate(self, hook: ToolGate) -> None:
         if not self._locking or hook.approved or hook.name in self._unlocked or self._agent is None:
             return
         tool = self._agent.tools.get(hook.name)
         if tool is None or not self.is_lazy(tool):
             return
-        name = self.wire_name(hook.name)
+        name = self.model_name(hook.name)
         if TOOL_SEARCH_NAME in self._agent.tools:
-            hook.block = f'{name} is locked. Call {self.wire_name(TOOL_SEARCH_NAME)} with {{"names": ["{name}"]}} first; then call it again'
+            hook.block = f'{name} is locked. Call {self.model_name(TOOL_SEARCH_NAME)} with {{"names": ["{name}"]}} first; then call it again'
         else:
             hook.block = f"{name} is locked; the application has not unlocked it"
 
     def _on_tool_results(self, hook: ToolResultsAfter) -> None:
         hook.follow += self._new_tools_message()
 
-    def _prompt(self, hook: BeforeRun) -> None:
+    def _on_agent_before(self, hook: BeforeRun) -> None:
         if hook.prompt:  # a run that only takes calls up again has its results first
             hook.messages += self._new_tools_message()
 
     def _new_tools_message(self) -> list[Message]:
         """A message with the names that have come since the catalogue was made; none if there are none."""
-        new = [t.name for t in self.lazy_tools if t.name not in self._told]
-        if self._catalog is None or not new or not self._locks(self._active()):
+        new = [t.name for t in self.lazy_tools if t.name not in self._announced]
+        if self._catalog is None or not new or not self._hides_any(self._active()):
             return []
-        self._told.update(new)
-        names = tag_list(_CATALOG_TAG, map(self.wire_name, new))
-        return [Message.user(_NEW_TOOLS_NOTE.format(search=escape_text(self.wire_name(TOOL_SEARCH_NAME)), names=names))]
+        self._announced.update(new)
+        names = tag_list(_CATALOG_TAG, map(self.model_name, new))
+        return [
+            Message.user(_NEW_TOOLS_NOTE.format(search=escape_text(self.model_name(TOOL_SEARCH_NAME)), names=names))
+        ]
 
     def _on_context_compacted(self, hook: ContextCompacted) -> None:
         self._catalog = None  # the prefix is new anyway, and messages with names may be gone
@@ -253,7 +255,7 @@ class Disclosure:
     def _active(self) -> Sequence[str]:
         return self._agent.active_tools if self._agent is not None else ()
 
-    def _locks(self, offered: Sequence[str]) -> bool:
+    def _hides_any(self, offered: Sequence[str]) -> bool:
         """Whether anything is held back of these: only where it can be unlocked."""
         return not self.tool or TOOL_SEARCH_NAME in offered
 
@@ -263,7 +265,7 @@ class Disclosure:
 
     def _unlock_instructions(self) -> str:
         if self._agent is not None and TOOL_SEARCH_NAME in self._agent.tools:
-            return _SEARCH_INSTRUCTIONS.format(search=escape_text(self.wire_name(TOOL_SEARCH_NAME)))
+            return _SEARCH_INSTRUCTIONS.format(search=escape_text(self.model_name(TOOL_SEARCH_NAME)))
         return _UNLOCKED_BY_APP
 
 

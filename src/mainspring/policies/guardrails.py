@@ -101,7 +101,7 @@ class Guardrails:
     def install(self, agent: CoreAgent) -> None:
         """Sit on `tool:permit` of an agent."""
         self._agent = agent
-        agent.on(PermissionCheck, self.permit, order=HOOK_ORDER)
+        agent.on(PermissionCheck, self.on_tool_permit, order=HOOK_ORDER)
 
     def for_child(self) -> Guardrails:
         """The same guardrails, and the same person to ask."""
@@ -119,7 +119,7 @@ class Guardrails:
                     return FlaggedCall(hook.name, text, rail, hook.input)
         return None
 
-    async def permit(self, hook: PermissionCheck) -> None:
+    async def on_tool_permit(self, hook: PermissionCheck) -> None:
         """The handler of `tool:permit`."""
         danger = None if hook.approved else self.find(hook)
         if danger is None or await self._ask_confirmation(danger):
@@ -136,11 +136,11 @@ class Guardrails:
                 return await self._confirm(danger) is True
             answer = await run_in_thread(self._confirm, danger)
             return (await answer if inspect.isawaitable(answer) else answer) is True
-        somebody: UserInteraction | None = self._agent.extra.get(INTERACTION_KEY) if self._agent is not None else None
-        if somebody is None:
+        user: UserInteraction | None = self._agent.extra.get(INTERACTION_KEY) if self._agent is not None else None
+        if user is None:
             return False
         question = f"{danger.tool} is about to do this, and {danger.guardrail.why}:\n{danger.text}\nGo on?"
-        reply = await somebody.ask(UserQuestion(question, (Option("No"), Option("Yes"))))
+        reply = await user.ask(UserQuestion(question, (Option("No"), Option("Yes"))))
         return reply is not None and reply.chosen == ("Yes",)
 
 

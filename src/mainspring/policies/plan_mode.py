@@ -87,9 +87,9 @@ class PlanMode:
     def install(self, agent: CoreAgent) -> None:
         """Sit on `tool:permit` of an agent, and offer it `present_plan`."""
         self._agent = agent
-        agent.on(PermissionCheck, self.permit, order=_HOOK_ORDER)
+        agent.on(PermissionCheck, self.on_tool_permit, order=_HOOK_ORDER)
         agent.on(ToolFinished, self.on_tool_after)
-        agent.on(SystemTransform, self.tell)
+        agent.on(SystemTransform, self.on_system_transform)
         if not self._child and agent.tools.get(present_plan.name) is None:
             agent.tools.add(present_plan)
 
@@ -99,23 +99,23 @@ class PlanMode:
         child._read_only, child._child = self._read_only, True
         return child
 
-    def leave(self) -> None:
+    def exit(self) -> None:
         """End plan mode: from now on everything is decided by the other policies alone."""
         self.state.active = False
 
-    def tell(self, hook: SystemTransform) -> None:
+    def on_system_transform(self, hook: SystemTransform) -> None:
         """The handler of `system:transform`."""
         if self.state.active:
             hook.system = f"{hook.system}\n\n{PLAN_MODE_PROMPT}".strip()
 
-    async def permit(self, hook: PermissionCheck) -> None:
+    async def on_tool_permit(self, hook: PermissionCheck) -> None:
         """The handler of `tool:permit`."""
         if self.state.active:
-            problem = await self.why_not(hook)
+            problem = await self.refusal_reason(hook)
             if problem:
                 hook.deny(f"plan mode: {problem}. Present the plan; it is carried out when the user approves it")
 
-    async def why_not(self, hook: PermissionCheck) -> str:
+    async def refusal_reason(self, hook: PermissionCheck) -> str:
         """Why a call may not be made in plan mode; empty if it may."""
         if hook.name in ALLOWED_TOOLS and hook.tool.source in ("builtin", "user"):
             return ""
@@ -152,12 +152,12 @@ class PlanMode:
             return
         plan = hook.metadata.get("plan") or hook.input.get("plan")
         if isinstance(plan, str) and plan.strip():
-            await self.keep(plan, str(hook.input.get("title") or ""))
+            await self.save_plan(plan, str(hook.input.get("title") or ""))
         if hook.metadata.get("approved") is True and not hook.is_error:
             self.state.approved = str(plan)
-            self.leave()
+            self.exit()
 
-    async def keep(self, plan: str, title: str = "") -> str:
+    async def save_plan(self, plan: str, title: str = "") -> str:
         """Write a plan to a file of its own.
 
         Returns:

@@ -34,7 +34,7 @@ class RateLimit:
     def __init__(
         self, limits: Mapping[str, int], *, per: float = 60.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        wrong = [name for name, most in limits.items() if most < 1]
+        wrong = [name for name, limit in limits.items() if limit < 1]
         if wrong or per <= 0:
             raise ConfigError(f"rate limit: {wrong[0] if wrong else 'per'} must be above zero")
         self._request_timeouts = dict(limits)
@@ -44,13 +44,13 @@ class RateLimit:
 
     def install(self, agent: CoreAgent) -> None:
         """Sit on `tool:gate` of an agent."""
-        agent.on(ToolGate, self.gate, order=_ORDER)
+        agent.on(ToolGate, self.on_tool_gate, order=_ORDER)
 
     def for_child(self) -> RateLimit:
         """The same one."""
         return self
 
-    def gate(self, hook: ToolGate) -> None:
+    def on_tool_gate(self, hook: ToolGate) -> None:
         """The handler of `tool:gate`."""
         now = self._clock()
         names = [name for name in self._request_timeouts if fnmatchcase(hook.name, name)]

@@ -36,12 +36,12 @@ def rank(question: str, texts: Sequence[str], limit: int) -> list[int]:
         texts: The texts.
         limit: Most indices to give.
     """
-    wanted = words_of(question)
+    requested = words_of(question)
     known = [words_of(text) for text in texts]
     spread = Counter(word for words in known for word in words)
     scores: list[tuple[float, int]] = []
     for i, words in enumerate(known):
-        shared = wanted.keys() & words.keys()
+        shared = requested.keys() & words.keys()
         score = sum((1 + log(words[word])) * log(1 + len(texts) / spread[word]) for word in shared)
         if score > 0:
             scores.append((-score / (1 + log(1 + sum(words.values()) / 200)), i))
@@ -70,7 +70,7 @@ class RelevantHistory:
         old, new = turns[: -self.keep_recent or None], turns[len(turns) - self.keep_recent :]
         if not new or len(turns) <= self.keep_recent:
             return messages
-        prompt = next((text for turn in reversed(new) if (text := _asked(turn))), "")
+        prompt = next((text for turn in reversed(new) if (text := _prompt_text(turn))), "")
         chosen = sorted(rank(prompt, [_text(turn) for turn in old], self.limit))
         return [m for turn in (*[old[i] for i in chosen], *new) for m in turn]
 
@@ -86,7 +86,7 @@ def group_turns(messages: Sequence[AgentMessage]) -> list[list[AgentMessage]]:
     return turns
 
 
-def _asked(turn: Sequence[AgentMessage]) -> str:
+def _prompt_text(turn: Sequence[AgentMessage]) -> str:
     first = turn[0]
     return first.text if isinstance(first, Message) and first.role == "user" else ""
 

@@ -39,11 +39,11 @@ class CachedToolCalls:
         self._run_agent: dict[str, Hashable] = {}
         self._readable: set[str] = set()
 
-    def intent(self, hook: ToolCallsReceived) -> None:
+    def on_tool_intent(self, hook: ToolCallsReceived) -> None:
         """The handler of `tool:intent`: arguments that must be repaired first are like no others."""
         self._readable = {c.id for c in hook.message.tool_uses if c.raw_input is None}
 
-    def gate(self, hook: ToolGate) -> None:
+    def on_tool_gate(self, hook: ToolGate) -> None:
         """The handler of `tool:gate`; belongs behind all gates that may refuse the call."""
         hasher = self._hashers.get(hook.name)
         if hasher is None or hook.result is not None or hook.call_id not in self._readable:
@@ -59,7 +59,7 @@ class CachedToolCalls:
         else:
             self._run_agent[hook.call_id] = key
 
-    def keep(self, hook: ToolTransform) -> None:
+    def on_tool_transform(self, hook: ToolTransform) -> None:
         """The handler of `tool:transform`; belongs before all that change the result."""
         if hook.call_id not in self._run_agent:
             return

@@ -42,13 +42,13 @@ class ThinkingDecayPolicy:
         """The handler of `turn:before`."""
         request: ModelRequest = hook.request
         if request.thinking_budget is not None:
-            request.thinking_budget = self._left(hook.turn, request.thinking_budget)
+            request.thinking_budget = self._remaining_budget(hook.turn, request.thinking_budget)
         elif request.thinking is not None:
-            left = self._left(hook.turn, LEVEL_TOKENS[request.thinking])
+            left = self._remaining_budget(hook.turn, LEVEL_TOKENS[request.thinking])
             fitting: list[ThinkingLevel] = [level for level, tokens in LEVEL_TOKENS.items() if tokens <= left]
             request.thinking = fitting[-1]
 
-    def _left(self, turn: int, base: int) -> int:
+    def _remaining_budget(self, turn: int, base: int) -> int:
         return int(max(0, min(self._decay(turn, base), base)))
 
 

@@ -51,7 +51,7 @@ class Preset(Struct, frozen=True, kw_only=True, eq=False):
     def __post_init__(self) -> None:
         # What may be read only once (a generator) is read now: a preset is used many times.
         if self.tools is not UNSET:
-            force_setattr(self, "tools", tuple(_tools(self.tools)))
+            force_setattr(self, "tools", tuple(_iter_tools(self.tools)))
         if self.mcp_servers is not UNSET:
             force_setattr(self, "mcp_servers", tuple(_iter_servers(self.mcp_servers)))
         if self.hooks is not UNSET:
@@ -96,8 +96,8 @@ def _merge_by_name(first: Iterable[Any], second: Iterable[Any], name_of: Callabl
     return tuple(named.values())
 
 
-def _tool_name(each: Tool | LazyTool) -> str:
-    return each.name
+def _tool_name(tool: Tool | LazyTool) -> str:
+    return tool.name
 
 
 def _server_name(server: Any) -> str:
@@ -119,24 +119,24 @@ _MERGE_FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _tools(given: Iterable[ToolLike] | Mapping[str, ToolLike]) -> Iterator[Tool | LazyTool]:
-    if isinstance(given, Mapping):
-        for name, each in cast("Mapping[str, ToolLike]", given).items():
+def _iter_tools(tools: Iterable[ToolLike] | Mapping[str, ToolLike]) -> Iterator[Tool | LazyTool]:
+    if isinstance(tools, Mapping):
+        for name, each in cast("Mapping[str, ToolLike]", tools).items():
             made = each if isinstance(each, Tool | LazyTool) else tool(name=name)(each)
             if made.name != name:
                 raise ConfigError(f"the tool under {name!r} is named {made.name!r}; give it under its own name")
             yield made
         return
-    for each in given:
+    for each in tools:
         yield each if isinstance(each, Tool | LazyTool) else tool(each)
 
 
-def _iter_servers(given: Iterable[Any] | Mapping[str, Any]) -> Iterator[Any]:
-    if isinstance(given, Mapping):
-        for name, server in cast("Mapping[str, Mapping[str, Any]]", given).items():
+def _iter_servers(servers: Iterable[Any] | Mapping[str, Any]) -> Iterator[Any]:
+    if isinstance(servers, Mapping):
+        for name, server in cast("Mapping[str, Mapping[str, Any]]", servers).items():
             yield {**server, "name": name}
         return
-    for server in given:
+    for server in servers:
         _server_name(server)
         yield server
 

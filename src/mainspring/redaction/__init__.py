@@ -1,23 +1,23 @@
 """Secrets out of everything that is stored, logged, exported, or shown: one function, one table."""
 
-from mainspring.redaction.fields import secret_values
+from mainspring.redaction.fields import environment_secrets
 from mainspring.redaction.redactor import (
-    MASK,
+    REDACTED,
     Redactor,
     is_secret_name,
-    masked_repr,
-    redact,
+    redact_environment,
     redact_stream,
     redact_value,
+    redacted_repr,
 )
 
 __all__ = [
-    "MASK",
+    "REDACTED",
     "Redactor",
     "is_secret_name",
-    "masked_repr",
-    "redact",
+    "redacted_repr",
+    "redact_environment",
     "redact_stream",
     "redact_value",
-    "secret_values",
+    "environment_secrets",
 ]

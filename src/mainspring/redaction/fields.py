@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Literal
 
-from mainspring.redaction.shapes import REFERENCE, Span, compiled, find_logins, is_reference, to_lower
+from mainspring.redaction.shapes import REFERENCE, Span, compile_regex, find_logins, is_reference, to_lower
 
 Strength = Literal["", "weak", "key", "strong", "password"]
 """How surely a name is that of a secret: the value of a ``weak`` one must look random, that of a ``strong`` one may be any word."""
@@ -70,7 +70,7 @@ def strength_of(name: str) -> Strength:
         name: Of a variable, a field, a header, an option: in any case, with ``_``, ``-`` or ``.`` between its words, or camel case.
     """
     upper = name.isupper()
-    words = [w.lower() for w in compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall(name) if not w.isdigit()]
+    words = [w.lower() for w in compile_regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall(name) if not w.isdigit()]
     if not words:
         return ""
     last, before = words[-1], words[-2] if len(words) > 1 else ""
@@ -106,8 +106,8 @@ def is_secret_value(value: str, strength: Strength, place: Place) -> bool:
     shortest = _SHORTEST if strength != "weak" else _RANDOM_LENGTH if place in {"bare", "quoted"} else 10
     if not strength or len(value) < shortest or is_reference(value):
         return False
-    digits = len(compiled("[^0-9]+").sub("", value))
-    if digits == len(value) or compiled(r"[0-9][0-9_.,:TZ+/-]*").fullmatch(value):
+    digits = len(compile_regex("[^0-9]+").sub("", value))
+    if digits == len(value) or compile_regex(r"[0-9][0-9_.,:TZ+/-]*").fullmatch(value):
         return strength == "password" and place != "bare"
     if any(c.isspace() for c in value):
         return place in {"data", "shell"} and strength == "password" and bool(digits) and value.count(" ") < 4
@@ -115,14 +115,16 @@ def is_secret_value(value: str, strength: Strength, place: Place) -> bool:
         return False
     if place in {"bare", "shell"} and _is_expression(value, place):
         return False
-    return strength != "weak" or compiled(r"(?=.*[A-Za-z]).*[0-9]").match(value) is not None
+    return strength != "weak" or compile_regex(r"(?=.*[A-Za-z]).*[0-9]").match(value) is not None
 
 
 def _is_expression(value: str, place: Place) -> bool:
     """Whether a value without quotes is code: a call, or the name of a variable."""
-    if compiled(_CALL).fullmatch(value):
+    if compile_regex(_CALL).fullmatch(value):
         return place == "bare" or value[-1] in ")];,"
-    if place == "bare" and (compiled(_DOTTED).fullmatch(value) or compiled(r"[A-Za-z_]+[0-9]{0,2}").fullmatch(value)):
+    if place == "bare" and (
+        compile_regex(_DOTTED).fullmatch(value) or compile_regex(r"[A-Za-z_]+[0-9]{0,2}").fullmatch(value)
+    ):
         return _names_a_secret(value)
     return False
 
@@ -139,15 +141,15 @@ def _is_ordinary(value: str, strength: Strength, place: Place) -> bool:
     if place in {"data", "shell"}:
         return len(value) < 8 and value.isalpha() and (value.islower() or value.isupper() or value.istitle())
     symbols = sum(not (c.isalnum() or c in "_-.,:;/ ()[]{}<>'\"?!") for c in value)
-    turns = len(compiled(r"[a-z][A-Z]|[A-Z]{2}[a-z]").findall(value))
+    turns = len(compile_regex(r"[a-z][A-Z]|[A-Z]{2}[a-z]").findall(value))
     return not symbols and turns < 4
 
 
 def is_stand_in(value: str) -> bool:
     """Whether each of its words stands in for a secret, as in ``YOUR_API_KEY``."""
-    if compiled(r"[^\w .,:;/()<>\[\]{}'!?-]").search(value) or len(compiled("[0-9]").findall(value)) > 2:
+    if compile_regex(r"[^\w .,:;/()<>\[\]{}'!?-]").search(value) or len(compile_regex("[0-9]").findall(value)) > 2:
         return False
-    words = [w.lower() for w in compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+").findall(value)]
+    words = [w.lower() for w in compile_regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+").findall(value)]
     return all(word in _STAND_INS or len(set(word)) == 1 for word in words)
 
 
@@ -205,10 +207,10 @@ def find_named_values(text: str, low: str) -> Iterator[Span]:
     for noun, rest in _NOUNS.items():
         yield from _fields(text, low, noun, rest)
     if "uthorization" in low:
-        for match in compiled(r"(?i)authorization").finditer(text):
+        for match in compile_regex(r"(?i)authorization").finditer(text):
             yield from _authorization(text, match.end())
     if "bearer" in low:
-        for match in compiled(r"(?i)bearer[ \t]+([A-Za-z0-9._~+/=-]{8,})").finditer(text):
+        for match in compile_regex(r"(?i)bearer[ \t]+([A-Za-z0-9._~+/=-]{8,})").finditer(text):
             if _is_bearer(match[1]):
                 yield match.span(1)
     yield from _queries(text)
@@ -227,7 +229,7 @@ def _fields(text: str, low: str, noun: str, rest: str) -> Iterator[Span]:
     at = low.find(noun)
     while at >= 0:
         end = at + len(noun)
-        if rest and (match := compiled(rest).match(low, end)) is not None:
+        if rest and (match := compile_regex(rest).match(low, end)) is not None:
             end = match.end()
         behind = low[end : end + 1]
         if behind in _FOLLOW:
@@ -236,7 +238,7 @@ def _fields(text: str, low: str, noun: str, rest: str) -> Iterator[Span]:
             if len(name) < 6 and (behind in _SIGNS or low[end : end + 3] in _SIGNS) and _is_kind_of_key(low, at):
                 strength = "strong"  # as in "API key: ..."
             if strength == "password" or (strength and behind != "("):
-                span, end = _behind(text, end, name, strength)
+                span, end = _value_after(text, end, name, strength)
                 if span is not None:
                     yield span
         at = low.find(noun, end)
@@ -256,27 +258,27 @@ def _name_before(text: str, end: int) -> str:
     return name[1:] if escaped else name
 
 
-def _behind(text: str, end: int, name: str, strength: Strength) -> tuple[Span | None, int]:
+def _value_after(text: str, end: int, name: str, strength: Strength) -> tuple[Span | None, int]:
     """The value behind a name if it is a secret, and where to look for the next name."""
     begin = end - len(name)
     before = text[max(0, begin - 200) : begin]
     if (
         name == "pass"
         and ("user" in before or "login" in before)
-        and compiled(r"(?i)(?:login|user)[^\r\n]{0,60}\Z").search(before)
+        and compile_regex(r"(?i)(?:login|user)[^\r\n]{0,60}\Z").search(before)
     ):
         strength = "password"
-    match = compiled(_TAIL).match(text, end)
+    match = compile_regex(_TAIL).match(text, end)
     if match is not None:
         if match["sign"] in {"==", "!="}:
             return None, end
         if name.lower().endswith("cookie"):
             return _cookies(text, match)
         span, next_name = _value(match, strength, _place(text, begin, name, match))
-        typed = compiled(_TYPED).match(text, end) if span is None and strength != "weak" else None
+        typed = compile_regex(_TYPED).match(text, end) if span is None and strength != "weak" else None
         return _value(typed, strength, "quoted") if typed is not None else (span, next_name)
     for pattern, place in _contexts(name, before, text[end : end + 1], strength):
-        match = compiled(pattern).match(text, end)
+        match = compile_regex(pattern).match(text, end)
         if match is not None:
             return _value(match, "strong" if strength == "weak" else strength, place)
     return None, end
@@ -288,16 +290,16 @@ _OPENED = frozenset("\"' >=")
 def _contexts(name: str, before: str, behind: str, strength: Strength) -> Iterator[tuple[str, Place]]:
     """Patterns of values behind a name without a sign, and where such a value is."""
     if behind == "(":
-        words = compiled(r"[A-Z]?[a-z]+|[A-Z]+").findall(name)
+        words = compile_regex(r"[A-Z]?[a-z]+|[A-Z]+").findall(name)
         if strength == "password" and (len(words) == 1 or words[0].lower() in {"set", "with"}):
             yield _CALLED, "quoted"
         return
     last = before[-1:]
     hint = before[-24:].lower()
     named = last in _OPENED and ("name" in hint or "key" in hint or "variable" in hint)
-    if last in {"<", ":"} or named and compiled(r"(?:name|key)(?:=\\{0,7}[\"']|>)\Z").search(hint):
+    if last in {"<", ":"} or named and compile_regex(r"(?:name|key)(?:=\\{0,7}[\"']|>)\Z").search(hint):
         yield _XML, "data"
-    if named and compiled("(?:name|key|variable)[^a-z\n]{1,14}$").search(hint):
+    if named and compile_regex("(?:name|key|variable)[^a-z\n]{1,14}$").search(hint):
         yield _PAIR, "data"
     if strength == "password" and "login" in before:
         yield _NETRC, "data"
@@ -340,7 +342,7 @@ def _value(match: re.Match[str], strength: Strength, place: Place) -> tuple[Span
     group = next(name for name in ("v1", "v2", "v3", "v4", "v5") if groups.get(name) is not None)
     begin, value = match.start(group), match[group]
     if group == "v5" and place == "bare":
-        cut = compiled(_CUT).search(value)
+        cut = compile_regex(_CUT).search(value)
         value = (value[: cut.start()] if cut else value).rstrip(".")
     elif group == "v5" and place == "shell":
         value = value.rstrip(";,")
@@ -351,35 +353,37 @@ def _value(match: re.Match[str], strength: Strength, place: Place) -> tuple[Span
 
 
 def _authorization(text: str, end: int) -> Iterator[Span]:
-    match = compiled(_AUTHORIZATION).match(text, end)
+    match = compile_regex(_AUTHORIZATION).match(text, end)
     if match is None:
         return
     value, schemed = match["v"], match["scheme"] is not None
-    if compiled(REFERENCE).match(value) or is_stand_in(value) or compiled(_CALL).fullmatch(value):
+    if compile_regex(REFERENCE).match(value) or is_stand_in(value) or compile_regex(_CALL).fullmatch(value):
         return
     if (
         schemed
         and len(value) >= 7
-        and compiled(r"[a-z-]{1,15}").fullmatch(value) is None
+        and compile_regex(r"[a-z-]{1,15}").fullmatch(value) is None
         or any(c.isdigit() for c in value)
-        and not compiled(_DOTTED).fullmatch(value)
+        and not compile_regex(_DOTTED).fullmatch(value)
     ):
         yield match.span("v")
 
 
 def _is_bearer(value: str) -> bool:
     digits = any(c.isdigit() for c in value)
-    return len(value) >= 12 and (digits or (len(value) >= 24 and len(compiled(r"[a-z][A-Z]").findall(value)) > 3))
+    return len(value) >= 12 and (digits or (len(value) >= 24 and len(compile_regex(r"[a-z][A-Z]").findall(value)) > 3))
 
 
 def _cookies(text: str, match: re.Match[str]) -> tuple[Span | None, int]:
     """The whole of a header with cookies: any of them may be that of a session."""
     begin = min(match.start(group) for group in ("v1", "v2", "v3", "v4", "v5") if match[group] is not None)
-    found = compiled(r"[^\"'\\\r\n]*").match(text, begin)
+    found = compile_regex(r"[^\"'\\\r\n]*").match(text, begin)
     cookies = found[0].rstrip() if found else ""
     for pair in cookies.split(";"):
         name, _, value = pair.partition("=")
-        random = len(value) >= _SHORTEST and any(c.isdigit() for c in value) and not compiled(REFERENCE).match(value)
+        random = (
+            len(value) >= _SHORTEST and any(c.isdigit() for c in value) and not compile_regex(REFERENCE).match(value)
+        )
         if random and name.strip().lower() not in _ATTRIBUTES:
             return (begin, begin + len(cookies)), begin + len(cookies)
     return None, begin + len(cookies)
@@ -393,14 +397,14 @@ QUERY_NAMES = frozenset("key code sig signature hmac auth sas session sid pwd pa
 def _queries(text: str) -> Iterator[Span]:
     if "=" not in text or not ("?" in text or "&" in text):
         return
-    for match in compiled(_QUERY).finditer(text):
+    for match in compile_regex(_QUERY).finditer(text):
         name, value = match[1], match[2]
         strength = strength_of(name)
         if strength:
             secret = is_secret_value(value, "strong" if strength == "weak" else strength, "data")
         else:
             random = any(c.isdigit() for c in value) and not value.isdigit()
-            secret = name.lower() in QUERY_NAMES and random and not compiled(REFERENCE).match(value)
+            secret = name.lower() in QUERY_NAMES and random and not compile_regex(REFERENCE).match(value)
         if secret:
             yield match.span(2)
 
@@ -408,7 +412,7 @@ def _queries(text: str) -> Iterator[Span]:
 # --- in the environment -----------------------------------------------------------------------------------------------------
 
 
-def secret_values(environ: Mapping[str, str]) -> frozenset[str]:
+def environment_secrets(environ: Mapping[str, str]) -> frozenset[str]:
     """What of an environment, or of other settings with names, is secret."""
     return _secret_values(
         tuple([(n, v) for n, v in environ.items() if strength_of(n) or "://" in v or "=" in v or "--" in v])
@@ -423,7 +427,7 @@ def _secret_values(items: tuple[tuple[str, str], ...]) -> frozenset[str]:
         if strength and is_secret_value(value, "strong" if strength != "password" else strength, "data"):
             found.add(value)
         if "://" in value:
-            for match in compiled(r"://[^\s/@:]{0,256}:([^\s/@]{1,1024})@").finditer(value):
+            for match in compile_regex(r"://[^\s/@:]{0,256}:([^\s/@]{1,1024})@").finditer(value):
                 if is_secret_value(match[1], "password", "data"):
                     found.add(match[1])
         low = to_lower(value)

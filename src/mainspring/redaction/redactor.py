@@ -12,15 +12,15 @@ import msgspec
 
 from mainspring.redaction.fields import (
     QUERY_NAMES,
+    environment_secrets,
     find_named_values,
     is_secret_value,
     is_stand_in,
-    secret_values,
     strength_of,
 )
 from mainspring.redaction.shapes import (
     Span,
-    compiled,
+    compile_regex,
     find_credentials_in_urls,
     find_logins,
     find_private_keys,
@@ -28,7 +28,7 @@ from mainspring.redaction.shapes import (
     to_lower,
 )
 
-MASK = "[redacted]"
+REDACTED = "[redacted]"
 
 
 _SHORTEST = 4
@@ -37,12 +37,14 @@ _BLOCKS = frozenset(
     {"image", "redacted_thinking", "base64", "document", "input_audio", "input_file", "image_url", "media"}
 )
 _BLOCK_DATA = ("data", "file_data", "image_url", "url")
-_OPAQUE = frozenset({"signature", "thoughtSignature", "thought_signature", "encrypted_content", "b64_json"})
+_SKIPPED_BLOCK_TYPES = frozenset(
+    {"signature", "thoughtSignature", "thought_signature", "encrypted_content", "b64_json"}
+)
 _MEDIA = ("mimeType", "mime_type", "media_type", "mediaType")
 _DATA_URI = r";base64,[A-Za-z0-9+/=_-]*"
 
 
-def redact(text: str, *secrets: str) -> str:
+def redact_environment(text: str, *secrets: str) -> str:
     """Replace every secret in a text with ``[redacted]``.
 
     Secrets are tokens of known issuers, private keys, passwords in URLs, values that have the name of a secret, and the values of
@@ -90,11 +92,11 @@ class Redactor:
             environ: The environment.
             values: Further values that are secret.
         """
-        return cls(values, secret_values(environ))
+        return cls(values, environment_secrets(environ))
 
     def add(self, values: Iterable[str]) -> None:
         """Add values that are secret."""
-        forms = {form for value in values if len(value) >= _SHORTEST for form in forms_of(value)}
+        forms = {form for value in values if len(value) >= _SHORTEST for form in encoded_forms(value)}
         self._values = tuple(sorted({*self._values, *forms}, key=lambda form: (-len(form), form)))
 
     def text(self, text: str) -> str:
@@ -105,7 +107,7 @@ class Redactor:
         parts: list[str] = []
         at = 0
         for begin, end in spans:
-            parts += (text[at:begin], MASK)
+            parts += (text[at:begin], REDACTED)
             at = end
         return "".join(parts) + text[at:]
 
@@ -122,7 +124,7 @@ class Redactor:
         if not found:
             return found
         if ";base64," in text:
-            images = [match.span() for match in compiled(_DATA_URI).finditer(text)]
+            images = [match.span() for match in compile_regex(_DATA_URI).finditer(text)]
             found = [span for span in found if not any(a < span[0] < b for a, b in images)]
         merged: list[Span] = []
         for begin, end in sorted(found):
@@ -183,7 +185,7 @@ class Redactor:
         option = ""
         for item in items:
             if isinstance(item, str) and option and not item.startswith("-") and _is_argument(option, item):
-                made.append(_hide_password(item) if option in _LOGINS else MASK)
+                made.append(_hide_password(item) if option in _LOGINS else REDACTED)
             else:
                 made.append(self.value(item, hide=hide))
             option = item if isinstance(item, str) and item.startswith("-") and "=" not in item else ""
@@ -194,13 +196,13 @@ class Redactor:
             return _hide(value)
         if not isinstance(value, str):
             return self.value(value, hide=hide)
-        if is_opaque(name, fields):
+        if is_server_block(name, fields):
             return value
         if name == "value" and isinstance(owner := fields.get("name", fields.get("key")), str):
             name = owner
         strength = strength_of(name)
         if strength and is_secret_value(value, strength, "data"):
-            return value if value.startswith("data:") else MASK
+            return value if value.startswith("data:") else REDACTED
         return self.text(value)
 
 
@@ -221,7 +223,7 @@ def _is_argument(option: str, value: str) -> bool:
 
 
 def _hide_password(login: str) -> str:
-    return f"{login.partition(':')[0]}:{MASK}"
+    return f"{login.partition(':')[0]}:{REDACTED}"
 
 
 def _hide(value: Any) -> Any:
@@ -229,7 +231,7 @@ def _hide(value: Any) -> Any:
         return {k: _hide(v) for k, v in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
         return [_hide(v) for v in cast("list[Any]", value)]
-    return value if value is None or (isinstance(value, str) and value.startswith("${")) else MASK
+    return value if value is None or (isinstance(value, str) and value.startswith("${")) else REDACTED
 
 
 def _is_example(login: str) -> bool:
@@ -238,9 +240,9 @@ def _is_example(login: str) -> bool:
     return len(password) >= 8 and is_stand_in(password)
 
 
-def is_opaque(name: str, fields: Mapping[Any, Any]) -> bool:
+def is_server_block(name: str, fields: Mapping[Any, Any]) -> bool:
     """Whether a field is a signature or the bytes of a file, which must stay as they are."""
-    if name in _OPAQUE:
+    if name in _SKIPPED_BLOCK_TYPES:
         return name != "signature" or "type" in fields or "thinking" in fields
     return name in _BLOCK_DATA and (
         fields.get("type") in _BLOCKS or (name == "data" and any(m in fields for m in _MEDIA))
@@ -252,7 +254,7 @@ def _is_in_word(text: str, at: int) -> bool:
     return text[at - 1 : at].isalnum() and text[max(0, at - 2)] != "\\"
 
 
-def forms_of(secret: str) -> set[str]:
+def encoded_forms(secret: str) -> set[str]:
     """A secret as it is, and as it is written in JSON, in JSON within JSON, in URLs, and in HTML."""
     forms = {secret, quote(secret, safe=""), secret.translate(_HTML)}
     for ascii_only in (False, True):
@@ -261,7 +263,7 @@ def forms_of(secret: str) -> set[str]:
     return forms
 
 
-def masked_repr(value: Any, *secret: str) -> str:
+def redacted_repr(value: Any, *secret: str) -> str:
     """Format a struct without its secrets; fields that are not set are left out.
 
     Args:
@@ -274,9 +276,9 @@ def masked_repr(value: Any, *secret: str) -> str:
         if given is None or given == {}:
             continue
         if name in secret and given:
-            given = dict.fromkeys(cast("dict[str, Any]", given), MASK) if isinstance(given, dict) else MASK
+            given = dict.fromkeys(cast("dict[str, Any]", given), REDACTED) if isinstance(given, dict) else REDACTED
         shown.append(f"{name}={given!r}")
-    return redact(f"{type(value).__name__}({', '.join(shown)})")
+    return redact_environment(f"{type(value).__name__}({', '.join(shown)})")
 
 
 _DATA = "data:"
@@ -326,7 +328,7 @@ def _redact_joined(redactor: Redactor, events: dict[int, Any]) -> set[int]:
     texts: dict[_Path, list[tuple[int, _Path, str]]] = {}
     for at, event in events.items():
         for key, path, text in _leaves(event, (), ()):
-            texts.setdefault((*_which(event), *key), []).append((at, path, text))
+            texts.setdefault((*_stream_key(event), *key), []).append((at, path, text))
     changed: set[int] = set()
     for found in texts.values():
         pieces = [text for _, _, text in found]
@@ -334,14 +336,14 @@ def _redact_joined(redactor: Redactor, events: dict[int, Any]) -> set[int]:
         spans = redactor.spans(whole)
         if not spans or len(set(pieces)) == 1:  # what each event repeats is no text that goes on
             continue
-        for (at, path, text), made in zip(found, _in_pieces(spans, whole, pieces), strict=True):
+        for (at, path, text), made in zip(found, _split_like(spans, whole, pieces), strict=True):
             if made != text:
-                _put(events[at], path, made)
+                _set_at_path(events[at], path, made)
                 changed.add(at)
     return changed
 
 
-def _in_pieces(spans: Sequence[Span], whole: str, pieces: Sequence[str]) -> list[str]:
+def _split_like(spans: Sequence[Span], whole: str, pieces: Sequence[str]) -> list[str]:
     """The redacted text in as many pieces as before: the mask is in the piece in which the secret begins."""
     made: list[str] = []
     begin = 0
@@ -351,14 +353,14 @@ def _in_pieces(spans: Sequence[Span], whole: str, pieces: Sequence[str]) -> list
         for first, last in spans:
             if last <= begin or first >= end:
                 continue
-            kept += whole[at : max(at, first)] + (MASK if first >= begin else "")
+            kept += whole[at : max(at, first)] + (REDACTED if first >= begin else "")
             at = min(end, last)
         made.append(kept + whole[at:end])
         begin = end
     return made
 
 
-def _which(event: Any) -> _Path:
+def _stream_key(event: Any) -> _Path:
     """What tells the streams within a stream apart: kind of event, block, item."""
     if not isinstance(event, dict):
         return ()
@@ -372,7 +374,7 @@ def _leaves(value: Any, key: _Path, path: _Path) -> Iterator[tuple[_Path, _Path,
         yield key, path, value
     elif isinstance(value, dict):
         for name, inner in cast("dict[str, Any]", value).items():
-            if not is_opaque(name, cast("dict[str, Any]", value)):
+            if not is_server_block(name, cast("dict[str, Any]", value)):
                 yield from _leaves(inner, (*key, name), (*path, name))
     elif isinstance(value, list):
         for at, inner in enumerate(cast("list[Any]", value)):
@@ -380,7 +382,7 @@ def _leaves(value: Any, key: _Path, path: _Path) -> Iterator[tuple[_Path, _Path,
             yield from _leaves(inner, (*key, f"{number}"), (*path, at))
 
 
-def _put(value: Any, path: _Path, text: str) -> None:
+def _set_at_path(value: Any, path: _Path, text: str) -> None:
     for key in path[:-1]:
         value = value[key]
     value[path[-1]] = text

@@ -187,7 +187,7 @@ _PATH = r"(?:[A-Za-z]:\\|~?\.{0,2}/)[\w.@+ -]{0,20}(?:[/\\][\w.@+ -]{0,24})*|[\w
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_regex(pattern: str) -> re.Pattern[str]:
     """Compiled when first needed: most runs start without any secret, and compiling takes milliseconds."""
     return re.compile(pattern)
 
@@ -197,18 +197,18 @@ def _issuer(begin: str, rest: str) -> re.Pattern[str]:
     """The literal is first, since `re` searches for literals much faster; what may precede it is checked behind it."""
     literal = re.escape(begin)
     if not begin[0].isalnum():
-        return compiled(f"{literal}(?:{rest})")
+        return compile_regex(f"{literal}(?:{rest})")
     before = ("(?<![A-Za-z0-9]{0})", r"(?<=\\[bfnrt]{0})", r"(?<=\\u[0-9a-fA-F]{{4}}{0})", "(?<=%[0-9a-fA-F]{{2}}{0})", r"(?<=\[[0-9]m{0})", r"(?<=[0-9;][0-9]m{0})")  # fmt: skip
-    return compiled(f"{literal}(?:{'|'.join(each.format(literal) for each in before)})(?:{rest})")
+    return compile_regex(f"{literal}(?:{'|'.join(each.format(literal) for each in before)})(?:{rest})")
 
 
 def is_reference(value: str) -> bool:
     """Whether a value says where a secret is, or is a placeholder, a path or the name of an algorithm."""
     return bool(
-        compiled(REFERENCE).match(value)
-        or compiled(_PATH).fullmatch(value)
-        or compiled(_ALGORITHMS).fullmatch(value)
-        or (compiled(r"\.{3}|…|[xX]{4}|\*{3}").search(value) and len(compiled("[0-9]").findall(value)) < 4)
+        compile_regex(REFERENCE).match(value)
+        or compile_regex(_PATH).fullmatch(value)
+        or compile_regex(_ALGORITHMS).fullmatch(value)
+        or (compile_regex(r"\.{3}|…|[xX]{4}|\*{3}").search(value) and len(compile_regex("[0-9]").findall(value)) < 4)
     )
 
 
@@ -220,14 +220,14 @@ def to_lower(text: str) -> str:
 
 def find_tokens(text: str) -> Iterator[Span]:
     """Tokens of issuers."""
-    separated = compiled(_SEPARATED).search(text) is not None
+    separated = compile_regex(_SEPARATED).search(text) is not None
     for begin, rest in ISSUERS if separated else _PLAIN_ISSUERS:
         if begin in text:
             for match in _issuer(begin, rest).finditer(text):
                 yield match.span()
     for mark, pattern in _OTHERS:
         if (separated or len(mark) > 1) and mark in text:
-            for match in compiled(pattern).finditer(text):
+            for match in compile_regex(pattern).finditer(text):
                 yield match.span(match.lastindex or 0)
 
 
@@ -235,14 +235,14 @@ def find_credentials_in_urls(text: str) -> Iterator[Span]:
     """User names with passwords, and tokens in the place of them."""
     if "://" in text and "@" in text:
         for pattern in _URLS:
-            for match in compiled(pattern).finditer(text):
+            for match in compile_regex(pattern).finditer(text):
                 yield match.span(1)
 
 
 def find_private_keys(text: str) -> Iterator[Span]:
     """Private keys, also those that are cut off at either end, have line numbers, or are written as a JSON string."""
     if "PRIVATE KEY" in text:
-        marks = compiled(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,20}-----")
+        marks = compile_regex(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,20}-----")
         begun: int | None = None
         last = 0
         for match in marks.finditer(text):
@@ -259,20 +259,22 @@ def find_private_keys(text: str) -> Iterator[Span]:
             yield begun, end
     if any(mark in text for mark in _BODY_MARKS):
         for begin in _BODIES:
-            for match in compiled(_BODY.format(begin=begin)).finditer(text):
+            for match in compile_regex(_BODY.format(begin=begin)).finditer(text):
                 yield match.span()
 
 
 def _is_key(text: str, begin: int, end: int) -> bool:
     """Whether the text between the first and the last line of a key is one, and no code that names these lines."""
     inner = text[begin:end]
-    return compiled(r"[A-Za-z0-9+/=]{20}").search(inner) is not None or not compiled(r"[\"'_({]").search(inner)
+    return compile_regex(r"[A-Za-z0-9+/=]{20}").search(inner) is not None or not compile_regex(r"[\"'_({]").search(
+        inner
+    )
 
 
 def _key_end(text: str, begin: int, limit: int) -> int:
     """Where the lines of a key end that has no last line."""
     at = begin
-    for match in compiled(rf"{_LINES}?{_LINE_BEGIN}([A-Za-z-]+: [^\r\n\\]*|[A-Za-z0-9+/=]*)").finditer(
+    for match in compile_regex(rf"{_LINES}?{_LINE_BEGIN}([A-Za-z-]+: [^\r\n\\]*|[A-Za-z0-9+/=]*)").finditer(
         text, begin, limit
     ):
         line = match[2]
@@ -286,14 +288,14 @@ def _key_end(text: str, begin: int, limit: int) -> int:
 
 def _key_begin(text: str, limit: int, end: int) -> int:
     """Where the lines of a key begin that has no first line."""
-    pieces = compiled(_LINES).split(text[max(limit, end - _LARGEST_KEY) : end])
-    line = compiled(rf"{_LINE_BEGIN}([A-Za-z0-9+/=]*)")
+    pieces = compile_regex(_LINES).split(text[max(limit, end - _LARGEST_KEY) : end])
+    line = compile_regex(rf"{_LINE_BEGIN}([A-Za-z0-9+/=]*)")
     at = begin = end
     for number in range(len(pieces) - 1, -1, -2):
         match = line.fullmatch(pieces[number])
         whole = match is not None and (len(match[1]) >= _KEY_LINE or number >= len(pieces) - 3)
         if not whole:
-            tail = compiled(r"[A-Za-z0-9+/=]{16,}\Z").search(pieces[number][-80:])
+            tail = compile_regex(r"[A-Za-z0-9+/=]{16,}\Z").search(pieces[number][-80:])
             return at - len(tail[0]) if tail else begin
         begin = at - len(pieces[number])
         at = begin - (len(pieces[number - 1]) if number else 0)
@@ -389,10 +391,10 @@ def find_logins(text: str, low: str) -> Iterator[Span]:
     """
     words = low.replace("\\n", "  ").encode("utf-8", "replace").translate(_SEPARATORS).split()
     for word in _WORDS.intersection(words):
-        yield from _arguments(text, low, word.decode(), [compiled(pattern) for pattern in _PATTERNS[word]])
+        yield from _arguments(text, low, word.decode(), [compile_regex(pattern) for pattern in _PATTERNS[word]])
     for marks, pattern in _LOGINS:
         if any(mark in low for mark in marks):
-            for match in compiled(pattern).finditer(text):
+            for match in compile_regex(pattern).finditer(text):
                 if _is_literal(match[1]):
                     yield match.span(1)
 

@@ -67,6 +67,6 @@ def messages_left(session: Session, entry: str | None) -> Sequence[AgentMessage]
     journal = session.journal
     if entry is None:
         return journal.history.messages
-    there = set(history_at(journal.read_tree_with(entry), journal.view(), entry).refs)
-    pairs = zip(journal.history.messages, journal.history.refs, strict=True)
+    there = set(history_at(journal.read_tree_with(entry), journal.log_with_pending(), entry).entry_ids)
+    pairs = zip(journal.history.messages, journal.history.entry_ids, strict=True)
     return [message for message, ref in pairs if not ref or ref not in there]

@@ -63,7 +63,7 @@ _MAX_QUEUED = 2000  # maximum number of lines that wait for a slow disk; more ar
 class EventLogFile:
     """Writes lines. Errors are reported once to the program's log, and the run continues.
 
-    Writing a line takes microseconds. Slower work (creating or rotating the file) happens in `settle`, in a thread. Earlier lines wait
+    Writing a line takes microseconds. Slower work (creating or rotating the file) happens in `rotate`, in a thread. Earlier lines wait
     in memory.
 
     Args:
@@ -73,28 +73,28 @@ class EventLogFile:
 
     def __init__(self, path: Path, limit: int = _MAX_BYTES) -> None:
         self.path = path
-        self.lost = 0
+        self.dropped_lines = 0
         self._limit = limit
         self._fd: int | None = None
         self._waiting: list[bytes] = []
         self._size = 0
-        self._torn = False
+        self._has_partial_line = False
         self._busy = False
         self._warned = False
 
     def __del__(self) -> None:
         self._close()
 
-    def put(self, line: bytes) -> None:
+    def append(self, line: bytes) -> None:
         """Append a line, given without its end."""
         if len(self._waiting) >= _MAX_QUEUED:
-            self.lost += 1
+            self.dropped_lines += 1
             return
         self._waiting.append(line)
         if self._fd is not None and not self._busy:
             self._write()
 
-    async def settle(self, *, make: bool = False) -> None:
+    async def rotate(self, *, make: bool = False) -> None:
         """Rotate the file if it is too large.
 
         Args:
@@ -125,7 +125,7 @@ class EventLogFile:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
             self._fd = os.open(self.path, flags, 0o600)
             self._size = os.fstat(self._fd).st_size
-            self._torn = self._size > 0 and not _ends_with_newline(self.path)
+            self._has_partial_line = self._size > 0 and not _ends_with_newline(self.path)
             allow_blocking_writes(self._fd)
         except OSError as error:
             self._warn(error)
@@ -135,16 +135,16 @@ class EventLogFile:
         if self._fd is None or not self._waiting:
             return
         lines, self._waiting = self._waiting, []
-        data = b"%s%s\n" % (b"\n" if self._torn else b"", b"\n".join(lines))
+        data = b"%s%s\n" % (b"\n" if self._has_partial_line else b"", b"\n".join(lines))
         written = 0
         try:
             written = os.write(self._fd, data)
         except OSError as error:
             self._warn(error)
         self._size += written
-        self._torn = written < len(data) and (written > 0 or self._torn)
+        self._has_partial_line = written < len(data) and (written > 0 or self._has_partial_line)
         if written < len(data):
-            self.lost += len(lines)
+            self.dropped_lines += len(lines)
 
     def _warn(self, error: OSError) -> None:
         if not self._warned:
@@ -280,20 +280,20 @@ class SessionEventLog(Plugin):
             return
         self._agent = agent
         if not self._child:
-            self._session.closing.append(self.close)
-            agent.on(SessionOpen, self._opened, order=_ORDER)
+            self._session.on_close.append(self.close)
+            agent.on(SessionOpen, self._on_session_open, order=_ORDER)
             agent.on(SessionClosed, lambda hook: self.close(hook.reason), order=_ORDER)
-        agent.on(SessionStart, self._begin, order=_ORDER)
-        agent.on(MessagesAdded, self._joined, order=_ORDER)
-        agent.on(TurnBefore, self._asking, order=_ORDER)
-        agent.on(TurnAfter, self._answered, order=_ORDER)
+        agent.on(SessionStart, self._on_session_start, order=_ORDER)
+        agent.on(MessagesAdded, self._on_session_turns, order=_ORDER)
+        agent.on(TurnBefore, self._on_turn_before, order=_ORDER)
+        agent.on(TurnAfter, self._on_turn_after, order=_ORDER)
         agent.on(UsageUpdate, self._on_usage, order=_ORDER)
-        agent.on(BeforeToolRun, self._starting, order=_ORDER)
-        agent.on(ToolFailed, self._failed, order=_ORDER)
-        agent.on(ContextCompacted, self._compacted, order=_ORDER)
-        agent.on(RunPaused, self._paused, order=_ORDER)
+        agent.on(BeforeToolRun, self._on_tool_start, order=_ORDER)
+        agent.on(ToolFailed, self._on_tool_error, order=_ORDER)
+        agent.on(ContextCompacted, self._on_context_compacted, order=_ORDER)
+        agent.on(RunPaused, self._on_run_pause, order=_ORDER)
         agent.on(SessionEnd, self._end, order=_ORDER)
-        agent.bus.observe(self._observe)
+        agent.bus.subscribe(self._on_event)
 
     def for_child(self) -> Plugin:
         """Return this log: events of a subagent are logged under its name."""
@@ -306,54 +306,54 @@ class SessionEventLog(Plugin):
         if self._file is None or not self._begun:
             return
         self._begun = False
-        self._put("shutdown", reason=reason)
+        self._log("shutdown", reason=reason)
         self._file.close()
 
     # --- a run ------------------------------------------------------------------------------------------------------
 
-    def _opened(self, hook: SessionOpen) -> None:
-        self._put("open", reason=hook.reason)
+    def _on_session_open(self, hook: SessionOpen) -> None:
+        self._log("open", reason=hook.reason)
 
-    def _begin(self, hook: SessionStart) -> None:
+    def _on_session_start(self, hook: SessionStart) -> None:
         self._run = {"run": hook.run_id, "agent": hook.agent}
         self._run_at, self._retries = time.monotonic(), 0
         self._started.clear()
         self._errors.clear()
-        self._put("run_start", reason="resume" if hook.resumed else "")
+        self._log("run_start", reason="resume" if hook.resumed else "")
 
-    async def _joined(self, _: MessagesAdded) -> None:
+    async def _on_session_turns(self, _: MessagesAdded) -> None:
         assert self._file is not None
         self._begun = True
-        await self._file.settle(make=True)
+        await self._file.rotate(make=True)
 
     async def _end(self, hook: SessionEnd) -> None:
         assert self._file is not None
-        self._put(
+        self._log(
             "run_end",
             turn=hook.turns,
             usage=hook.usage,
             cost=_cost(hook.usage),
             status=hook.status,
-            seconds=self._since(self._run_at),
-            error=self._told(hook.error),
+            seconds=self._seconds_since(self._run_at),
+            error=self._error_text(hook.error),
         )
-        await self._file.settle()
+        await self._file.rotate()
 
-    def _compacted(self, hook: ContextCompacted) -> None:
-        self._put("compaction", reason=hook.reason)
+    def _on_context_compacted(self, hook: ContextCompacted) -> None:
+        self._log("compaction", reason=hook.reason)
 
-    def _paused(self, hook: RunPaused) -> None:
-        self._put("pause", count=len(hook.reasons))
+    def _on_run_pause(self, hook: RunPaused) -> None:
+        self._log("pause", count=len(hook.reasons))
 
     # --- model calls ------------------------------------------------------------------------------------------------
 
-    def _asking(self, _: TurnBefore) -> None:
+    def _on_turn_before(self, _: TurnBefore) -> None:
         self._turn_at, self._retries = time.monotonic(), 0
 
-    async def _answered(self, hook: TurnAfter) -> None:
+    async def _on_turn_after(self, hook: TurnAfter) -> None:
         assert self._file is not None
         message = hook.message
-        self._put(
+        self._log(
             "model_call",
             turn=hook.turn,
             provider=message.provider or self._agent.model.provider,
@@ -362,44 +362,44 @@ class SessionEventLog(Plugin):
             cost=_cost(hook.usage),
             retries=self._retries,
             status="error" if hook.error else "ok",
-            seconds=self._since(self._turn_at),
+            seconds=self._seconds_since(self._turn_at),
             reason=message.stop_reason or "",
-            error=self._told(hook.error),
+            error=self._error_text(hook.error),
         )
-        await self._file.settle()
+        await self._file.rotate()
 
     def _on_usage(self, hook: UsageUpdate) -> None:
         if hook.purpose:
-            self._put("side_call", turn=hook.turn, usage=hook.usage, cost=_cost(hook.usage), reason=hook.purpose)
+            self._log("side_call", turn=hook.turn, usage=hook.usage, cost=_cost(hook.usage), reason=hook.purpose)
 
     # --- tool calls -------------------------------------------------------------------------------------------------
 
-    def _starting(self, hook: BeforeToolRun) -> None:
+    def _on_tool_start(self, hook: BeforeToolRun) -> None:
         if not hook.block:
             self._started.add(hook.call_id)
 
-    def _failed(self, hook: ToolFailed) -> None:
+    def _on_tool_error(self, hook: ToolFailed) -> None:
         self._errors[hook.call_id] = hook.error
 
-    def _observe(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if type(event) is ModelRetry:
             self._retries += 1
-            self._put("retry", error=self._told(event.error), count=event.attempt)
+            self._log("retry", error=self._error_text(event.error), count=event.attempt)
         elif type(event) is ToolExecutionEnd:
-            self._call(event)
+            self._log_call(event)
 
-    def _call(self, event: ToolExecutionEnd) -> None:
+    def _log_call(self, event: ToolExecutionEnd) -> None:
         call, result = event.call, event.result
         ran = call.id in self._started
         self._started.discard(call.id)
         raised = self._errors.pop(call.id, None)
         status: CallStatus = "error" if result.is_error else "ok"
-        error = self._told(raised)
+        error = self._error_text(raised)
         if not ran and result.is_error:
             status = "denied" if result.text.startswith(_DENIALS) else "not_run"
             error = self._redact_line(result.text)
         args, sensitive = redact_call_arguments(self._agent.tools.get(call.name), call.input, self._whose["project"])
-        self._put(
+        self._log(
             "tool_call",
             tool=call.name,
             call=call.id,
@@ -411,19 +411,19 @@ class SessionEventLog(Plugin):
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def _put(self, event: EventName, **fields: Any) -> None:
+    def _log(self, event: EventName, **fields: Any) -> None:
         assert self._file is not None
-        lost = self._file.lost
+        lost = self._file.dropped_lines
         if lost > self._told_lost and event != "lost":
             self._told_lost = lost
-            self._put("lost", count=lost)
+            self._log("lost", count=lost)
         made = LogEvent(event=event, time=self._clock(), **self._whose, **self._run, **fields)
-        self._file.put(msgspec.json.encode(made, enc_hook=str))
+        self._file.append(msgspec.json.encode(made, enc_hook=str))
 
-    def _since(self, start: float) -> float:
+    def _seconds_since(self, start: float) -> float:
         return round(time.monotonic() - start, 6)
 
-    def _told(self, error: BaseException | None) -> str:
+    def _error_text(self, error: BaseException | None) -> str:
         return "" if error is None else self._redact_line(f"{type(error).__name__}: {error}")
 
     def _redact_line(self, text: str) -> str:
@@ -434,7 +434,7 @@ class SessionEventLog(Plugin):
     def _redact_arguments(self, args: dict[str, Any]) -> dict[str, Any]:
         """Redact and truncate arguments."""
         clean = self._redactor.value(msgspec.to_builtins(args, enc_hook=str))
-        return {name: _cut(value) if isinstance(value, str) else value for name, value in clean.items()}
+        return {name: _truncate(value) if isinstance(value, str) else value for name, value in clean.items()}
 
 
 def folder_of_store(store: SessionStore) -> Path | None:
@@ -490,9 +490,9 @@ def redact_call_arguments(tool: Tool | None, given: Mapping[str, Any], project: 
     return _flat(given), False
 
 
-def _sensitive_arguments(tool: Tool | None, given: Mapping[str, Any], project: str) -> tuple[set[object], bool]:
+def _sensitive_arguments(tool: Tool | None, mapping: Mapping[str, Any], project: str) -> tuple[set[object], bool]:
     try:
-        touched = tool.access(dict(given)) if tool is not None and tool.access is not None else ()
+        touched = tool.access(dict(mapping)) if tool is not None and tool.access is not None else ()
     except Exception:  # noqa: BLE001 - the tool's own code, on arguments that may not fit: then nothing is known of them
         return set(), True
     paths = {a.resource for a in touched if a.scope.startswith("fs-")}
@@ -503,7 +503,7 @@ def _sensitive_arguments(tool: Tool | None, given: Mapping[str, Any], project: s
 def _is_sensitive(path: str, project: str) -> bool:
     full = os.path.normpath(os.path.join(project, os.path.expanduser(path)))
     inside = full.removeprefix(os.path.join(project, ""))
-    return bool(_PATHS.why(_parts(full), _parts(inside), changes=False))
+    return bool(_PATHS.reason(_parts(full), _parts(inside), changes=False))
 
 
 def _parts(path: str) -> tuple[str, ...]:
@@ -514,17 +514,17 @@ def _size(value: object) -> str:
     return f"({len(value)} characters)" if isinstance(value, str) else "(left out)"
 
 
-def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Return plain values. Long ones are cut well after the logged part, so that no key is cut in two before redaction."""
     out: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in mapping.items():
         if not isinstance(value, str | int | float | bool | None):
             value = msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
         out[name] = value[: _ARGUMENT * 4] if isinstance(value, str) else value
     return out
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= _ARGUMENT else f"{text[: _ARGUMENT // 2]}…"
 
 
@@ -532,4 +532,4 @@ def _cost(usage: Usage) -> float | None:
     return usage.cost.total if usage.cost else None
 
 
-_PATHS = SensitivePaths.standard()
+_PATHS = SensitivePaths.default()

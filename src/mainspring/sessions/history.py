@@ -43,7 +43,7 @@ from mainspring.sessions.entries import (
 )
 
 
-class OpenCalls(Struct, eq=False):
+class PendingCalls(Struct, eq=False):
     """A message with calls that has not joined the history yet, and the state of the calls.
 
     Attributes:
@@ -80,39 +80,39 @@ class History:
 
     Attributes:
         messages: The messages, oldest first.
-        refs: The entry of each message. Empty for a message without its own entry.
+        entry_ids: The entry of each message. Empty for a message without its own entry.
         open: Calls that have not joined, by the ID of their ``intent``.
         run: The run that has started and not ended.
         ended: The outcome of the last run that ended.
         model: The last selected model.
-        lost: Entries that did not fit the earlier ones, for `Problem`.
+        skipped: Entries that did not fit the earlier ones, for `Problem`.
     """
 
     def __init__(self) -> None:
         self.messages: list[AgentMessage] = []
-        self.refs: list[str] = []
-        self.open: dict[str, OpenCalls] = {}
+        self.entry_ids: list[str] = []
+        self.open: dict[str, PendingCalls] = {}
         self.run: RunStartEntry | None = None
         self.ended: RunEndEntry | None = None
         self.model = ""
-        self.lost: list[str] = []
+        self.skipped: list[str] = []
 
-    def apply(self, entry: Entry, joined: Message | None = None) -> None:
+    def apply(self, entry: Entry, results_message: Message | None = None) -> None:
         """Apply an entry.
 
         Args:
             entry: The next entry of the path.
-            joined: For a ``pair`` that is being written, the message with the results.
+            results_message: For a ``pair`` that is being written, the message with the results.
         """
         match entry:
             case MessageEntry():
                 self._add(entry.message, entry.id)
             case IntentEntry():
-                self.open[entry.id] = OpenCalls(entry, len(self.messages))
+                self.open[entry.id] = PendingCalls(entry, len(self.messages))
             case CallStartedEntry() | ResultEntry() | PauseEntry():
-                self._progress(entry)
+                self._apply_progress(entry)
             case PairEntry():
-                self._apply_results(entry, joined)
+                self._apply_results(entry, results_message)
             case CompactionEntry():
                 self._apply_compaction(entry)
             case RunStartEntry():
@@ -128,11 +128,11 @@ class History:
             case _:
                 pass
 
-    def places(self) -> dict[int, str]:
+    def entries_by_message(self) -> dict[int, str]:
         """Map the identity of each message of the history to its entry."""
-        return {id(m): ref for m, ref in zip(self.messages, self.refs, strict=True) if ref}
+        return {id(m): ref for m, ref in zip(self.messages, self.entry_ids, strict=True) if ref}
 
-    def find(self, message: Message) -> OpenCalls | None:
+    def find(self, message: Message) -> PendingCalls | None:
         """Return the open calls of a message."""
         for calls in reversed(self.open.values()):
             if calls.message is message or (message.id and calls.message.id == message.id):
@@ -141,12 +141,12 @@ class History:
 
     def _add(self, message: AgentMessage, ref: str) -> None:
         self.messages.append(message)
-        self.refs.append(ref)
+        self.entry_ids.append(ref)
 
-    def _progress(self, entry: CallStartedEntry | ResultEntry | PauseEntry) -> None:
+    def _apply_progress(self, entry: CallStartedEntry | ResultEntry | PauseEntry) -> None:
         calls = self.open.get(entry.intent)
         if calls is None:
-            self.lost.append(f"{entry.id}: the calls it belongs to ({entry.intent}) are not there")
+            self.skipped.append(f"{entry.id}: the calls it belongs to ({entry.intent}) are not there")
             return
         match entry:
             case CallStartedEntry():
@@ -158,36 +158,36 @@ class History:
             case PauseEntry():
                 calls.reasons = entry.reasons
 
-    def _apply_results(self, entry: PairEntry, joined: Message | None) -> None:
+    def _apply_results(self, entry: PairEntry, merged_message: Message | None) -> None:
         calls = self.open.pop(entry.intent, None)
         if calls is None:
-            self.lost.append(f"{entry.id}: the calls it belongs to ({entry.intent}) are not there")
+            self.skipped.append(f"{entry.id}: the calls it belongs to ({entry.intent}) are not there")
             return
-        if joined is None:
+        if merged_message is None:
             named = dict(calls.results.values())
             blocks = tuple([named[ref] for ref in entry.results if ref in named])
-            joined = Message("user", blocks, timestamp=entry.timestamp, id=entry.message)
+            merged_message = Message("user", blocks, timestamp=entry.timestamp, id=entry.message)
         if calls.at == len(self.messages):
             self._add(calls.message, entry.intent)
-            self._add(joined, entry.id)
+            self._add(merged_message, entry.id)
             return
-        self.messages[calls.at : calls.at] = [calls.message, joined]
-        self.refs[calls.at : calls.at] = [entry.intent, entry.id]
+        self.messages[calls.at : calls.at] = [calls.message, merged_message]
+        self.entry_ids[calls.at : calls.at] = [entry.intent, entry.id]
         for other in self.open.values():
             if other.at > calls.at:
                 other.at += 2
 
     def _apply_compaction(self, entry: CompactionEntry) -> None:
-        stored = dict(zip(self.refs, self.messages, strict=True))
+        stored = dict(zip(self.entry_ids, self.messages, strict=True))
         stored.update({ref: calls.message for ref, calls in self.open.items()})
-        self.messages, self.refs, self.open = [], [], {}
+        self.messages, self.entry_ids, self.open = [], [], {}
         for item in entry.history:
             if not isinstance(item, Kept):
                 self._add(item, "")
             elif item.entry in stored:
                 self._add(stored[item.entry], item.entry)
             else:
-                self.lost.append(f"{entry.id}: a message that it keeps ({item.entry}) is not there")
+                self.skipped.append(f"{entry.id}: a message that it keeps ({item.entry}) is not there")
 
 
 INTERRUPTED = (
@@ -198,12 +198,12 @@ NOT_STARTED = "Not started: the program was stopped before this call ran."
 RECORD_LOST = "Outcome unknown: the record of this call is damaged. Look before you make it again."
 
 
-def build_missing_results(calls: OpenCalls) -> list[ToolResultBlock]:
+def build_missing_results(calls: PendingCalls) -> list[ToolResultBlock]:
     """Create a result with the reason for each call without one, in the order of the calls."""
     return [_missing(calls, call) for call in calls.message.tool_uses if call.id not in calls.results]
 
 
-def _missing(calls: OpenCalls, call: ToolUseBlock) -> ToolResultBlock:
+def _missing(calls: PendingCalls, call: ToolUseBlock) -> ToolResultBlock:
     if calls.doubtful:
         text = RECORD_LOST
     else:
@@ -212,7 +212,7 @@ def _missing(calls: OpenCalls, call: ToolUseBlock) -> ToolResultBlock:
 
 
 def repair_pairs(
-    messages: Sequence[AgentMessage], refs: Sequence[str]
+    messages: Sequence[AgentMessage], entry_ids: Sequence[str]
 ) -> tuple[list[AgentMessage], list[str], int] | None:
     """Repair the history so that each call has one result directly after it, and no result lacks its call.
 
@@ -221,9 +221,9 @@ def repair_pairs(
     """
     out: list[AgentMessage] = []
     held: list[str] = []
-    mended = 0
+    repaired = 0
     waiting: Sequence[ToolUseBlock] = ()
-    for message, ref in zip(messages, refs, strict=True):
+    for message, ref in zip(messages, entry_ids, strict=True):
         if not isinstance(message, Message):  # The model does not see it, so its position does not matter.
             out.append(message)
             held.append(ref)
@@ -233,9 +233,9 @@ def repair_pairs(
         if waiting and not answering:
             out.append(_lost_results(waiting, message))
             held.append("")
-            mended += 1
+            repaired += 1
         fixed = _with_results(message, waiting if answering else []) if results else message
-        mended += fixed is not message
+        repaired += fixed is not message
         waiting = fixed.tool_uses if fixed.role == "assistant" else ()
         if fixed.content or not results:
             out.append(fixed)
@@ -243,8 +243,8 @@ def repair_pairs(
     if waiting:
         out.append(_lost_results(waiting, out[-1]))
         held.append("")
-        mended += 1
-    return (out, held, mended) if mended else None
+        repaired += 1
+    return (out, held, repaired) if repaired else None
 
 
 def _lost_results(calls: Sequence[ToolUseBlock], near: AgentMessage) -> Message:
@@ -257,13 +257,13 @@ def _with_results(message: Message, calls: Sequence[ToolUseBlock]) -> Message:
     given: dict[str, ToolResultBlock] = {}
     for block in message.tool_results:
         given.setdefault(block.tool_use_id, block)
-    wanted = [given.get(c.id) or ToolResultBlock(c.id, c.name, RECORD_LOST, True) for c in calls]
-    if len(message.tool_results) == len(wanted) and all(
-        a is b for a, b in zip(message.tool_results, wanted, strict=True)
+    requested = [given.get(c.id) or ToolResultBlock(c.id, c.name, RECORD_LOST, True) for c in calls]
+    if len(message.tool_results) == len(requested) and all(
+        a is b for a, b in zip(message.tool_results, requested, strict=True)
     ):
         return message
     rest = [b for b in message.content if not isinstance(b, ToolResultBlock)]
-    return replace(message, content=(*wanted, *rest))
+    return replace(message, content=(*requested, *rest))
 
 
 class SessionTurn(Struct, frozen=True, kw_only=True, eq=False):

@@ -30,7 +30,7 @@ from mainspring.sessions.entries import (
     SessionEntry,
     encode_entry,
 )
-from mainspring.sessions.history import History, OpenCalls, build_missing_results
+from mainspring.sessions.history import History, PendingCalls, build_missing_results
 from mainspring.sessions.loader import (
     Line,
     SessionTree,
@@ -59,20 +59,20 @@ class LogWriter:
 
     Args:
         log: Where to write.
-        tell: Receives messages for the user.
+        publish: Receives messages for the user.
         retry_after: Seconds after a failure before the next attempt.
     """
 
-    def __init__(self, log: SessionLog, tell: Callable[[Problem], None], *, retry_after: float = 1.0) -> None:
+    def __init__(self, log: SessionLog, publish: Callable[[Problem], None], *, retry_after: float = 1.0) -> None:
         self.unsaved: list[bytes] = []
         self._log = log
-        self._tell = tell
+        self._report = publish
         self._retry_after = retry_after
         self._failed: float | None = None
         self._sync = False
         self._busy: Future[None] | None = None
 
-    async def put(self, lines: Sequence[bytes], *, sync: bool = False) -> bool:
+    async def write(self, lines: Sequence[bytes], *, sync: bool = False) -> bool:
         """Write lines.
 
         Args:
@@ -90,14 +90,14 @@ class LogWriter:
             await asyncio.wrap_future(self._busy)
         if (self.unsaved or self._sync) and not self._is_in_backoff():
             batch, sync = self._take()
-            if sync or not self._log.quick or not self._log.exists or sum(map(len, batch)) > MAX_INLINE_BYTES:
+            if sync or not self._log.has_fast_append or not self._log.exists or sum(map(len, batch)) > MAX_INLINE_BYTES:
                 await self._in_thread(batch, sync)
             else:
-                self._store(batch, sync)
-        return not self.failing
+                self._append(batch, sync)
+        return not self.is_failing
 
     @property
-    def failing(self) -> bool:
+    def is_failing(self) -> bool:
         """Whether the last write failed."""
         return self._failed is not None
 
@@ -106,7 +106,7 @@ class LogWriter:
         if self._busy is not None:
             self._busy.result()
         if self.unsaved and self._log.writable:
-            self._store(*self._take())
+            self._append(*self._take())
 
     def _take(self) -> tuple[list[bytes], bool]:
         batch, sync = self.unsaved, self._sync
@@ -123,7 +123,7 @@ class LogWriter:
 
         def work() -> None:
             try:
-                self._store(batch, sync)
+                self._append(batch, sync)
             finally:
                 self._busy = None
                 done.set_result(None)
@@ -134,7 +134,7 @@ class LogWriter:
             work()
         await asyncio.wrap_future(done)
 
-    def _store(self, batch: list[bytes], sync: bool) -> None:
+    def _append(self, batch: list[bytes], sync: bool) -> None:
         try:
             self._log.append(batch, sync=sync)
         except OSError as error:
@@ -142,11 +142,11 @@ class LogWriter:
             first, self._failed = self._failed is None, time.monotonic()
             if first:
                 text = f"cannot save the session to {self._log.place} ({error.strerror or error})"
-                self._tell(Problem("unsaved", f"{text}: it continues in memory, and saving will be retried"))
+                self._report(Problem("unsaved", f"{text}: it continues in memory, and saving will be retried"))
             return
         if self._failed is not None:
             self._failed = None
-            self._tell(Problem("saved", f"saving the session to {self._log.place} works again, nothing is missing"))
+            self._report(Problem("saved", f"saving the session to {self._log.place} works again, nothing is missing"))
 
 
 logger = logging.getLogger("mainspring.sessions")
@@ -171,14 +171,14 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
     """Options for writing a session.
 
     Attributes:
-        sync: When to wait for the disk.
-        redact: Redacts every line. By default `Redactor.of`, which knows the secrets of the environment.
+        fsync: When to wait for the disk.
+        redact_line: Redacts every line. By default `Redactor.of`, which knows the secrets of the environment.
         clock: Returns the time.
         retry_after: Seconds after a failed write before the next attempt.
     """
 
-    sync: FsyncMode = "calls"
-    redact: Redact | None = field(default_factory=lambda: Redactor.of().line)
+    fsync: FsyncMode = "calls"
+    redact_line: Redact | None = field(default_factory=lambda: Redactor.of().line)
     clock: Callable[[], datetime] = utc_now
     retry_after: float = 1.0
 
@@ -192,9 +192,9 @@ class SessionWriter:
         leaf: The parent of the next entry.
         problems: Messages for the user, oldest first.
         log: Where the lines are written.
-        wanted: Whether unstored entries are worth storing even if no message follows.
+        save_without_message: Whether unstored entries are worth storing even if no message follows.
         agents: The agents that use this conversation.
-        unread: Number of entries that were not read because they are before the last compaction.
+        unread_entries: Number of entries that were not read because they are before the last compaction.
         closed: Whether it was closed: nothing more is stored.
     """
 
@@ -204,8 +204,8 @@ class SessionWriter:
         self.history = History()
         self.leaf: str | None = None
         self.problems: list[Problem] = []
-        self.wanted = self.closed = False
-        self.unread = 0
+        self.save_without_message = self.closed = False
+        self.unread_entries = 0
         self.agents: WeakSet[CoreAgent] = WeakSet()
         self._options = options
         self._labels: dict[str, str] = {}
@@ -214,15 +214,15 @@ class SessionWriter:
         self._count = 0
         self._waiting: list[bytes] = []
         self._lost = False
-        self._writer = LogWriter(log, self.tell, retry_after=options.retry_after)
+        self._writer = LogWriter(log, self.add_warning, retry_after=options.retry_after)
         for problem in log.problems:
-            self.tell(problem)
+            self.add_warning(problem)
 
     def begin(self, lines: list[bytes] | None = None) -> None:
         """Start a new session with a header and initial entries. Nothing is stored before the first message."""
-        self._waiting = [self._encoded(self.header), *(lines or ())]
+        self._waiting = [self._encode(self.header), *(lines or ())]
         if lines:
-            self._restore(read_tree(self.view()))
+            self._restore(read_tree(self.log_with_pending()))
 
     def resume(self) -> bool:
         """Load a stored session. Open calls of a killed program get their results with the next write.
@@ -238,36 +238,36 @@ class SessionWriter:
         if recent is None:
             self._restore(read_tree(self.log))
         else:
-            self.unread, self._damaged = recent.unread, recent.damaged
+            self.unread_entries, self._damaged = recent.unread_entries, recent.damaged
             self._restore(recent.tree, recent.history)
         return self.history.run is not None
 
-    def tell(self, problem: Problem) -> None:
+    def add_warning(self, problem: Problem) -> None:
         """Report a problem to the user."""
         self.problems.append(problem)
         logger.log(logging.INFO if problem.kind == "saved" else logging.WARNING, "%s", problem)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def record(self, kind: type[_E], joined: Message | None = None, **fields: Any) -> _E:
+    def record(self, kind: type[_E], merged_message: Message | None = None, **fields: Any) -> _E:
         """Create an entry after the last one. The next `flush` stores it.
 
         Args:
             kind: Its class.
-            joined: For a ``pair``, the message with the results.
+            merged_message: For a ``pair``, the message with the results.
             fields: Its fields, except ID, parent, and time.
         """
         self._count += 1
         id = f"{self._prefix}-{self._count:x}"
-        fields.setdefault("timestamp", joined.timestamp if joined else self._options.clock())
+        fields.setdefault("timestamp", merged_message.timestamp if merged_message else self._options.clock())
         if kind is CompactionEntry:
-            fields["before"] = self._before()
+            fields["before"] = self._snapshot()
         self._entries += 1
         entry = kind(id=id, parent=self.leaf, **fields)
-        line = self._encoded(entry)
+        line = self._encode(entry)
         self._waiting.append(line)
         self._since_title += len(line)
-        self.history.apply(entry, joined)
+        self.history.apply(entry, merged_message)
         if isinstance(entry, LabelEntry):
             self._labels[entry.target] = entry.label
             if entry.target == self.header.id:
@@ -296,11 +296,13 @@ class SessionWriter:
         lines, self._waiting = self._waiting, []
         if self.closed and lines and not self._lost:  # The session was closed during a run.
             self._lost = True
-            self.tell(Problem("unsaved", f"{self._closed_message}; later messages of the run are in memory only"))
-        sync = self._options.sync
-        return await self._writer.put(lines, sync=sync == "always" or (durable and sync == "calls"))
+            self.add_warning(
+                Problem("unsaved", f"{self._closed_message}; later messages of the run are in memory only")
+            )
+        sync = self._options.fsync
+        return await self._writer.write(lines, sync=sync == "always" or (durable and sync == "calls"))
 
-    def take_back(self, entry: Entry) -> bool:
+    def undo_last(self, entry: Entry) -> bool:
         """Remove the last entry, if it is not stored yet."""
         if self.leaf != entry.id or not self._waiting:
             return False
@@ -310,9 +312,9 @@ class SessionWriter:
         return True
 
     @property
-    def saved(self) -> bool:
+    def is_saving(self) -> bool:
         """Whether writes reach the log."""
-        return self.log.writable and not self._writer.failing
+        return self.log.writable and not self._writer.is_failing
 
     def save(self) -> None:
         """Store everything that was recorded. Blocks."""
@@ -323,13 +325,13 @@ class SessionWriter:
 
     def close(self) -> None:
         """Store the rest and release the session for other writers. A session that was only read is unchanged."""
-        if self.wanted and self.log.exists:
+        if self.save_without_message and self.log.exists:
             self.save()
         self.closed = True
         self._writer.flush()
         if self._writer.unsaved:
             entries = pluralize(len(self._writer.unsaved), "entry", "entries")
-            self.tell(Problem("unsaved", f"{entries} of session {self.header.id} could not be saved"))
+            self.add_warning(Problem("unsaved", f"{entries} of session {self.header.id} could not be saved"))
         self.log.close()
 
     @property
@@ -337,20 +339,20 @@ class SessionWriter:
         """The session's title for users."""
         return self._labels.get(self.header.id, self.header.title)
 
-    def _encoded(self, entry: Entry) -> bytes:
+    def _encode(self, entry: Entry) -> bytes:
         line = encode_entry(entry)
-        redact = self._options.redact
+        redact = self._options.redact_line
         return line if redact is None or isinstance(entry, _WITHOUT_TEXT) else redact(line)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def view(self) -> SessionLog:
+    def log_with_pending(self) -> SessionLog:
         """The log, including lines that are not written yet."""
         return _LogWithPending(self.log, [*self._writer.unsaved, *self._waiting])
 
     def path(self, *, whole: bool = False) -> Iterator[Line]:
         """Return the entries from the root to the current leaf. With ``whole``, those of all branches, the current leaf last."""
-        view = self.view()
+        view = self.log_with_pending()
         tree = read_tree(view)
         return read_path(view, tree.nodes.values() if whole else tree.path(self.leaf))
 
@@ -360,7 +362,7 @@ class SessionWriter:
         Raises:
             SessionError: If the entry does not exist.
         """
-        tree = read_tree(self.view())
+        tree = read_tree(self.log_with_pending())
         if entry not in tree.nodes:
             raise SessionError(f"session {self.header.id} has no entry {entry}")
         return tree
@@ -394,25 +396,25 @@ class SessionWriter:
         Raises:
             SessionError: If the entry does not exist or is between calls and their results.
         """
-        history = history_at(self.read_tree_with(to), self.view(), to)
+        history = history_at(self.read_tree_with(to), self.log_with_pending(), to)
         if any(calls.reasons is None for calls in history.open.values()):
             raise SessionError(
                 f"Entry {to} is between tool calls and their results. Choose an entry before or after them."
             )
         return history
 
-    def branch(self, to: str | None, label: str = "", summary: str = "") -> BranchEntry:
+    def branch(self, entry_id: str | None, label: str = "", summary: str = "") -> BranchEntry:
         """Continue from another entry, or from before the first one with ``None``.
 
         Raises:
             SessionError: If the entry does not exist or is between calls and their results.
         """
-        history = History() if to is None else self.check_branch_point(to)
+        history = History() if entry_id is None else self.check_branch_point(entry_id)
         repair_history(history)
-        left, self.leaf, self.history = self.leaf, to, history
+        left, self.leaf, self.history = self.leaf, entry_id, history
         return self.record(BranchEntry, left=left or "", label=label, summary=summary)
 
-    def _before(self) -> Before:
+    def _snapshot(self) -> Before:
         """Summarize the entries stored so far."""
         history = self.history
         return Before(
@@ -426,18 +428,18 @@ class SessionWriter:
 
     def _restore(self, tree: SessionTree, history: History | None = None) -> None:
         self.leaf = tree.leaf
-        self.history = history or history_at(tree, self.view(), tree.leaf)
+        self.history = history or history_at(tree, self.log_with_pending(), tree.leaf)
         self._labels = tree.labels
         self._since_title = _TITLE_REPEAT_BYTES + 1  # in any entry
-        self._entries = self.unread + len(tree.nodes)
+        self._entries = self.unread_entries + len(tree.nodes)
         self._damaged += len(tree.damaged)
         for calls in list(self.history.open.values()):
             if calls.reasons is None or calls.at < len(self.history.messages):
                 self._close_calls(calls)
         for problem in [*tree.problems, *repair_history(self.history)]:
-            self.tell(problem)
+            self.add_warning(problem)
 
-    def _close_calls(self, calls: OpenCalls) -> None:
+    def _close_calls(self, calls: PendingCalls) -> None:
         """Give each open call of a killed run its result, and add the pair."""
         intent = calls.entry.id
         for block in build_missing_results(calls):
@@ -450,7 +452,7 @@ class _LogWithPending:
     """A log followed by lines that are not stored yet."""
 
     writable = False
-    quick = True
+    has_fast_append = True
 
     def __init__(self, log: SessionLog, lines: list[bytes]) -> None:
         self.place = log.place
@@ -463,10 +465,10 @@ class _LogWithPending:
     def append(self, lines: object, *, sync: bool = False) -> None:
         raise OSError("This log is read-only.")
 
-    def back(self) -> Iterator[StoredLine]:
+    def iter_lines_backward(self) -> Iterator[StoredLine]:
         for i in range(len(self._lines), 0, -1):
             yield StoredLine(0, -i, self._lines[i - 1])
-        yield from self._log.back()
+        yield from self._log.iter_lines_backward()
 
     def rows(self) -> Iterator[StoredLine]:
         number = 0

@@ -184,7 +184,7 @@ _SUFFIX = ".jsonl"
 class JsonlSessionLog:
     """One session file. Not safe for use from two threads at once."""
 
-    quick = True
+    has_fast_append = True
 
     def __init__(self, path: Path, context: Path | None = None) -> None:
         self.place = str(path)
@@ -194,7 +194,7 @@ class JsonlSessionLog:
         self._context = context
         self._fd: int | None = None
         self._lock: LockResult = "held"
-        self._torn = False
+        self._has_partial_line = False
         self._unnamed = False
         self._reader: BinaryIO | None = None
 
@@ -211,7 +211,7 @@ class JsonlSessionLog:
         """The folder for large outputs, if any."""
         return str(self._context) if self._context else None
 
-    def attach(self, *, write: bool) -> None:
+    def open_existing(self, *, write: bool) -> None:
         """Open the existing file.
 
         Raises:
@@ -230,7 +230,7 @@ class JsonlSessionLog:
         size = os.fstat(self._fd).st_size
         with self._path.open("rb") as file:
             file.seek(max(size - 1, 0))
-            self._torn = file.read(1) != b"\n"
+            self._has_partial_line = file.read(1) != b"\n"
 
     def _open_for_writing(self) -> int | None:
         try:
@@ -264,7 +264,7 @@ class JsonlSessionLog:
         status = os.fstat(fd)
         if status.st_nlink == 0:
             raise OSError(errno.ENOENT, "the file was deleted", self.place)
-        data = b"%s%s\n" % (b"\n" if self._torn else b"", b"\n".join(lines))
+        data = b"%s%s\n" % (b"\n" if self._has_partial_line else b"", b"\n".join(lines))
         try:
             written = os.write(fd, data)
             while written < len(data):  # A full disk accepts a part; the next write reports the reason.
@@ -274,7 +274,7 @@ class JsonlSessionLog:
         except OSError:
             self._truncate(fd, status.st_size, new=new)
             raise
-        self._torn = False
+        self._has_partial_line = False
 
     def _sync(self, fd: int) -> None:
         getattr(os, "fdatasync", os.fsync)(fd)
@@ -316,7 +316,7 @@ class JsonlSessionLog:
                 raise OSError(errno.EPERM, "not the only writer")
             os.ftruncate(fd, size)
         except OSError:
-            self._torn = True
+            self._has_partial_line = True
 
     def rows(self) -> Iterator[StoredLine]:
         """Iterate over all lines, oldest first."""
@@ -330,7 +330,7 @@ class JsonlSessionLog:
                     yield StoredLine(number, position, data, line.endswith(b"\n"))
                 position += len(line)
 
-    def back(self) -> Iterator[StoredLine]:
+    def iter_lines_backward(self) -> Iterator[StoredLine]:
         """Iterate over all lines, newest first, a block at a time."""
         if self._fd is None:
             return
@@ -386,7 +386,7 @@ class JsonlStore:
         path = self._find(name)
         log = JsonlSessionLog(path, self._context(path.stem) if path.is_relative_to(self.root) else None)
         try:
-            log.attach(write=write)
+            log.open_existing(write=write)
         except OSError as error:
             raise SessionError(f"Cannot read {path}: {error.strerror}") from error
         return log

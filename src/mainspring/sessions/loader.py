@@ -31,7 +31,7 @@ from mainspring.sessions.entries import (
     decode_entry,
     decode_header,
 )
-from mainspring.sessions.history import History, OpenCalls, repair_pairs
+from mainspring.sessions.history import History, PendingCalls, repair_pairs
 from mainspring.sessions.store import Problem, SessionLog, StoredLine
 from mainspring.text import pluralize
 
@@ -199,11 +199,11 @@ def apply_entries(tree: SessionTree, lines: Iterable[Line], history: History | N
             tree.problems.append(Problem("unknown", text))
     for calls in history.open.values():
         calls.doubtful = _is_incomplete(tree, history, calls)
-    tree.problems.extend([Problem("damaged", f"entry {text}; it was skipped") for text in history.lost])
+    tree.problems.extend([Problem("damaged", f"entry {text}; it was skipped") for text in history.skipped])
     return history
 
 
-def _is_incomplete(tree: SessionTree, history: History, calls: OpenCalls) -> bool:
+def _is_incomplete(tree: SessionTree, history: History, calls: PendingCalls) -> bool:
     """Return True if a missing line proves nothing: lines after a call were lost, or the conversation continued after it."""
     number = tree.nodes[calls.entry.id].number
     return any(n > number for n in tree.damaged) or (calls.reasons is None and calls.at < len(history.messages))
@@ -211,10 +211,10 @@ def _is_incomplete(tree: SessionTree, history: History, calls: OpenCalls) -> boo
 
 def repair_history(history: History) -> list[Problem]:
     """Repair the pairs of calls and results. Repairs are reported."""
-    mended = repair_pairs(history.messages, history.refs)
-    if mended is None:
+    repaired = repair_pairs(history.messages, history.entry_ids)
+    if repaired is None:
         return []
-    history.messages, history.refs, count = mended
+    history.messages, history.entry_ids, count = repaired
     for calls in history.open.values():
         calls.at = len(history.messages)
     text = f"{count} mismatches of tool calls and results were repaired; each call now has one result"
@@ -234,13 +234,13 @@ class RecentHistory(Struct):
     Attributes:
         tree: Its entries: the path from the compaction on, the entries it references, and the labels of all entries.
         history: The history of these entries.
-        unread: Number of earlier entries that were not read.
+        unread_entries: Number of earlier entries that were not read.
         damaged: Number of earlier lines that cannot be read.
     """
 
     tree: SessionTree
     history: History
-    unread: int = 0
+    unread_entries: int = 0
     damaged: int = 0
 
 
@@ -263,11 +263,11 @@ def read_from_end(log: SessionLog) -> RecentHistory | None:
         OSError: If it cannot be read.
     """
     header = decode_header_row(log, next(iter(log.rows()), None))
-    back = log.back()
+    back = log.iter_lines_backward()
     found = _scan_back(back)
     if found is None or found.before is None:
         return None
-    kept = _kept(log, back, found.compaction) if found.compaction else []
+    kept = _find_kept_entries(log, back, found.compaction) if found.compaction else []
     if kept is None:
         return None
     nodes = [*kept, *reversed(found.path)]
@@ -278,7 +278,7 @@ def read_from_end(log: SessionLog) -> RecentHistory | None:
     if before is not None:
         history.run, history.ended, history.model = before.run, before.ended, before.model
     apply_entries(tree, read_path(log, nodes), history)
-    if tree.damaged or history.lost:
+    if tree.damaged or history.skipped:
         return None
     known = found.before
     if known.damaged:
@@ -291,10 +291,10 @@ def read_from_end(log: SessionLog) -> RecentHistory | None:
 def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
     """Scan back along the path to its last compaction, or to its root. Collects the labels of all branches."""
     found = _BackwardScan()
-    wanted: str | None = None
+    requested: str | None = None
     settled = False
     for row in back:
-        link = _link(row)
+        link = _link_text(row)
         if link is None:
             if row.complete:
                 return None
@@ -304,11 +304,11 @@ def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
             return None
         found.count += 1
         if not found.path:
-            wanted = link.id
-        if link.id == wanted and not settled:
+            requested = link.id
+        if link.id == requested and not settled:
             found.path.append(EntryNode(link.id, link.type, link.parent, row.position, row.number))
-            wanted = link.parent
-            settled = wanted is None
+            requested = link.parent
+            settled = requested is None
         if link.type == "label" and not _name(found, row):
             return None
         if link.type == "compaction":
@@ -324,17 +324,17 @@ def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
     return None
 
 
-def _name(found: _BackwardScan, row: StoredLine) -> bool:
+def _name(scan: _BackwardScan, row: StoredLine) -> bool:
     try:
         entry = decode_entry(row.data)
     except DECODE_ERRORS:
         return False
-    if isinstance(entry, LabelEntry) and found.before is None:
-        found.labels.setdefault(entry.target, entry.label)
+    if isinstance(entry, LabelEntry) and scan.before is None:
+        scan.labels.setdefault(entry.target, entry.label)
     return True
 
 
-def _link(row: StoredLine) -> EntryHeader | None:
+def _link_text(row: StoredLine) -> EntryHeader | None:
     try:
         return decode_header(row.data)
     except DECODE_ERRORS:
@@ -349,12 +349,14 @@ def _compaction(row: StoredLine) -> CompactionEntry | None:
     return entry if isinstance(entry, CompactionEntry) else None
 
 
-def _kept(log: SessionLog, back: Iterator[StoredLine], compaction: CompactionEntry) -> list[EntryNode] | None:
+def _find_kept_entries(
+    log: SessionLog, back: Iterator[StoredLine], compaction: CompactionEntry
+) -> list[EntryNode] | None:
     """Return the entries of the messages that a compaction keeps, in order. ``None`` if one is neither near nor at the beginning."""
-    wanted = {item.entry for item in compaction.history if isinstance(item, Kept)}
-    finder = _EntryFinder(log, wanted)
+    requested = {item.entry for item in compaction.history if isinstance(item, Kept)}
+    finder = _EntryFinder(log, requested)
     finder.search_back(back, NEAR_LINES // 8)
-    finder.look(islice(log.rows(), FAR_LINES))
+    finder.search(islice(log.rows(), FAR_LINES))
     finder.search_back(back, NEAR_LINES - NEAR_LINES // 8)
     return None if finder.missing else finder.nodes()
 
@@ -362,8 +364,8 @@ def _kept(log: SessionLog, back: Iterator[StoredLine], compaction: CompactionEnt
 class _EntryFinder:
     """Finds entries among rows, including the call and the results of a pair."""
 
-    def __init__(self, log: SessionLog, wanted: set[str]) -> None:
-        self.missing = wanted
+    def __init__(self, log: SessionLog, requested: set[str]) -> None:
+        self.missing = requested
         self._log = log
         self._seen: dict[str, EntryNode] = {}
         self._register_incoming: dict[str, EntryNode] = {}
@@ -371,14 +373,14 @@ class _EntryFinder:
     def search_back(self, rows: Iterator[StoredLine], count: int) -> None:
         """Search the next rows, a few at a time."""
         for _ in range(0, count, _STEP):
-            self.look(islice(rows, _STEP))
+            self.search(islice(rows, _STEP))
 
-    def look(self, rows: Iterator[StoredLine]) -> None:
+    def search(self, rows: Iterator[StoredLine]) -> None:
         """Search rows, if entries are missing."""
         if not self.missing:
             return
         for row in rows:
-            link = _link(row)
+            link = _link_text(row)
             if link is not None:
                 self._seen[link.id] = EntryNode(link.id, link.type, link.parent, row.position, row.number)
         while found := [self._seen[id] for id in self.missing if id in self._seen]:

@@ -61,8 +61,8 @@ class OffloadOutputsPlug(Plugin):
     Args:
         store: Where they are stored.
         threshold: Bytes from which an output is moved.
-        select: Selects which earlier outputs a prompt is about.
-        room: Maximum characters that are restored for one prompt.
+        selection: Selects which earlier outputs a prompt is about.
+        budget: Maximum characters that are restored for one prompt.
         exclude: Tools whose output stays in the history.
     """
 
@@ -72,13 +72,13 @@ class OffloadOutputsPlug(Plugin):
         *,
         threshold: int = DEFAULT_THRESHOLD_BYTES,
         select: Selection = "keywords",
-        room: int = 60_000,
+        budget: int = 60_000,
         exclude: tuple[str, ...] = EXCLUDED_TOOLS,
     ) -> None:
         self.store = store
         self.threshold = threshold
-        self.select: Selection = select
-        self.room = room
+        self.selection: Selection = select
+        self.max_restored_chars = budget
         self.exclude = exclude
         self._query = ""
         self._prompt: Message | None = None
@@ -88,9 +88,9 @@ class OffloadOutputsPlug(Plugin):
     def install(self, agent: CoreAgent) -> None:
         """See `Plugin`."""
         agent.on(SessionStart, self._begin)
-        agent.on(MessagesAdded, self._asked)
+        agent.on(MessagesAdded, self._on_prompt)
         agent.on(ToolTransform, self._offload, order=90)  # Runs last: the stored output is the final one.
-        if self.select != "off":
+        if self.selection != "off":
             agent.on(ContextTransform, self._restore_relevant, order=-150)
         if agent.tools.get(READ_TOOL) is None:  # A subagent uses its parent's tool, which reads from the same store.
             agent.tools.add(self.tool())
@@ -108,7 +108,7 @@ class OffloadOutputsPlug(Plugin):
 
         async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolOutput:
             del ctx
-            record = await asyncio.to_thread(self.store.retrieve, arguments["name"])
+            record = await asyncio.to_thread(self.store.load, arguments["name"])
             lines = _lines(record.result)
             first, count = arguments.get("offset", 1), min(arguments.get("limit", _MOST_LINES), _MOST_LINES)
             sizes = accumulate(len(line) for line in lines[first - 1 : first - 1 + count])
@@ -144,7 +144,7 @@ class OffloadOutputsPlug(Plugin):
         self._prompt = self._brought = None
         self._on_choice = False
 
-    def _asked(self, hook: MessagesAdded) -> None:
+    def _on_prompt(self, hook: MessagesAdded) -> None:
         prompts = [m for m in hook.messages if isinstance(m, Message) and m.role == "user"]
         if hook.source == "prompt" and prompts:
             self._prompt = next((m for m in reversed(prompts) if not is_injected(m)), prompts[-1])
@@ -159,7 +159,7 @@ class OffloadOutputsPlug(Plugin):
             tool=hook.name, args=dict(hook.input), result=text, timestamp=utc_now(), query_id=self._query
         )
         try:
-            pointer = await asyncio.to_thread(self.store.store, record)
+            pointer = await asyncio.to_thread(self.store.save, record)
         except (OSError, ValueError) as error:
             logger.warning("a large output of %s stays in the conversation: %s", hook.name, error)
             return
@@ -178,7 +178,7 @@ class OffloadOutputsPlug(Plugin):
             return
         if not self._on_choice:
             self._on_choice = True
-            earlier = [p for p in self.store.pointers() if p.query_id != self._query][-_MOST_POINTERS:]
+            earlier = [p for p in self.store.list() if p.query_id != self._query][-_MOST_POINTERS:]
             self._brought = (
                 await self._load_outputs(await self._select_relevant(hook, prompt.text, earlier)) if earlier else None
             )
@@ -190,7 +190,7 @@ class OffloadOutputsPlug(Plugin):
         self, hook: ContextTransform, question: str, pointers: list[OutputReference]
     ) -> list[OutputReference]:
         about = [f"{p.tool} {summarize_call_arguments(p.args)}\n{p.preview}" for p in pointers]
-        if self.select == "keywords":
+        if self.selection == "keywords":
             return [pointers[i] for i in rank(question, about, 5)]
         listed = "\n".join(
             f"{i}. {p.tool}({summarize_call_arguments(p.args)}): {' '.join(p.preview[:300].split())}"
@@ -215,10 +215,10 @@ class OffloadOutputsPlug(Plugin):
 
     async def _load_outputs(self, pointers: list[OutputReference]) -> Message | None:
         parts: list[str] = []
-        room = self.room
+        room = self.max_restored_chars
         for pointer in pointers:
             try:
-                record = await asyncio.to_thread(self.store.retrieve, pointer.name)
+                record = await asyncio.to_thread(self.store.load, pointer.name)
             except SessionError:
                 continue
             if len(record.result) > room:
@@ -245,7 +245,7 @@ def count_missing_outputs(messages: Sequence[AgentMessage], store: LargeOutputSt
 
 def _exists(store: LargeOutputStore, name: str) -> bool:
     try:
-        store.retrieve(name)
+        store.load(name)
     except SessionError:
         return False
     return True

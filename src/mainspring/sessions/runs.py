@@ -52,7 +52,7 @@ def list_session_runs(session: Session) -> list[SessionRun]:
     Raises:
         OSError: If it cannot be read.
     """
-    view = session.journal.view()
+    view = session.journal.log_with_pending()
     nodes = [n for n in read_tree(view).nodes.values() if n.kind in {"run_start", "run_end"}]
     found: dict[str, SessionRun] = {}
     for line in read_path(view, nodes):

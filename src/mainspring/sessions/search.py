@@ -111,7 +111,7 @@ class _SearchIndex:
     def hits(self, info: SessionInfo, words: list[str], limit: int) -> Iterator[SearchHit]:
         """Return the hits of one session, the most recent first."""
         try:
-            rows = self._stored(info, words)
+            rows = self._query_index(info, words)
         except sqlite3.Error:
             self.__exit__()  # A damaged index is not an error: the sessions are the source of truth.
             self._connection = None
@@ -126,7 +126,7 @@ class _SearchIndex:
             if found >= limit:
                 return
 
-    def _stored(self, info: SessionInfo, words: list[str]) -> list[tuple[str, str, str, str]]:
+    def _query_index(self, info: SessionInfo, words: list[str]) -> list[tuple[str, str, str, str]]:
         connection = self._connection
         if connection is None:
             return list(_iter_texts(self._store, info))

@@ -45,7 +45,7 @@ from mainspring.sessions.entries import (
     RunStartEntry,
     SessionEntry,
 )
-from mainspring.sessions.history import OpenCalls, SessionTurn, to_stored_messages
+from mainspring.sessions.history import PendingCalls, SessionTurn, to_stored_messages
 from mainspring.sessions.journal import SessionOptions, SessionWriter
 from mainspring.sessions.jsonl_store import JsonlStore
 from mainspring.sessions.loader import decode_header_row
@@ -85,17 +85,17 @@ class SessionPlug(Plugin):
         if history.messages or history.open:
             agent.context.messages[:] = self.session.messages
             agent.context.pending = pending = self.session.pending
-            if pending is not None and not self._journal.saved:
+            if pending is not None and not self._journal.is_saving:
                 self._foreign_pending = pending.message
         self._journal.agents.add(agent)
         agent.run_checks.append(self._journal.check_open)  # Such a run would be lost.
         agent.on(SessionStart, self._on_session_start, order=_HOOK_ORDER)
         agent.on(MessagesAdded, self._on_session_turns, order=_HOOK_ORDER)
         agent.on(ToolCallsReceived, self._on_tool_intent, order=_HOOK_ORDER)
-        agent.on(BeforeToolRun, self._start, order=_HOOK_ORDER)
+        agent.on(BeforeToolRun, self._on_tool_start, order=_HOOK_ORDER)
         agent.on(ToolFinished, self._on_tool_after, order=_HOOK_ORDER)
         agent.on(ToolResultsAfter, self._on_tool_results, order=_HOOK_ORDER)
-        agent.on(RunPaused, self._pause, order=_HOOK_ORDER)
+        agent.on(RunPaused, self._on_run_pause, order=_HOOK_ORDER)
         agent.on(ContextCompacted, self._on_context_compacted, order=_HOOK_ORDER)
         agent.on(SessionEnd, self._end, order=_HOOK_ORDER)
 
@@ -109,7 +109,7 @@ class SessionPlug(Plugin):
         """Record the start. Nothing is stored yet: an empty run leaves no trace."""
         self._sync_with_agent(self._agent.context.messages)
         self._first = self._last = ""
-        self._intent_saved = self._journal.saved
+        self._intent_saved = self._journal.is_saving
         self._run = self._journal.record(
             RunStartEntry,
             run=hook.run_id,
@@ -121,7 +121,7 @@ class SessionPlug(Plugin):
 
     async def _end(self, hook: SessionEnd) -> None:
         run, self._run = self._run, None
-        if run is not None and self._journal.take_back(run):
+        if run is not None and self._journal.undo_last(run):
             return
         self._journal.repeat_title()
         self._journal.record(
@@ -138,20 +138,20 @@ class SessionPlug(Plugin):
 
     async def _on_session_turns(self, hook: MessagesAdded) -> None:
         for message in hook.messages:
-            self._seen(self._journal.record(MessageEntry, message=message, source=hook.source, run=hook.run_id))
+            self._track_entry(self._journal.record(MessageEntry, message=message, source=hook.source, run=hook.run_id))
         await self._journal.flush()
 
     async def _on_context_compacted(self, hook: ContextCompacted) -> None:
-        self._replace(hook.after, hook.reason)
+        self._record_replacement(hook.after, hook.reason)
         await self._journal.flush()
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
     async def _on_tool_intent(self, hook: ToolCallsReceived) -> None:
-        self._seen(self._journal.record(IntentEntry, message=hook.message, run=hook.run_id))
+        self._track_entry(self._journal.record(IntentEntry, message=hook.message, run=hook.run_id))
         self._intent_saved = await self._journal.flush()
 
-    async def _start(self, hook: BeforeToolRun) -> None:
+    async def _on_tool_start(self, hook: BeforeToolRun) -> None:
         calls = self._find_pending(hook.call_id)
         if calls is None:
             return
@@ -181,17 +181,17 @@ class SessionPlug(Plugin):
     async def _on_tool_results(self, hook: ToolResultsAfter) -> None:
         calls = self._journal.history.find(hook.message)
         if calls is None:  # An interrupted response: its calls were never checked.
-            self._seen(self._journal.record(IntentEntry, message=hook.message, run=hook.run_id))
+            self._track_entry(self._journal.record(IntentEntry, message=hook.message, run=hook.run_id))
             calls = self._journal.history.find(hook.message)
             assert calls is not None
         refs = tuple([self._record_result(calls, block) for block in hook.results.tool_results])
         pair = self._journal.record(
             PairEntry, hook.results, intent=calls.entry.id, results=refs, message=hook.results.id
         )
-        self._seen(pair)
+        self._track_entry(pair)
         await self._journal.flush()
 
-    async def _pause(self, hook: RunPaused) -> None:
+    async def _on_run_pause(self, hook: RunPaused) -> None:
         calls = self._journal.history.find(hook.message)
         if calls is None:
             return
@@ -200,7 +200,7 @@ class SessionPlug(Plugin):
         self._journal.record(PauseEntry, intent=calls.entry.id, reasons=dict(hook.reasons))
         await self._journal.flush(durable=True)
 
-    def _record_result(self, calls: OpenCalls, block: ToolResultBlock, seconds: float = 0.0) -> str:
+    def _record_result(self, calls: PendingCalls, block: ToolResultBlock, seconds: float = 0.0) -> str:
         """Return the entry of a result, which is created if missing."""
         known = calls.results.get(block.tool_use_id)
         if known is not None and known[1] is block:
@@ -210,7 +210,7 @@ class SessionPlug(Plugin):
         )
         return entry.id
 
-    def _find_pending(self, call_id: str) -> OpenCalls | None:
+    def _find_pending(self, call_id: str) -> PendingCalls | None:
         for calls in reversed(self._journal.history.open.values()):
             if any(c.id == call_id for c in calls.message.tool_uses):
                 return calls
@@ -224,19 +224,19 @@ class SessionPlug(Plugin):
         common = len(ours) if len(theirs) >= len(ours) else -1
         if common < 0 or any(a is not b for a, b in zip(ours, theirs, strict=False)):
             if theirs:
-                self._replace(theirs, "replaced")
+                self._record_replacement(theirs, "replaced")
             else:
                 self._journal.branch(None)
             return
         for message in theirs[common:]:
             self._journal.record(MessageEntry, message=message, source="given")
 
-    def _replace(self, messages: tuple[AgentMessage, ...] | list[AgentMessage], reason: str) -> None:
-        places = self._journal.history.places()
+    def _record_replacement(self, messages: tuple[AgentMessage, ...] | list[AgentMessage], reason: str) -> None:
+        places = self._journal.history.entries_by_message()
         items: list[Kept | AgentMessage] = [Kept(places[id(m)]) if id(m) in places else m for m in messages]
         self._journal.record(CompactionEntry, history=tuple(items), reason=reason)
 
-    def _seen(self, entry: Entry) -> None:
+    def _track_entry(self, entry: Entry) -> None:
         self._first = self._first or entry.id
         self._last = entry.id
 
@@ -253,15 +253,15 @@ class Session(AbstractContextManager["Session"]):
     Attributes:
         id: Its ID.
         cwd: Its folder, resolved.
-        place: Where it is stored, for users.
+        location: Where it is stored, for users.
         problems: Problems of reading and saving, for users. Grows while it is in use.
-        interrupted: Whether the process of its last run was killed.
+        was_interrupted: Whether the process of its last run was killed.
         store: The store.
         journal: Writes its entries.
         blobs: Contents of files before tools changed them.
-        unread: Number of entries that were not read when it was opened because they are before its last compaction. The history is
+        unread_entries: Number of entries that were not read when it was opened because they are before its last compaction. The history is
             complete; `entries`, `branch`, and exports read them.
-        closing: Called when it is closed, before the rest is stored.
+        on_close: Called when it is closed, before the rest is stored.
     """
 
     def __init__(self, store: SessionStore, log: SessionLog, header: SessionEntry, options: SessionOptions) -> None:
@@ -270,11 +270,11 @@ class Session(AbstractContextManager["Session"]):
         self.journal = SessionWriter(log, header, options)
         self.id = header.id
         self.cwd = header.cwd
-        self.place = log.place
+        self.location = log.place
         self.problems: list[Problem] = self.journal.problems
-        self.interrupted = False
-        self.unread = 0
-        self.closing: list[Callable[[], None]] = []
+        self.was_interrupted = False
+        self.unread_entries = 0
+        self.on_close: list[Callable[[], None]] = []
         self._options = options
 
     @classmethod
@@ -313,7 +313,7 @@ class Session(AbstractContextManager["Session"]):
         )
         session = cls(store, store.create(header), header, options)
         if home is None and isinstance(store, MemorySessionStore):
-            session.journal.tell(
+            session.journal.add_warning(
                 Problem(
                     "memory",
                     "Cannot find your home directory: this session is kept in memory only. Set MAINSPRING_HOME.",
@@ -329,7 +329,7 @@ class Session(AbstractContextManager["Session"]):
         *,
         home: HomeOrStore | None = None,
         write: bool = True,
-        if_taken: Literal["read", "fork"] = "read",
+        if_locked: Literal["read", "fork"] = "read",
         options: SessionOptions | None = None,
     ) -> Self:
         """Open a stored session.
@@ -338,7 +338,7 @@ class Session(AbstractContextManager["Session"]):
             name: Its ID, a prefix of the ID, or its file.
             home: See `create`.
             write: Whether to continue it. If False, nothing is written or locked.
-            if_taken: What to do if it is already open, in this or another process: ``read`` continues in memory only, ``fork``
+            if_locked: What to do if it is already open, in this or another process: ``read`` continues in memory only, ``fork``
                 continues in a copy. `problems` says so.
             options: Options for writing.
 
@@ -350,19 +350,19 @@ class Session(AbstractContextManager["Session"]):
         log = store.open(os.fspath(name), write=write)
         try:
             session = cls(store, log, decode_header_row(log, next(iter(log.rows()), None)), options)
-            session.interrupted = session.journal.resume()
-            session.unread = session.journal.unread
+            session.was_interrupted = session.journal.resume()
+            session.unread_entries = session.journal.unread_entries
         except OSError as error:
             log.close()
             raise SessionError(f"Cannot read {log.place}: {error.strerror or error}") from error
         except SessionError:
             log.close()
             raise
-        if if_taken == "fork" and not log.writable and any(p.kind == "locked" for p in log.problems):
+        if if_locked == "fork" and not log.writable and any(p.kind == "locked" for p in log.problems):
             fork = session.fork()
             session.close()
             text = f"session {session.id} is already open: continuing in a copy, {fork.id}"
-            fork.journal.tell(Problem("locked", text))
+            fork.journal.add_warning(Problem("locked", text))
             return fork
         return session
 
@@ -385,9 +385,9 @@ class Session(AbstractContextManager["Session"]):
             if info.problem:
                 skipped.append(info.problem)
                 continue
-            session = cls.open(info.place, home=home, if_taken=if_taken, options=options)
+            session = cls.open(info.place, home=home, if_locked=if_taken, options=options)
             for text in skipped:
-                session.journal.tell(Problem("damaged", f"{text}; it was skipped"))
+                session.journal.add_warning(Problem("damaged", f"{text}; it was skipped"))
             return session
         raise SessionError("; ".join([f"No sessions in {resolve_session_folder(cwd)} yet.", *skipped]))
 
@@ -410,7 +410,7 @@ class Session(AbstractContextManager["Session"]):
     @property
     def turns(self) -> tuple[SessionTurn, ...]:
         """The history as stored turns."""
-        return tuple(to_stored_messages(self.journal.history.messages, self.journal.history.refs))
+        return tuple(to_stored_messages(self.journal.history.messages, self.journal.history.entry_ids))
 
     @property
     def title(self) -> str:
@@ -436,15 +436,15 @@ class Session(AbstractContextManager["Session"]):
 
     def label(self, text: str, entry: str | None = None) -> LabelEntry:
         """Label an entry, or the session itself (its title). Stored with the next message, or by `save` or `close`."""
-        return self._note(LabelEntry, target=entry or self.id, label=text)
+        return self._record(LabelEntry, target=entry or self.id, label=text)
 
-    def model_change(self, model: str, thinking: str = "") -> ModelChangeEntry:
+    def record_model(self, model: str, thinking: str = "") -> ModelChangeEntry:
         """Record that another model, ``provider:model``, responds from here on. Stored like `label`."""
-        return self._note(ModelChangeEntry, model=model, thinking=thinking)
+        return self._record(ModelChangeEntry, model=model, thinking=thinking)
 
-    def custom(self, custom_type: str, data: Any = None) -> CustomEntry:
+    def add_custom(self, custom_type: str, data: Any = None) -> CustomEntry:
         """Record data of the application. Stored like `label`."""
-        return self._note(CustomEntry, custom_type=custom_type, data=data)
+        return self._record(CustomEntry, custom_type=custom_type, data=data)
 
     def branch(self, entry: str | None, label: str = "", *, summary: str = "") -> BranchEntry:
         """Continue from another entry. ``None`` starts with an empty history. Earlier messages stay stored.
@@ -463,7 +463,7 @@ class Session(AbstractContextManager["Session"]):
         self.journal.check_open()
         self.journal.check_idle()
         made = self.journal.branch(entry, label, summary)
-        self.journal.wanted = True
+        self.journal.save_without_message = True
         for agent in self.journal.agents:
             agent.context.messages[:] = self.messages
             agent.context.pending = self.pending
@@ -512,7 +512,7 @@ class Session(AbstractContextManager["Session"]):
 
     def close(self) -> None:
         """Store the rest and release it for other writers. It can still be read; new messages are refused."""
-        closing, self.closing = self.closing, []
+        closing, self.on_close = self.on_close, []
         for close in closing:
             close()
         self.journal.close()
@@ -522,9 +522,9 @@ class Session(AbstractContextManager["Session"]):
     ) -> None:
         self.close()
 
-    def _note(self, kind: type[Any], **fields: Any) -> Any:
+    def _record(self, kind: type[Any], **fields: Any) -> Any:
         self.journal.check_open()
-        self.journal.wanted = True
+        self.journal.save_without_message = True
         return self.journal.record(kind, **fields)
 
 

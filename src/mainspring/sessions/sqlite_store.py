@@ -49,7 +49,7 @@ CREATE INDEX lines_of_a_session ON lines (session, position);
 class SqliteSessionLog:
     """One session in a `SqliteStore`."""
 
-    quick = False
+    has_fast_append = False
 
     def __init__(self, store: SqliteSessionStore, header: SessionEntry, *, exists: bool, write: bool = True) -> None:
         self.place = f"{store.path}#{header.id}"
@@ -62,7 +62,7 @@ class SqliteSessionLog:
         self._connection: sqlite3.Connection | None = None
         self._guard = threading.Lock()
         if exists and write:
-            self._take()
+            self._acquire_lock()
 
     def __del__(self) -> None:
         self.close()
@@ -82,7 +82,7 @@ class SqliteSessionLog:
         if not self.writable:
             raise OSError(errno.EROFS, "the session is open for reading only", self.place)
         if not self._exists:
-            self._take()
+            self._acquire_lock()
             if not self.writable:
                 raise OSError(errno.EAGAIN, "another process has created a session with this ID", self.place)
         with self._guard:
@@ -130,7 +130,7 @@ class SqliteSessionLog:
             if len(page) < _PAGE:
                 return
 
-    def back(self) -> Iterator[StoredLine]:
+    def iter_lines_backward(self) -> Iterator[StoredLine]:
         """Iterate over all lines, newest first, a page at a time."""
         if not self._exists:
             return
@@ -167,7 +167,7 @@ class SqliteSessionLog:
             self._connection = self._store.connect(create=create)
         return self._connection
 
-    def _take(self) -> None:
+    def _acquire_lock(self) -> None:
         """Become the only writer, or report why not."""
         folder = self._store.path.parent / f"{self._store.path.name}.locks"
         try:

@@ -86,12 +86,12 @@ class SessionLog(Protocol):
         place: Where it is stored, for users.
         writable: Whether this opener may write.
         problems: Problems of the opening itself.
-        quick: Whether a small append takes microseconds, so that it can happen in the event loop.
+        has_fast_append: Whether a small append takes microseconds, so that it can happen in the event loop.
     """
 
     place: str
     writable: bool
-    quick: bool
+    has_fast_append: bool
     problems: list[Problem]
 
     @property
@@ -120,12 +120,12 @@ class SessionLog(Protocol):
         """Iterate over all lines, oldest first, while they are read."""
         ...
 
-    def back(self) -> Iterator[StoredLine]:
+    def iter_lines_backward(self) -> Iterator[StoredLine]:
         """Iterate over all lines, newest first, while they are read. The header comes last."""
         ...
 
     def read(self, position: int) -> bytes:
-        """Return the line at a position from `rows` or `back`."""
+        """Return the line at a position from `rows` or `iter_lines_backward`."""
         ...
 
     def close(self) -> None:
@@ -186,20 +186,18 @@ class _StoredSession(Struct, eq=False):
 class MemorySessionLog:
     """One session in a `MemoryStore`."""
 
-    quick = True
+    has_fast_append = True
 
-    def __init__(self, store: MemorySessionStore, kept: _StoredSession, *, write: bool = True) -> None:
-        self.place = f"memory:{kept.header.id}"
-        self.writable = write and not kept.taken
+    def __init__(self, store: MemorySessionStore, stored: _StoredSession, *, write: bool = True) -> None:
+        self.place = f"memory:{stored.header.id}"
+        self.writable = write and not stored.taken
         self.problems: list[Problem] = []
-        if write and kept.taken:
-            text = (
-                f"session {kept.header.id} is open elsewhere: new messages are not saved; fork it to continue in a copy"
-            )
+        if write and stored.taken:
+            text = f"session {stored.header.id} is open elsewhere: new messages are not saved; fork it to continue in a copy"
             self.problems.append(Problem("locked", text))
-        kept.taken = kept.taken or self.writable
+        stored.taken = stored.taken or self.writable
         self._store = store
-        self._kept = kept
+        self._kept = stored
 
     @property
     def exists(self) -> bool:
@@ -225,7 +223,7 @@ class MemorySessionLog:
         for i, line in enumerate(self._kept.lines):
             yield StoredLine(i + 1, i, line)
 
-    def back(self) -> Iterator[StoredLine]:
+    def iter_lines_backward(self) -> Iterator[StoredLine]:
         """Iterate over all lines, newest first."""
         for i in range(len(self._kept.lines) - 1, -1, -1):
             yield StoredLine(i + 1, i, self._kept.lines[i])
@@ -295,23 +293,23 @@ class MemorySessionStore:
                 raise SessionError(f"{name} matches {len(several)} sessions: {names}")
 
 
-def _info(kept: _StoredSession) -> SessionInfo:
-    title, preview = kept.header.title, ""
-    for line in kept.lines:
+def _info(stored: _StoredSession) -> SessionInfo:
+    title, preview = stored.header.title, ""
+    for line in stored.lines:
         match decode_entry(line):
-            case LabelEntry(target=target, label=label) if target == kept.header.id:
+            case LabelEntry(target=target, label=label) if target == stored.header.id:
                 title = label
             case MessageEntry(source="prompt", message=message) if not preview:
                 preview = prompt_preview(getattr(message, "text", ""))[:80]
             case _:
                 pass
     return SessionInfo(
-        id=kept.header.id,
-        place=f"memory:{kept.header.id}",
-        cwd=kept.header.cwd,
+        id=stored.header.id,
+        place=f"memory:{stored.header.id}",
+        cwd=stored.header.cwd,
         title=title,
         preview=preview,
-        created=kept.header.timestamp,
-        updated=kept.updated,
-        size=sum(map(len, kept.lines)) + len(kept.lines),
+        created=stored.header.timestamp,
+        updated=stored.updated,
+        size=sum(map(len, stored.lines)) + len(stored.lines),
     )

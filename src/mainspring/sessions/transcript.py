@@ -136,7 +136,7 @@ def read_transcript(store: SessionStore, name: str | os.PathLike[str]) -> Transc
         active = {node.id for node in tree.path(tree.leaf)}
         reader = _TranscriptBuilder(tree, active)
         for node, line in zip(tree.nodes.values(), read_path(log, tree.nodes.values()), strict=True):
-            reader.take(node.id, node.parent, line.entry)
+            reader.add_entry(node.id, node.parent, line.entry)
     finally:
         log.close()
     header = tree.header
@@ -166,7 +166,7 @@ class _TranscriptBuilder:
         """Return the items. Calls that never joined a history are included at their position, with what is known of them."""
         return list(self._items.values())
 
-    def take(self, id: str, parent: str | None, entry: Entry | None) -> None:
+    def add_entry(self, id: str, parent: str | None, entry: Entry | None) -> None:
         before = None if parent is None else self._last.get(parent)
         item = None if entry is None else self._item(entry, before)
         if item is not None:
@@ -181,7 +181,7 @@ class _TranscriptBuilder:
                 return self._message(entry, message, before)
             case IntentEntry():
                 self._intents[entry.id] = entry
-                return self._asked(entry, before, ())
+                return self._calls_item(entry, before, ())
             case ResultEntry():
                 self._on_tool_results[entry.id] = entry
                 self._of_intent.setdefault(entry.intent, []).append(entry.id)
@@ -205,9 +205,9 @@ class _TranscriptBuilder:
     def _message(self, entry: MessageEntry, message: Message | CustomMessage, before: str | None) -> TranscriptItem:
         if not isinstance(message, Message):
             return self._plain(entry, before, "custom", text=message.custom_type)
-        return self._said(entry, message, before, source=entry.source)
+        return self._message_item(entry, message, before, source=entry.source)
 
-    def _said(self, entry: Entry, message: Message, before: str | None, **more: Any) -> TranscriptItem:
+    def _message_item(self, entry: Entry, message: Message, before: str | None, **more: Any) -> TranscriptItem:
         known = message.provider and message.model
         return TranscriptItem(
             id=entry.id,
@@ -225,23 +225,23 @@ class _TranscriptBuilder:
             **more,
         )
 
-    def _asked(self, entry: IntentEntry, before: str | None, results: tuple[ResultEntry, ...]) -> TranscriptItem:
+    def _calls_item(self, entry: IntentEntry, before: str | None, results: tuple[ResultEntry, ...]) -> TranscriptItem:
         named = {r.call: r for r in results}
         calls = tuple([_call(c, named.get(c.id)) for c in entry.message.tool_uses])
-        return self._said(entry, entry.message, before, calls=calls)
+        return self._message_item(entry, entry.message, before, calls=calls)
 
     def _update(self, intent: str) -> None:
         entry, item = self._intents.get(intent), self._items.get(intent)
         if entry is not None and item is not None:
             results = tuple([self._on_tool_results[id] for id in self._of_intent.get(intent, ())])
-            self._items[intent] = self._asked(entry, item.parent, results)
+            self._items[intent] = self._calls_item(entry, item.parent, results)
 
 
 def _describe_entry(entry: Entry) -> tuple[TranscriptItemKind, str] | None:
     """Describe an entry without a message for users. ``None`` for an entry that only the program uses."""
     match entry:
         case CompactionEntry():
-            return "compaction", _kept(entry)
+            return "compaction", _compaction_text(entry)
         case BranchEntry():
             return "branch", "\n\n".join(filter(None, (entry.label, entry.summary)))
         case ModelChangeEntry():
@@ -276,7 +276,7 @@ def _call(call: ToolUseBlock, result: ResultEntry | None) -> TranscriptCall:
     )
 
 
-def _kept(entry: CompactionEntry) -> str:
+def _compaction_text(entry: CompactionEntry) -> str:
     """Return the messages that are new in the history from then on."""
     texts = [m.text for m in entry.history if isinstance(m, Message)]
     count = sum(isinstance(m, Kept) for m in entry.history)

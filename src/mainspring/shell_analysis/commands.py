@@ -87,38 +87,38 @@ class _Analysis:
 
     # --- the syntax tree --------------------------------------------------------------------------------------------
 
-    def node(self, node: Node, piped: bool, sure: frozenset[str]) -> None:
+    def node(self, node: Node, piped: bool, certain: frozenset[str]) -> None:
         """Collect the commands of a piece of the tree.
 
         Args:
             node: The piece.
             piped: Whether it reads what something else in the line writes.
-            sure: Variables that have been set for certain.
+            certain: Variables that have been set for certain.
         """
         if len(self.parts) > _MAX_COMMANDS:
             raise NotUnderstoodError(f"it contains more than {_MAX_COMMANDS} commands")
         if isinstance(node, Simple):
-            self.simple(node, piped, sure)
+            self.simple(node, piped, certain)
             return
-        self.redirections(node.redirects, piped, sure)
+        self.redirections(node.redirects, piped, certain)
         given = piped or any(not r.writes for r in node.redirects)
         looping = self.looping
         if isinstance(node, Loop):
             for value in node.values:
-                self.inside(value, given, sure)
-                for [word] in forms((value,), self.values, sure) if value.splits else ():
+                self.inside(value, given, certain)
+                for [word] in forms((value,), self.values, certain) if value.splits else ():
                     self.parts.append(Redirect(word, False, value.source))  # a list of names, as reading a folder is
             self.looping = True
-            self.node(node.body, given, sure | {node.name})
+            self.node(node.body, given, certain | {node.name})
         else:
             self.looping = node.kind == "loop" or (looping and node.kind != "subshell")
             feeder: AnalyzedCommand | None = None
             for number, item in enumerate(node.items):
                 start = len(self.parts)
-                self.node(item, given or (node.kind == "pipe" and number > 0), sure)
+                self.node(item, given or (node.kind == "pipe" and number > 0), certain)
                 feeder = self._connect(feeder, item, start) if node.kind == "pipe" else None
                 if node.kind == "list" and isinstance(item, Simple) and not item.words:
-                    sure = sure.union(name for name, _ in item.assignments)
+                    certain = certain.union(name for name, _ in item.assignments)
         self.looping = looping
 
     def _connect(self, feeder: AnalyzedCommand | None, item: Node, start: int) -> AnalyzedCommand | None:
@@ -130,35 +130,35 @@ class _Analysis:
             self.parts[-1] = replace(units[0], feeder=feeder)
         return None if ">&" in item.source else units[0]
 
-    def inside(self, spelling: Spelling, piped: bool, sure: frozenset[str]) -> None:
+    def inside(self, spelling: Spelling, piped: bool, certain: frozenset[str]) -> None:
         """The commands of the substitutions in a word."""
         looping, self.looping = self.looping, False
         for piece in spelling.pieces:
             if isinstance(piece, Substitution):
-                self.node(piece.body, piped, sure)
+                self.node(piece.body, piped, certain)
         self.looping = looping
 
-    def redirections(self, redirects: tuple[Redirection, ...], piped: bool, sure: frozenset[str]) -> None:
+    def redirections(self, redirects: tuple[Redirection, ...], piped: bool, certain: frozenset[str]) -> None:
         for redirect in redirects:
             if redirect.target is None:
                 continue
-            self.inside(redirect.target, piped, sure)
-            for [target] in forms((redirect.target,), self.values, sure):
+            self.inside(redirect.target, piped, certain)
+            for [target] in forms((redirect.target,), self.values, certain):
                 if target.splits:
                     raise NotUnderstoodError(
                         "it uses a redirection to a file whose name is not known; quote the variable"
                     )
                 self.parts.append(Redirect(target, redirect.writes, redirect.source))
 
-    def simple(self, node: Simple, piped: bool, sure: frozenset[str]) -> None:
+    def simple(self, node: Simple, piped: bool, certain: frozenset[str]) -> None:
         given = piped or any(not r.writes for r in node.redirects)
         assigned = tuple([value for _, value in node.assignments])
         for spelling in (*assigned, *node.words):
-            self.inside(spelling, given, sure)
-        self.redirections(node.redirects, given, sure)
+            self.inside(spelling, given, certain)
+        self.redirections(node.redirects, given, certain)
         fed = next((r.fed for r in reversed(node.redirects) if not r.writes and r.target is None), None)
         names = [name for name, _ in node.assignments]
-        for words in forms((*assigned, *node.words), self.values, sure):
+        for words in forms((*assigned, *node.words), self.values, certain):
             self.piped = given
             prefix = tuple([Word(f"{n}={w.text}", f"{n}={w.source}") for n, w in zip(names, words, strict=False)])
             unit = self.command(names, prefix, words[len(names) :], node.source, fed)
@@ -167,11 +167,11 @@ class _Analysis:
             self.parts.append(replace(unit, piped=True) if given else unit)
 
     def command(
-        self, names: list[str], prefix: tuple[Word, ...], words: tuple[Word, ...], text: str, fed: str | None
+        self, names: list[str], prefix: tuple[Word, ...], words: tuple[Word, ...], text: str, stdin_text: str | None
     ) -> AnalyzedCommand:
         if not words:
             return AnalyzedCommand(words=prefix, text=text, fixed=len(prefix), free=True)
-        core = self.unit(words, text, fed)
+        core = self.analyze_words(words, text, stdin_text)
         if not prefix:
             return core
         if words[0].text in SPECIAL_BUILTINS:
@@ -195,13 +195,13 @@ class _Analysis:
             code=any(programs.CODE_VARIABLES.fullmatch(name) for name in names) or core.code,
         )
 
-    def nested(self, code: str) -> tuple[AnalyzedCommand, ...]:
+    def analyze_nested(self, code: str) -> tuple[AnalyzedCommand, ...]:
         """The commands of code that a command hands to a shell."""
         parts = _Analysis(self.depth + 1, piped=self.piped).line(code)
         self.parts += [p for p in parts if isinstance(p, Redirect)]
         return tuple(p for p in parts if isinstance(p, AnalyzedCommand))
 
-    def unit(self, words: tuple[Word, ...], text: str = "", fed: str | None = None) -> AnalyzedCommand:
+    def analyze_words(self, words: tuple[Word, ...], text: str = "", stdin_text: str | None = None) -> AnalyzedCommand:
         """A command without assignments before it."""
         text = text or " ".join(w.source or w.text for w in words)
         first = words[0]
@@ -216,7 +216,7 @@ class _Analysis:
             raise NotUnderstoodError(f"it uses {problem}")
         name = program_name(first.text)
         for handle in (self._builtin, self._shell, self._wrapper, self._subcommand, self._interpreter):
-            unit = handle(name, words, text, fed)
+            unit = handle(name, words, text, stdin_text)
             if unit is not None:
                 return unit
         fixed = required_literal_words(name, words)
@@ -225,7 +225,7 @@ class _Analysis:
 
     # --- kinds of commands; each gives None if the command is none of its kind -----------------------------------------
 
-    def _builtin(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> AnalyzedCommand | None:
+    def _builtin(self, name: str, words: tuple[Word, ...], text: str, stdin_text: str | None) -> AnalyzedCommand | None:
         first = words[0].text
         if first in programs.NO_OP_BUILTINS or first in ("set", "[", "wait"):
             return AnalyzedCommand(words=words, text=text, free=True)
@@ -236,7 +236,7 @@ class _Analysis:
             )
         return None
 
-    def _shell(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> AnalyzedCommand | None:
+    def _shell(self, name: str, words: tuple[Word, ...], text: str, stdin_text: str | None) -> AnalyzedCommand | None:
         if name not in programs.SHELLS:
             return None
         found = _shell_arguments(words)
@@ -250,20 +250,20 @@ class _Analysis:
         if kind == "code":
             if name not in _KNOWN_SHELLS or index >= len(words) or not _is_code(words[index]):
                 raise NotUnderstoodError(f"it uses code for {name} that is not known, or in another language")
-            needs: ApprovalTarget = "inner" if _system(words[0]) else "self"
-            inner = self.nested(words[index].text)
+            needs: ApprovalTarget = "inner" if _is_system_program(words[0]) else "self"
+            inner = self.analyze_nested(words[index].text)
             return AnalyzedCommand(words=words, text=text, fixed=len(words), needs=needs, inner=inner)
         if index < len(words) and not _is_process_substitution(words[index]):
             return AnalyzedCommand(words=words, text=text, fixed=index + 1, code=True)
-        if fed is None or index < len(words) or name not in _KNOWN_SHELLS:
+        if stdin_text is None or index < len(words) or name not in _KNOWN_SHELLS:
             return AnalyzedCommand(
                 words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True
             )
         return AnalyzedCommand(
-            words=words, text=text, fixed=len(words), needs="inner", inner=self.nested(fed), fed=True
+            words=words, text=text, fixed=len(words), needs="inner", inner=self.analyze_nested(stdin_text), fed=True
         )
 
-    def _wrapper(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> AnalyzedCommand | None:
+    def _wrapper(self, name: str, words: tuple[Word, ...], text: str, stdin_text: str | None) -> AnalyzedCommand | None:
         if name == "find":
             return self._find(words, text)
         if name == "watch":
@@ -281,8 +281,8 @@ class _Analysis:
         inner_words = words[start:]
         if name == "xargs":
             inner_words = _add_xargs_arguments(words[:start], inner_words)
-        inner = self.run_by(inner_words, fed if name != "xargs" else None)
-        plain = plain and spec.plain and _system(words[0])
+        inner = self.run_by(inner_words, stdin_text if name != "xargs" else None)
+        plain = plain and spec.plain and _is_system_program(words[0])
         return AnalyzedCommand(
             words=words,
             text=text,
@@ -293,10 +293,10 @@ class _Analysis:
             scan=not plain,
         )
 
-    def run_by(self, words: tuple[Word, ...], fed: str | None = None) -> AnalyzedCommand:
+    def run_by(self, words: tuple[Word, ...], stdin_text: str | None = None) -> AnalyzedCommand:
         """The command that another command runs; redirections in it belong to the line."""
         deeper = _Analysis(self.depth + 1, piped=self.piped)
-        unit = deeper.unit(words, "", fed)
+        unit = deeper.analyze_words(words, "", stdin_text)
         self.parts += deeper.parts
         return unit
 
@@ -334,10 +334,12 @@ class _Analysis:
             return AnalyzedCommand(
                 words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True
             )
-        inner = self.nested(" ".join(w.text for w in code))
+        inner = self.analyze_nested(" ".join(w.text for w in code))
         return AnalyzedCommand(words=words, text=text, fixed=len(words), needs="inner", inner=inner)
 
-    def _subcommand(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> AnalyzedCommand | None:
+    def _subcommand(
+        self, name: str, words: tuple[Word, ...], text: str, stdin_text: str | None
+    ) -> AnalyzedCommand | None:
         second = words[1] if len(words) > 1 else Word("", "")
         runners = programs.CONTAINER_RUNNERS.get(name, ())
         if any(w.literal and w.text in runners for w in words[1:]):  # behind options, too, and they may have values
@@ -357,7 +359,9 @@ class _Analysis:
             words=words, text=text, fixed=start + inner.fixed, inner=(inner,), unknown=inner.unknown, scan=True
         )
 
-    def _interpreter(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> AnalyzedCommand | None:
+    def _interpreter(
+        self, name: str, words: tuple[Word, ...], text: str, stdin_text: str | None
+    ) -> AnalyzedCommand | None:
         family = re.sub(r"[\d.]+$", "", name)
         safe = programs.INTERPRETERS.get(name, programs.INTERPRETERS.get(family))
         if safe is None or name in (".", "source"):
@@ -384,7 +388,7 @@ def _is_process_substitution(word: Word) -> bool:
     return re.match(r"/dev/(?:stdin|fd/)|/proc/[^/]+/fd/", word.text) is not None
 
 
-def _system(word: Word) -> bool:
+def _is_system_program(word: Word) -> bool:
     """Whether a name stands for the program of the system, and not for a file that happens to be called so."""
     return "/" not in word.text or word.text.rpartition("/")[0] + "/" in SYSTEM_FOLDERS
 

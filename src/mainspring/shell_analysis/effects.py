@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from mainspring.lazy import lazy_re
-from mainspring.shell_analysis import programs as options
-from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis import programs, wildcards
 from mainspring.shell_analysis.syntax import FileEffect, FileScope, Word
 
 _DELETE = frozenset("rm rmdir unlink shred trash srm".split())
@@ -28,7 +27,7 @@ def file_effects(name: str, words: Sequence[Word]) -> tuple[FileEffect, ...]:
         words: The command.
     """
     operands = _operands(words)
-    if name == "install" and options.has_option(words, ("-d", "--directory")):
+    if name == "install" and programs.has_option(words, ("-d", "--directory")):
         return tuple(FileEffect("fs-write", w) for w in operands)
     if name == "mv":
         return _mv_effects(words, operands)
@@ -42,8 +41,8 @@ def file_effects(name: str, words: Sequence[Word]) -> tuple[FileEffect, ...]:
         return tuple(_dd(words))
     if name == "git":
         return _git(words)
-    if name in ("sed", "gsed", "yq") and options.has_option(words, ("-i", "--in-place", "--inplace")):
-        scripts = options.has_option(words, ("-e", "-f", "--expression", "--file", "--from-file"))
+    if name in ("sed", "gsed", "yq") and programs.has_option(words, ("-i", "--in-place", "--inplace")):
+        scripts = programs.has_option(words, ("-e", "-f", "--expression", "--file", "--from-file"))
         return tuple(FileEffect("fs-write", w) for w in operands[0 if scripts else 1 :])
     scope: FileScope | None = "fs-delete" if name in _DELETE else "fs-write" if name in _WRITE else None
     if scope is not None:
@@ -61,17 +60,17 @@ def _output_operands(name: str, words: Sequence[Word], operands: list[Word]) -> 
         return operands[:1]
     if name not in ("tar", "bsdtar", "gtar") or len(words) < 2:
         return []
-    making = re.match(r"-?[A-Za-z]*[cru]", words[1].text) or options.has_option(
+    making = re.match(r"-?[A-Za-z]*[cru]", words[1].text) or programs.has_option(
         words, ("--create", "--append", "--update")
     )
-    if not making and not options.has_option(words, ("-c", "-r", "-u")):
+    if not making and not programs.has_option(words, ("-c", "-r", "-u")):
         return []
     bundled = re.fullmatch(r"[A-Za-z]*f[A-Za-z]*", words[1].text) is not None
     return [*words[2:3], *_file_values(words)] if bundled else _file_values(words)
 
 
 def _file_values(words: Sequence[Word]) -> list[Word]:
-    return list(options.option_values(words, ("-f", "--file")))
+    return list(programs.option_values(words, ("-f", "--file")))
 
 
 def find_command_effects(words: Sequence[Word]) -> tuple[FileEffect, ...]:
@@ -105,7 +104,7 @@ def _operands(words: Sequence[Word]) -> list[Word]:
 
 
 def _target_folder(words: Sequence[Word]) -> list[Word]:
-    return list(options.option_values(words, ("-t", "--target-directory")))
+    return list(programs.option_values(words, ("-t", "--target-directory")))
 
 
 def _mv_effects(words: Sequence[Word], operands: list[Word]) -> tuple[FileEffect, ...]:
@@ -142,7 +141,7 @@ def _git(words: Sequence[Word]) -> tuple[FileEffect, ...]:
         "checkout": operands,
         "restore": operands,
     }.get(subcommand, [])
-    given = options.option_values(words[1:], _GIT_OUTPUT.get(subcommand, ()))
+    given = programs.option_values(words[1:], _GIT_OUTPUT.get(subcommand, ()))
     return tuple(FileEffect("fs-write", w) for w in [*made, *given])
 
 
@@ -183,7 +182,7 @@ _OUTPUT_OPTIONS = {
 
 
 def _output_files(name: str, words: Sequence[Word]) -> list[Word]:
-    found = list(options.option_values(words, _OUTPUT_OPTIONS.get(name, ())))
+    found = list(programs.option_values(words, _OUTPUT_OPTIONS.get(name, ())))
     if name == "wget" and not found:
         found.append(Word(wildcards.CWD, "."))
     return found
@@ -340,6 +339,6 @@ _CHECKS: Mapping[str, Callable[[Sequence[Word]], bool]] = {
     "pwd": _all_literal,
     "type": _all_literal,
     "which": _all_literal,
-    "ulimit": lambda words: not words,
-    "umask": lambda words: not words,
+    "ulimit": lambda split_words: not split_words,
+    "umask": lambda split_words: not split_words,
 }

@@ -51,7 +51,7 @@ _XARGS_NULL = lazy_re(r"-[rt]*0[0rt]*|--null")
 _NOT_IN_CONJUNCTIONS = frozenset(("-o", "-or", ",", "!", "-not", "(", ")", "-H"))
 """What makes the tests of ``find`` more than a row that a file has to pass, or makes it follow links."""
 
-_WHOLE: Mapping[str, re.Pattern[str]] = {
+_RECURSIVE_OPTIONS: Mapping[str, re.Pattern[str]] = {
     "cp": lazy_re(r"-[A-Za-z]*[aRr][A-Za-z]*|--recursive|--archive"),
     "rsync": lazy_re(r"-[A-Za-z]*[ar][A-Za-z]*|--recursive|--archive"),
     "scp": lazy_re(r"-[A-Za-z]*r[A-Za-z]*"),
@@ -64,7 +64,7 @@ _SEARCHES = frozenset(("rg", "ag", "ack", "ugrep", "ug"))
 _GREPS = frozenset(("grep", "egrep", "fgrep"))
 _DEEP_GREP = ("-r", "-R", "-d", "--recursive", "--dereference-recursive", "--directories")
 
-_LAST_IS_THE_PLACE = frozenset(("cp", "rsync", "scp"))
+_LAST_IS_DESTINATION = frozenset(("cp", "rsync", "scp"))
 _AWK_OPENS = lazy_re(r"print.*>", re.DOTALL)
 _JQ_OPENS = lazy_re(r"\b(?:env|ENV|__\w+|import|include|input_filename|modulemeta|debug|stderr|get_search_list)\b")
 
@@ -173,7 +173,7 @@ class _ParsedArguments:
         """Whether the command shows what files hold."""
         return self._shows_content or (self._always_deep and not self._shows_names)
 
-    def take(self, words: Sequence[Word]) -> bool:
+    def parse(self, words: Sequence[Word]) -> bool:
         """Sort them; whether the table knows every option."""
         rest = iter(words)
         ended = False
@@ -188,7 +188,7 @@ class _ParsedArguments:
                 return False
         return True
 
-    def _option(self, word: Word, rest: Iterator[Word]) -> bool:
+    def _option(self, word: Word, remaining_words: Iterator[Word]) -> bool:
         text, reader = word.text, self.reader
         name, equals, named = text.partition("=")
         if not wildcards.is_literal(name if equals else text):
@@ -197,10 +197,10 @@ class _ParsedArguments:
         if cluster and f"-{cluster[2]}" in reader.valued:
             if not all(re.fullmatch(reader.options, f"-{flag}") for flag in cluster[1]):
                 return False
-            return self._option(Word(f"-{cluster[1]}", word.source), rest) and self._option(
-                Word(f"-{cluster[2]}", word.source), rest
+            return self._option(Word(f"-{cluster[1]}", word.source), remaining_words) and self._option(
+                Word(f"-{cluster[2]}", word.source), remaining_words
             )
-        value = next(rest, None) if text in reader.valued else None
+        value = next(remaining_words, None) if text in reader.valued else None
         if value is not None:
             if not value.literal or value.splits:
                 return False
@@ -225,7 +225,7 @@ def _read(reader: ReadonlyProgram, name: str, words: Sequence[Word]) -> FileRead
     sorted_words = _ParsedArguments(reader)
     if name in ("echo", "printf"):
         sorted_words.operands = list(words)
-    elif not sorted_words.take(words):
+    elif not sorted_words.parse(words):
         return None
     operands = sorted_words.operands
     if name in ("echo", "printf"):  # the variables of lines that are understood hold no secrets
@@ -237,8 +237,8 @@ def _read(reader: ReadonlyProgram, name: str, words: Sequence[Word]) -> FileRead
             return None
         operands = operands[1:]
     paths = tuple(w for w in operands if w.text != "-")
-    most = {"none": 0, "one path": 1}.get(reader.operands, len(operands))
-    if len(operands) > most or (name == "tar" and any(":" in w.text for w in paths)):
+    limit = {"none": 0, "one path": 1}.get(reader.operands, len(operands))
+    if len(operands) > limit or (name == "tar" and any(":" in w.text for w in paths)):
         return None  # what has a colon is another machine for tar
     wild = tuple(w for w in paths if w.text.startswith(wildcards.ANY_CHAR))
     only = tuple(pattern for pattern in sorted_words.only if not pattern.startswith("!"))
@@ -287,7 +287,7 @@ class _ParsedFind:
             return False
         return not self.runs or (self._is_conjunction and all(map(_is_plain_start, self.starts)))
 
-    def _word(self, word: Word, rest: Iterator[Word]) -> bool:
+    def _word(self, word: Word, remaining_words: Iterator[Word]) -> bool:
         text = word.text
         unknown = wildcards.ANY_TEXT in text or (word.splits and wildcards.ANY_CHAR not in text)
         if unknown or (self._begun and not word.literal) or text.startswith(wildcards.ANY_CHAR):
@@ -298,7 +298,7 @@ class _ParsedFind:
             return True
         if text in FIND_TEXT_OPTIONS or text in FIND_PATH_OPTIONS or text == "-exec":
             self._begun = True
-            return self._run(rest) if text == "-exec" else self._option(text, next(rest, None))
+            return self._run(remaining_words) if text == "-exec" else self._option(text, next(remaining_words, None))
         self.starts.append(word)
         return not self._begun and not text.startswith("-")
 
@@ -312,12 +312,12 @@ class _ParsedFind:
         self.only_files = self.only_files or (text == "-type" and value.text == "f")
         return True
 
-    def _run(self, rest: Iterator[Word]) -> bool:
+    def _run(self, remaining_words: Iterator[Word]) -> bool:
         """Take the command behind ``-exec``; whether it only reads the file that it is given, which is not a link."""
         self.runs = True
         command: list[Word] = []
         end = ""
-        for word in rest:
+        for word in remaining_words:
             if word.text in (";", "+"):
                 end = word.text
                 break
@@ -426,7 +426,7 @@ def _find(unit: AnalyzedCommand) -> FileReads | None:
     return FileReads(paths, deep=parsed.runs, only=tuple(parsed.names[:1]) if parsed.runs else ())
 
 
-def copying(unit: AnalyzedCommand) -> FileReads | None:
+def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
     """What a command takes along with all that lies below; ``None`` if it is no such command."""
     if not unit.words or not unit.words[0].literal:
         return None
@@ -441,9 +441,9 @@ def copying(unit: AnalyzedCommand) -> FileReads | None:
         return _git_takes(unit)
     if name == "find" and unit.inner:
         return FileReads(tuple(touch.word for touch in unit.touches), deep=True)
-    if name == "xargs" and unit.inner and not _says_only(unit.inner[0]):
+    if name == "xargs" and unit.inner and not _ignores_operands(unit.inner[0]):
         return FileReads((_HERE,), deep=True)
-    whole, rest = _WHOLE.get(name), unit.words[1:]
+    whole, rest = _RECURSIVE_OPTIONS.get(name), unit.words[1:]
     if whole is None:
         return None
     dashed = {number for number, word in enumerate(rest) if word.text.startswith("-")}
@@ -452,14 +452,14 @@ def copying(unit: AnalyzedCommand) -> FileReads | None:
     if not any(whole.fullmatch(text) or _shortened(whole, text) for text in texts):
         return None
     paths = tuple(word for number, word in enumerate(rest) if number not in options)
-    return FileReads(paths[:-1] if name in _LAST_IS_THE_PLACE else paths, deep=True)
+    return FileReads(paths[:-1] if name in _LAST_IS_DESTINATION else paths, deep=True)
 
 
 def _operands(words: Sequence[Word]) -> list[Word]:
     return [word for word in words if not word.text.startswith("-")]
 
 
-def _says_only(unit: AnalyzedCommand) -> bool:
+def _ignores_operands(unit: AnalyzedCommand) -> bool:
     """Whether a command opens nothing that its words name."""
     reader = READONLY_PROGRAMS.get(program_name(unit.words[0].text)) if unit.words else None
     return reader is not None and reader.operands in ("text", "none", "program")

@@ -12,7 +12,7 @@ from mainspring.shell_analysis.lexer import ENDS, Lexer, uses
 from mainspring.shell_analysis.syntax import Block, Loop, Node, NotUnderstoodError, Redirection, Simple, Spelling
 from mainspring.text import code_point, find_invisible
 
-MAX_LENGTH = 20_000
+MAX_LINE_CHARS = 20_000
 """Longer lines are not read."""
 
 MAX_NESTING = 25
@@ -39,8 +39,8 @@ def parse(text: str) -> Block:
     Raises:
         NotUnderstoodError: If it uses something outside the language.
     """
-    if len(text) > MAX_LENGTH:
-        raise NotUnderstoodError(f"it is longer than {MAX_LENGTH} characters")
+    if len(text) > MAX_LINE_CHARS:
+        raise NotUnderstoodError(f"it is longer than {MAX_LINE_CHARS} characters")
     odd = find_invisible(text)
     if odd:
         raise NotUnderstoodError(f"it contains the character {code_point(odd)}, which cannot be seen")
@@ -249,19 +249,19 @@ class _Parser(Lexer):
             raise uses("a word right after a compound command")
         return tuple(found)
 
-    def _redirection(self, found: list[Redirection]) -> bool:
+    def _redirection(self, redirections: list[Redirection]) -> bool:
         """Read one redirection, if there is one here."""
         match = _REDIRECT.match(self.text, self.at)
         if match is None:
             return False
         start, operator = self.at, match[2] or match[3]
-        if operator[0] == "<" and any(not redirect.writes for redirect in found):
+        if operator[0] == "<" and any(not redirect.writes for redirect in redirections):
             raise uses("two redirections of the input, both of which zsh reads")
         self.at = match.end()
         if operator in _NOT_FILES:
             raise uses(_NOT_FILES[operator])
         if operator == "<<":
-            self._document(match[1], found)
+            self._document(match[1], redirections)
         elif operator == ">&":
             copied = _COPIED_DESCRIPTOR.match(self.text, self.at)
             if copied is None:
@@ -269,7 +269,7 @@ class _Parser(Lexer):
             self.at = copied.end()
         else:
             target = self._file(operator)
-            found.append(Redirection(self.text[start : self.at], operator != "<", target))
+            redirections.append(Redirection(self.text[start : self.at], operator != "<", target))
             if match[3]:
                 self._after_both(operator, target)
         return True
@@ -296,13 +296,13 @@ class _Parser(Lexer):
         if self._char() not in ("", "\n", ";", "&", "|", ")") or _REDIRECT.match(self.text, self.at):
             raise uses(f"words after {operator!r}, which dash reads as a command; use '> file 2>&1'")
 
-    def _document(self, descriptor: str, found: list[Redirection]) -> None:
+    def _document(self, descriptor: str, redirections: list[Redirection]) -> None:
         """``<<'EOF'``; its text begins after the end of the line."""
         delimiter = _DELIMITER.match(self.text, self.at)
         if delimiter is None:
             raise uses("a here-document whose delimiter is not quoted")
         if descriptor or self.text[delimiter.end() : delimiter.end() + 1] not in ("\n", " ", ";", "|", "&"):
             raise uses("a here-document with something right before or after it")
-        found.append(Redirection(f"<<{delimiter[0]}", False))
-        self.documents.append((delimiter[1] or delimiter[2], found[-1]))
+        redirections.append(Redirection(f"<<{delimiter[0]}", False))
+        self.documents.append((delimiter[1] or delimiter[2], redirections[-1]))
         self.at = delimiter.end()

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.shell_analysis import harmless_options as tables
-from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis import harmless_options, wildcards
 from mainspring.shell_analysis.git_commands import RUNS_GPG
 from mainspring.shell_analysis.readonly_programs import (
     FIND_FLAGS,
@@ -236,7 +235,7 @@ def uncovered(unit: AnalyzedCommand) -> Mapping[int, str]:
 
 def uncovered_words(name: str, words: Sequence[Word]) -> Mapping[int, str]:
     """The same for the words of one program; an empty name stands for a program of which nothing is known."""
-    if name in tables.ANY_OPTION:
+    if name in harmless_options.ANY_OPTION:
         return {}
     if name == "find":
         return _uncovered_in_find(words)
@@ -253,19 +252,24 @@ def _name(words: Sequence[Word]) -> str:
 def words_like_options(unit: AnalyzedCommand) -> Iterator[Word]:
     """The words of a command that begin with a wildcard and may stand for a file that is named like an option."""
     words = unit.words
-    if _name(words) not in tables.ANY_OPTION:
+    if _name(words) not in harmless_options.ANY_OPTION:
         end = next((number for number, word in enumerate(words) if word.text == "--"), len(words))
         yield from (word for word in words[1:end] if word.text.startswith(wildcards.ANY_CHAR))
 
 
 def is_known(name: str) -> bool:
     """Whether a table lists the harmless options of a program."""
-    return name in tables.HARMLESS or name in READONLY_PROGRAMS or name in _PARENTS or name in tables.ANY_OPTION
+    return (
+        name in harmless_options.HARMLESS
+        or name in READONLY_PROGRAMS
+        or name in _PARENTS
+        or name in harmless_options.ANY_OPTION
+    )
 
 
 _PARENTS = frozenset(
     key.rsplit(" ", count)[0]
-    for key in (*tables.HARMLESS, *(f"git {key}" for key in READONLY_GIT if not key.startswith("config")))
+    for key in (*harmless_options.HARMLESS, *(f"git {key}" for key in READONLY_GIT if not key.startswith("config")))
     for count in range(1, key.count(" ") + 1)
     if not key.endswith(" --")
 )
@@ -297,7 +301,7 @@ class _Table(Struct, frozen=True):
 @lru_cache(512)
 def _table(path: str) -> _Table | None:
     """The table of a program or subcommand; ``None`` if it has none."""
-    text = tables.HARMLESS.get(path)
+    text = harmless_options.HARMLESS.get(path)
     name, _, subcommand = path.partition(" ")
     reader = READONLY_GIT.get(subcommand) if name == "git" else READONLY_PROGRAMS.get(path)
     if path.startswith("git config") or (text is None and reader is None):
@@ -328,7 +332,7 @@ class _Cover:
         self.words = words
         self.path = name
         self.table = _table(name) or _Table()
-        self.everywhere = _table("") or _Table(frozenset(tables.EVERY_PROGRAM.split()))
+        self.everywhere = _table("") or _Table(frozenset(harmless_options.EVERY_PROGRAM.split()))
         self.choosing = name in _PARENTS
         self.operands = 0
         self.found: dict[int, str] = {}
@@ -339,12 +343,12 @@ class _Cover:
             text = self.words[number].text
             if text == "--" and self.name and not ended:
                 following = _table(f"{self.path} --")
-                ended = following is None and self.name not in tables.NO_END
+                ended = following is None and self.name not in harmless_options.NO_END
                 self.table = following or self.table
                 number += 1
             elif not ended and (text.startswith("-") and text != "-"):
                 number += self._option(number)
-            elif number == 1 and self.name in tables.OLD_STYLE:
+            elif number == 1 and self.name in harmless_options.OLD_STYLE:
                 number += self._bundle(number)
             else:
                 self._operand(number, ended=ended)
@@ -357,17 +361,17 @@ class _Cover:
         self.operands += 1
         if wildcards.ANY_TEXT in text and (word.splits or (text.startswith(wildcards.ANY_TEXT) and not ended)):
             self.found[number] = f"the word {word.source!r}, which may be an option"
-        elif text.startswith(wildcards.ANY_CHAR) and self.name in tables.DASH_FILE_RISK:
+        elif text.startswith(wildcards.ANY_CHAR) and self.name in harmless_options.DASH_FILE_RISK:
             self.found[number] = f"the word {word.source!r}, which may stand for a file that is named like an option"
         elif self.choosing:
             self._subcommand(number, text)
-        elif text[:1] == "/" and ":" in text and self.name in tables.SLASH_OPTIONS:
+        elif text[:1] == "/" and ":" in text and self.name in harmless_options.SLASH_OPTIONS:
             self.found[number] = f"the option {text.partition(':')[0]!r}"
         elif problem := self._address_problem(text):
             self.found[number] = f"the word {text!r}, which {problem}"
         elif self.name == "git" and RUNS_GPG.search(f"{self.words[number - 1].text} {text}"):
             self.found[number] = f"the word {text!r}, which may make git start another program"
-        elif text[:1] == "@" and self.name not in tables.PLAIN_AT:
+        elif text[:1] == "@" and self.name not in harmless_options.PLAIN_AT:
             self.found[number] = f"the word {text!r}, which may name a file with options"
         elif text[:1] == "+" and not ended and not self._reads(text):
             self.found[number] = f"the option {text!r}"
@@ -378,7 +382,7 @@ class _Cover:
 
     def _address_problem(self, text: str) -> str:
         """What an address makes a program do besides connecting to it; empty if nothing."""
-        if self.name in tables.DOWNLOADERS:
+        if self.name in harmless_options.DOWNLOADERS:
             is_named = has_option(self.words, ("-O", "--output-document", "--spider"))
             return "" if is_named else "names the file that is written"
         if self.name == "curl":
@@ -397,7 +401,7 @@ class _Cover:
             self.found[number] = f"the subcommand {text!r}"
 
     def _is_setting(self, text: str) -> bool:
-        if self.name in tables.NAMES_ITS_SETTINGS:
+        if self.name in harmless_options.NAMES_ITS_SETTINGS:
             name, equals, value = text.partition("=")
             pattern = self.table.attached.get(name)
             return bool(equals) and (pattern is None or not self._is_harmless(value, pattern))
@@ -452,13 +456,13 @@ class _Cover:
         for end in range(1, len(text)):
             option = f"-{text[end]}"
             if option in table.flags:
-                if self.name in tables.EXACT_OPTIONS:
+                if self.name in harmless_options.EXACT_OPTIONS:
                     return 0
                 continue
             value = text[end + 1 :]
             if option in table.attached:
                 return int(self._is_harmless(value, table.attached[option]) or not value)
-            if option not in table.valued or (value and self.name in tables.EXACT_VALUES):
+            if option not in table.valued or (value and self.name in harmless_options.EXACT_VALUES):
                 return 0
             return (
                 int(self._is_harmless(value, table.valued[option]))
@@ -471,7 +475,7 @@ class _Cover:
         """How many words an option takes whose value is the next one; 0 if the value is not harmless."""
         if following is None:
             return 1
-        text, greedy = following.text, self.name in tables.GREEDY
+        text, greedy = following.text, self.name in harmless_options.GREEDY
         unsure = (text.startswith("-") and not re.match(r"-(?: |\d|$)", text)) or text.startswith(wildcards.ANY_TEXT)
         if following.splits or (unsure and not greedy):
             return 0 if pattern else 1  # what the next word is, is decided by itself

@@ -59,8 +59,8 @@ def _set(text: str) -> frozenset[str]:
 _LONG = r"--(?:{})(?:=.*)?"
 
 
-def _options(short: str, *long: str) -> str:
-    return "|".join([short, _LONG.format("|".join(long))] if long else [short])
+def _options(short_options: str, *long_options: str) -> str:
+    return "|".join([short_options, _LONG.format("|".join(long_options))] if long_options else [short_options])
 
 
 _TEXT = ReadonlyProgram(r"(?!-)", operands="text")

@@ -92,13 +92,15 @@ def _assignments(node: Node) -> Iterator[tuple[str, Spelling]]:
         todo += [p.body for s in spellings for p in s.pieces if isinstance(p, Substitution)]
 
 
-def forms(spellings: tuple[Spelling, ...], values: VariableValues, sure: frozenset[str]) -> Iterator[tuple[Word, ...]]:
+def forms(
+    spellings: tuple[Spelling, ...], values: VariableValues, certain: frozenset[str]
+) -> Iterator[tuple[Word, ...]]:
     """The words of a command, for each combination of the values of its variables.
 
     Args:
         spellings: The words as the parser reads them.
         values: The values that the line gives to names.
-        sure: The names that have one of these values for certain.
+        certain: The names that have one of these values for certain.
 
     Raises:
         NotUnderstoodError: If a variable is not known to be harmless, or there are too many combinations.
@@ -113,7 +115,7 @@ def forms(spellings: tuple[Spelling, ...], values: VariableValues, sure: frozens
         if name not in values and name not in _HARMLESS:
             raise NotUnderstoodError(f"it uses the variable {name}, which the line does not set")
         given = values.get(name, ())
-        choices.append(given if name in sure else tuple(dict.fromkeys((*given, wildcards.ANY_TEXT))))
+        choices.append(given if name in certain else tuple(dict.fromkeys((*given, wildcards.ANY_TEXT))))
         count *= len(choices[-1])
     if count > MAX_FORMS:
         raise NotUnderstoodError("it uses variables with too many values in one command")

@@ -67,17 +67,17 @@ def may_match(pattern: str, text: str) -> bool:
     return False
 
 
-def _next_states(wanted: str, given: str, i: int, j: int) -> list[tuple[int, int]]:
-    many, unknown = wanted == ANY_TEXT, given in _STAND_INS if given else False
+def _next_states(wanted: str, text: str, i: int, j: int) -> list[tuple[int, int]]:
+    many, unknown = wanted == ANY_TEXT, text in _STAND_INS if text else False
     following: list[tuple[int, int]] = []
     if many:
         following.append((i + 1, j))
-        if given:
+        if text:
             following.append((i, j + 1))
     if unknown:
         following.append((i, j + 1))
         if wanted:
             following.append((i + 1, j))
-    if wanted and given and not many and not unknown and wanted in (ANY_CHAR, given):
+    if wanted and text and not many and not unknown and wanted in (ANY_CHAR, text):
         following.append((i + 1, j + 1))
     return following

@@ -126,7 +126,7 @@ def _import_file(skill: Skill, place: str) -> Any:
     return module
 
 
-def create_tools(made: ToolsetFactory, dependencies: ToolsetContext) -> tuple[Any, list[Tool]]:
+def create_tools(factory: ToolsetFactory, dependencies: ToolsetContext) -> tuple[Any, list[Tool]]:
     """Create a toolset and its tools.
 
     The tools are the result of its method ``tools``. Without that method, each public method is a tool, described by its docstring.
@@ -136,7 +136,7 @@ def create_tools(made: ToolsetFactory, dependencies: ToolsetContext) -> tuple[An
     """
     skill = dependencies.skill.name
     try:
-        toolset = made(dependencies) if _takes_context(made) else made()
+        toolset = factory(dependencies) if _takes_context(factory) else factory()
         given: Iterable[Any] = (
             toolset.tools() if callable(getattr(toolset, "tools", None)) else _public_methods(toolset)
         )
@@ -167,9 +167,9 @@ def _public_methods(toolset: Any) -> list[Any]:
     return [m for n in names if callable(m := getattr(toolset, n)) or isinstance(m, Tool)]
 
 
-def _takes_context(made: ToolsetFactory) -> bool:
+def _takes_context(factory: ToolsetFactory) -> bool:
     try:
-        parameters = inspect.signature(made).parameters.values()
+        parameters = inspect.signature(factory).parameters.values()
     except (TypeError, ValueError):
         return False
     return any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
@@ -227,7 +227,7 @@ class SkillActivator:
         """The agent."""
         return self._skills.agent
 
-    async def take_up(
+    async def activate(
         self, skill: Skill, via: SkillActivationSource, *, signal: CancelToken | None = None, turn_id: str = ""
     ) -> tuple[ActiveSkill, bool]:
         """Activate a skill.
@@ -244,7 +244,7 @@ class SkillActivator:
         Raises:
             SkillError: If it cannot be read, or too many skills are active.
         """
-        async with self._lock.here():
+        async with self._lock.current():
             found = self.active.get(skill.name)
             if found is not None:
                 if found.skill is not skill:
@@ -252,12 +252,12 @@ class SkillActivator:
                 found.restricts = found.restricts or via != "trigger"
                 found.asserted = found.asserted or via == "explicit"
                 return found, False
-            if self.active.full:
+            if self.active.is_full:
                 raise SkillError(
-                    f"{self.active.most} skills are active ({', '.join(self.active.names)}), which is the maximum"
+                    f"{self.active.max_active} skills are active ({', '.join(self.active.names)}), which is the maximum"
                 )
             activation = ActiveSkill(skill, via, "", restricts=via != "trigger", turn_id=turn_id)
-            tools, notes = await self._load(activation)
+            tools, notes = await self._load_toolsets(activation)
             try:
                 activation.text = await self._text(skill, notes, signal)
             except BaseException:
@@ -266,14 +266,14 @@ class SkillActivator:
             activation.find_carrier(self.agent.context.messages)
             activation.lost = False  # It is about to join.
             activation.pending = via == "explicit" or (via == "trigger" and activation.carrier is None)
-            self._offer(activation, tools)
+            self._add_tools(activation, tools)
             self.active.add(activation)
         await self._on_activated(skill.name, via)
         return activation, True
 
     async def reactivate(self, skill: Skill, activation: ActiveSkill) -> None:
         """Activate the skills that the conversation had active."""
-        self._offer(activation, (await self._load(activation))[0])
+        self._add_tools(activation, (await self._load_toolsets(activation))[0])
         self.active.add(activation)
         await self._on_activated(skill.name, activation.via)
 
@@ -287,26 +287,26 @@ class SkillActivator:
         if self.agent.bus.has(SkillsActivate):
             await self.agent.bus.emit(SkillsActivate(name, via))
 
-    async def leave(self, name: str, reason: SkillReason) -> bool:
+    async def deactivate(self, name: str, reason: SkillReason) -> bool:
         """Deactivate a skill. Returns True if it was active."""
         activation = self.active.get(name)
         if activation is None:
             return False
-        self._drop(activation)
+        self._remove(activation)
         await _close(activation.toolsets)
         if self.agent.bus.has(SkillsDeactivate):
             await self.agent.bus.emit(SkillsDeactivate(name, reason))
         return True
 
-    def _drop(self, activation: ActiveSkill) -> None:
+    def _remove(self, activation: ActiveSkill) -> None:
         self.active.remove(activation.skill.name)
         for name in activation.tools:
             self.agent.tools.remove(name)
 
-    def forget(self) -> None:
+    def deactivate_all(self) -> None:
         """Deactivate all skills immediately. `finish` does the asynchronous part."""
         for activation in self.active:
-            self._drop(activation)
+            self._remove(activation)
             hook = SkillsDeactivate(activation.skill.name, "reset")
             rest = self.agent.bus.start(hook, only=lambda order, handler: not inspect.iscoroutinefunction(handler))
             if rest is not None:
@@ -314,7 +314,7 @@ class SkillActivator:
             self._pending_deactivations.append((hook, activation.toolsets))
 
     async def finish(self) -> None:
-        """Complete `forget`: close toolsets and call async handlers."""
+        """Complete `deactivate_all`: close toolsets and call async handlers."""
         while self._pending_deactivations:
             hook, toolsets = self._pending_deactivations.pop(0)
             await _close(toolsets)
@@ -326,11 +326,11 @@ class SkillActivator:
         if skill.trusted and has_commands(body):
             body = await run_inline_commands(body, InlineCommandRunner(skill.name, env, self.agent.bus, signal))
         files, count = (
-            (await list_skill_files(await self.reader(skill), skill.directory)) if skill.directory else ((), 0)
+            (await list_skill_files(await self.file_env(skill), skill.directory)) if skill.directory else ((), 0)
         )
         return render_content(skill, "\n\n".join([*notes, body]), files, count)
 
-    async def _load(self, activation: ActiveSkill) -> tuple[list[Tool], list[str]]:
+    async def _load_toolsets(self, activation: ActiveSkill) -> tuple[list[Tool], list[str]]:
         """Create the toolsets of a skill. Returns their tools, and notes for the model about those that are unavailable."""
         skill, tools = activation.skill, list[Tool]()
         given = self._toolsets.get(skill.name)
@@ -351,22 +351,22 @@ class SkillActivator:
             return [], [f"[The tools of this skill are not there: {error}]"]
         return tools, []
 
-    def _offer(self, activation: ActiveSkill, tools: Sequence[Tool]) -> None:
+    def _add_tools(self, activation: ActiveSkill, tools: Sequence[Tool]) -> None:
         """Register the tools of a skill's toolsets. A name that is in use keeps its tool."""
         taken = {*self.agent.tool_aliases.values(), LOAD_SKILL_ALIAS}
         for added in tools:
             if self.add_tool(added, taken, f"the skill {activation.skill.name}"):
                 activation.tools.append(added.name)
 
-    def add_tool(self, tool: Tool, taken: set[str], whose: str) -> bool:
+    def add_tool(self, tool: Tool, taken: set[str], owner: str) -> bool:
         """Register a tool, unless its name is in use. Returns True if it was registered."""
         if tool.name in self.agent.tools or tool.name in taken:
-            self.note(f"{whose} has a tool {tool.name}, and a tool with this name exists; it was skipped")
+            self.note(f"{owner} has a tool {tool.name}, and a tool with this name exists; it was skipped")
             return False
         try:
             self.agent.tools.add(tool)
         except ConfigError as error:
-            self.note(f"{whose}: {error}")
+            self.note(f"{owner}: {error}")
             return False
         return True
 
@@ -384,7 +384,7 @@ class SkillActivator:
         """
         return await asyncio.to_thread(read_body, skill)
 
-    async def reader(self, skill: Skill) -> ExecutionEnv:
+    async def file_env(self, skill: Skill) -> ExecutionEnv:
         """Return the environment that reads the files of a skill: the project's or, like the skill's own text, this machine's."""
         env = self.agent.env
         if type(env) is LocalEnv or (skill.directory and is_within(skill.directory, env.cwd)):

@@ -16,7 +16,7 @@ from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import PermissionCheck, ToolGate
 from mainspring.loop.hooks.features import SkillActivationSource
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock
-from mainspring.permissions import PermissionEngine, Rule, RuleSet, ToolCall, parse_rule
+from mainspring.permissions import PermissionEngine, RuleSet, SpecRule, ToolCall, parse_rule
 from mainspring.permissions.paths import ProjectPaths
 from mainspring.permissions.sensitive_paths import PathGroup, SensitivePaths
 from mainspring.policies.structured import OUTPUT_TOOL
@@ -67,7 +67,7 @@ class ActiveSkill(Struct, eq=False):
         return self._own
 
     @property
-    def news(self) -> Message:
+    def pending_message(self) -> Message:
         """The message to add: its text, or a note if the history contains the text from an earlier run."""
         return self.message if self.carrier is None else Message.user(REACTIVATED_NOTE.format(name=self.skill.name))
 
@@ -89,17 +89,17 @@ class ActiveSkills:
     """The active skills of one agent, in the order of activation.
 
     Args:
-        most: Maximum number of active skills. ``None`` for no limit.
+        limit: Maximum number of active skills. ``None`` for no limit.
     """
 
-    def __init__(self, most: int | None = None) -> None:
-        self.most = most
+    def __init__(self, limit: int | None = None) -> None:
+        self.max_active = limit
         self._active: dict[str, ActiveSkill] = {}
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether no more skills can become active."""
-        return self.most is not None and len(self._active) >= self.most
+        return self.max_active is not None and len(self._active) >= self.max_active
 
     def get(self, name: str) -> ActiveSkill | None:
         """Return an active skill by name."""
@@ -179,7 +179,7 @@ _TOOL_ALIASES: dict[str, tuple[str, ...]] = {
 
 
 _ENTRY = lazy_re(r"\s*([A-Za-z0-9_*][\w.:*/-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
-_NOTHING = PathGroup.of(())
+_NOTHING = PathGroup.compile(())
 _ENGINE = PermissionEngine(
     mode="ask", sensitive=SensitivePaths(_NOTHING, _NOTHING, _NOTHING, _NOTHING), reads_free=False
 )
@@ -195,7 +195,7 @@ class AllowedTools(Struct, frozen=True):
     """
 
     tools: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[SpecRule, ...] = ()
     odd: tuple[str, ...] = ()
 
     def names(self, tool: str) -> bool:
@@ -207,7 +207,7 @@ class AllowedTools(Struct, frozen=True):
 def parse_allowed_tools(entries: tuple[str, ...]) -> AllowedTools:
     """Parse ``allowed-tools``: tool names, ours or those of other programs, and rules such as ``Bash(git:*)``."""
     tools: list[str] = []
-    rules: list[Rule] = []
+    rules: list[SpecRule] = []
     odd: list[str] = []
     for entry in entries:
         found = _ENTRY.fullmatch(entry)
@@ -249,35 +249,35 @@ class AllowedToolsGate:
 
     Args:
         active: The active skills.
-        above: The gate of the parent agent. What it denies is denied here, too.
+        parent: The gate of the parent agent. What it denies is denied here, too.
     """
 
-    def __init__(self, active: ActiveSkills, above: AllowedToolsGate | None = None) -> None:
+    def __init__(self, active: ActiveSkills, parent: AllowedToolsGate | None = None) -> None:
         self._active = active
-        self._above = above
+        self._parent_gate = parent
 
-    def levels(self) -> Iterator[list[ActiveSkill]]:
+    def iter_restricting(self) -> Iterator[list[ActiveSkill]]:
         """The skills that restrict tools, for this agent and each of its parents."""
         restricting = [a for a in self._active if a.restricts and a.skill.allowed_tools is not None]
         if restricting:
             yield restricting
-        if self._above is not None:
-            yield from self._above.levels()
+        if self._parent_gate is not None:
+            yield from self._parent_gate.iter_restricting()
 
-    def gate(self, hook: ToolGate) -> None:
+    def on_tool_gate(self, hook: ToolGate) -> None:
         """Handler of `tool:gate`: blocks tools that no active skill names."""
         if hook.name in _ALWAYS_ALLOWED or hook.block:
             return
-        for active in self.levels():
+        for active in self.iter_restricting():
             if not any(a.names(hook.name) or _applies_to(a.rules, hook.name) for a in _allowances(active, hook.name)):
                 hook.block = _reason(active, hook.display_name)
                 return
 
-    async def permit(self, hook: PermissionCheck) -> None:
+    async def on_tool_permit(self, hook: PermissionCheck) -> None:
         """Handler of `tool:permit`: denies calls that no active skill allows, based on the final arguments."""
         if hook.name in _ALWAYS_ALLOWED:
             return
-        for active in self.levels():
+        for active in self.iter_restricting():
             allowances = list(_allowances(active, hook.name))
             if any(a.names(hook.name) for a in allowances):
                 continue
@@ -292,7 +292,7 @@ def _allowances(active: Iterable[ActiveSkill], tool: str) -> Iterator[AllowedToo
         yield AllowedTools((*found.tools, tool), found.rules) if tool in each.tools else found
 
 
-def _applies_to(rules: Iterable[Rule], tool: str) -> bool:
+def _applies_to(rules: Iterable[SpecRule], tool: str) -> bool:
     return any(fnmatchcase(tool, rule.tool) for rule in rules)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mainspring.lazy import lazy_re
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 from mainspring.skills.content import strip_invisible
 from mainspring.skills.manifest import MAX_DESCRIPTION_CHARS
 from mainspring.skills.skill import SkillDraft, SkillError
@@ -62,7 +62,7 @@ def render_skill(name: str, description: str, instructions: str) -> str:
     for told in (description, body):
         if strip_invisible(told) != told.replace("\r\n", "\n"):
             raise ValueError("the text holds characters that people cannot see; leave them out")
-        if redact(told) != told:
+        if redact_environment(told) != told:
             raise ValueError("the text looks like it holds a key or password; say where it is kept in place of it")
     return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n{body}\n"
 
@@ -107,7 +107,7 @@ class CreateSkillToolset:
             )
         ]
 
-    def place(self, where: str) -> Path | None:
+    def folder_for(self, where: str) -> Path | None:
         """Return the folder for skills. ``None`` if there is none."""
         config = self._skills.config
         project = None if config.project is None else Path(config.project) / ".agent" / "skills"
@@ -121,7 +121,7 @@ class CreateSkillToolset:
             text = render_skill(name, arguments["description"], arguments["instructions"])
         except ValueError as error:
             return _refusal(ToolErrorCode.VALIDATION_ERROR, str(error))
-        folder = self.place(arguments.get("where", "project"))
+        folder = self.folder_for(arguments.get("where", "project"))
         if folder is None:
             return _refusal(
                 ToolErrorCode.CONFIG_ERROR, "there is no folder for skills: neither a project nor a home folder"
@@ -132,7 +132,7 @@ class CreateSkillToolset:
             return _refusal(
                 ToolErrorCode.VALIDATION_ERROR, f"{path.parent} is there already; take another name, or set replace"
             )
-        if not await self._confirmed(SkillDraft(name, arguments["description"], text, str(path), there)):
+        if not await self._confirm(SkillDraft(name, arguments["description"], text, str(path), there)):
             return _refusal(
                 ToolErrorCode.PERMISSION_DENIED,
                 "the user did not confirm it, or nobody could be asked. Do not try again unasked",
@@ -143,7 +143,7 @@ class CreateSkillToolset:
             return _refusal(ToolErrorCode.IO_ERROR, f"{path}: {error.strerror or error}")
         return ToolResult(output=f"Written: {path}. It is offered from the next conversation on.", title=str(path))
 
-    async def _confirmed(self, written: SkillDraft) -> bool:
+    async def _confirm(self, written: SkillDraft) -> bool:
         confirm = self._skills.confirm
         if confirm is None:
             return False
@@ -151,7 +151,7 @@ class CreateSkillToolset:
         return (await answer if inspect.isawaitable(answer) else answer) is True
 
     def _access(self, arguments: Mapping[str, Any]) -> Sequence[Access]:
-        folder = self.place(str(arguments.get("where", "project")))
+        folder = self.folder_for(str(arguments.get("where", "project")))
         return (
             () if folder is None else (Access("fs-write", str(folder / str(arguments.get("name", "")) / "SKILL.md")),)
         )
@@ -168,8 +168,8 @@ def _write(folder: Path, path: Path, text: str, project: str | None) -> None:
     write_text_atomically(path, text)
 
 
-def _refusal(code: ToolErrorCode, why: str) -> ToolResult:
-    return ToolResult(output=f"No skill was written: {why}", is_error=True, code=code)
+def _refusal(code: ToolErrorCode, reason: str) -> ToolResult:
+    return ToolResult(output=f"No skill was written: {reason}", is_error=True, code=code)
 
 
 _PLACEHOLDER_DESCRIPTION = "Describe what this skill does. Use it when the user asks for that."
@@ -219,8 +219,8 @@ def create_skill_folder(folder: Path, name: str, *, description: str = "", scrip
     )
     faults = check_spec(text, name)
     if faults or not name.strip() or "/" in name:
-        why = "; ".join(f.text for f in faults) or "it has a name"
-        raise SkillError(f"Invalid skill name {name!r}: {why}. Use lower-case letters, digits, and single hyphens.")
+        reason = "; ".join(f.text for f in faults) or "it has a name"
+        raise SkillError(f"Invalid skill name {name!r}: {reason}. Use lower-case letters, digits, and single hyphens.")
     target = folder / name
     if os.path.lexists(target):
         raise SkillError(f"{target} already exists. Choose another name.")

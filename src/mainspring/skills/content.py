@@ -141,7 +141,7 @@ MAX_LISTED = 60
 
 _DEPTH = 4
 _MOST_WALKED = 2_000
-_standard = lru_cache(1)(SensitivePaths.standard)
+_standard = lru_cache(1)(SensitivePaths.default)
 
 
 class OutsideFolderError(ValueError):
@@ -203,7 +203,7 @@ def _is_secret(parts: tuple[str, ...]) -> bool:
     """Return True if a path may contain keys or passwords. A guide about them does not count, regardless of its name."""
     if parts and parts[-1].endswith((".md", ".markdown", ".rst")):
         parts = parts[:-1]
-    return bool(parts) and bool(_standard().why(parts, parts, changes=False))
+    return bool(parts) and bool(_standard().reason(parts, parts, changes=False))
 
 
 MAX_BODY = 64 * 1024
@@ -275,29 +275,29 @@ class SkillDelivery:
     def __init__(self, active: ActiveSkills) -> None:
         self._active = active
 
-    def take(self) -> list[Message]:
+    def take_pending(self) -> list[Message]:
         """Return the texts that must still join, and mark them as delivered."""
         messages: list[Message] = []
         for each in self._active:
             if each.pending:
-                messages.append(each.news)
+                messages.append(each.pending_message)
                 each.pending = False
         return messages
 
     def before(self, hook: BeforeRun) -> None:
         """Handler of `agent:before`."""
-        hook.messages = [*hook.messages, *self.take()]
+        hook.messages = [*hook.messages, *self.take_pending()]
 
-    def follow(self, hook: ToolResultsAfter) -> None:
+    def on_tool_results(self, hook: ToolResultsAfter) -> None:
         """Handler of `tool-results:after`: texts of newly activated skills join after the results."""
         if any(each.pending for each in self._active):
-            hook.follow = [*hook.follow, *self.take()]
+            hook.follow = [*hook.follow, *self.take_pending()]
 
     def steer(self, hook: BeforeInject) -> None:
         """Handler of `steer:inject`."""
-        hook.messages = [*hook.messages, *self.take()]
+        hook.messages = [*hook.messages, *self.take_pending()]
 
-    def transform(self, hook: ContextTransform) -> None:
+    def on_context_transform(self, hook: ContextTransform) -> None:
         """Handler of `context:transform`, after handlers that shorten and before those of the application."""
         if not len(self._active):
             return
@@ -308,7 +308,7 @@ class SkillDelivery:
         for each in self._active:
             each.shown = True
             if each.pending:
-                last.append(each.news)
+                last.append(each.pending_message)
                 if each.carrier is None:
                     continue
             if each.carrier is None and not each.lost:

@@ -50,12 +50,12 @@ class SkillFile(Struct, frozen=True):
     Attributes:
         file: The file.
         folder: Its folder, if that belongs to the skill. ``None`` for ``*.skill.md``.
-        real: The same path for all links that lead to it.
+        identity: The same path for all links that lead to it.
     """
 
     file: Path
     folder: Path | None
-    real: str
+    identity: str
 
 
 class ScanResult(Struct, frozen=True):
@@ -66,7 +66,7 @@ class ScanResult(Struct, frozen=True):
 
 
 def scan_folder(
-    root: Path, *, within: tuple[str, ...] = (), most: int = MAX_SKILLS, ignore_files: bool = True
+    root: Path, *, allowed_roots: tuple[str, ...] = (), most: int = MAX_SKILLS, ignore_files: bool = True
 ) -> ScanResult:
     """Scan a folder. Blocks.
 
@@ -75,18 +75,18 @@ def scan_folder(
 
     Args:
         root: The folder. If it does not exist, nothing is found.
-        within: Real paths of folders that links may not leave. Empty for no restriction.
+        allowed_roots: Real paths of folders that links may not leave. Empty for no restriction.
         most: Maximum number of skills.
         ignore_files: Whether ignore files apply. Those above an installed program are about its folder, not its content.
     """
-    return _Scan(root, within, most, ignore_files).run()
+    return _Scan(root, allowed_roots, most, ignore_files).run()
 
 
 class _Scan:
-    def __init__(self, root: Path, within: tuple[str, ...], most: int, ignore_files: bool) -> None:
+    def __init__(self, root: Path, parents: tuple[str, ...], limit: int, ignore_files: bool) -> None:
         self._root = root
-        self._most = most
-        self._within = within
+        self._limit = limit
+        self._parents = parents
         self._ignore_files = ignore_files
         self._found: list[SkillFile] = []
         self._problems: list[SkillDiagnostic] = []
@@ -99,15 +99,15 @@ class _Scan:
                 self._add_problem(self._root, "it is not a folder, so it cannot contain skills")
             return self._result()
         root = os.path.realpath(self._root)
-        if self._leaves(root):
+        if self._is_outside(root):
             self._add_problem(self._root, _LINK_OUTSIDE)
             return self._result()
         above = load_parent_rules(root, _read) if self._ignore_files and not is_ignored(root, True, _read) else None
         queue: deque[tuple[Path, int, IgnoreRules | None]] = deque([(self._root, 0, above)])
         while queue:
-            if len(self._seen) >= _MAX_FOLDERS or len(self._found) >= self._most:
+            if len(self._seen) >= _MAX_FOLDERS or len(self._found) >= self._limit:
                 self._add_problem(
-                    self._root, f"more than {self._most} skills or {_MAX_FOLDERS} folders; the rest is skipped"
+                    self._root, f"more than {self._limit} skills or {_MAX_FOLDERS} folders; the rest is skipped"
                 )
                 break
             queue += self._visit(*queue.popleft())
@@ -131,7 +131,7 @@ class _Scan:
         skills = [n for n in names if n.lower() == "skill.md" and not (folder / n).is_dir()]
         if skills:
             name = next((n for n in ("SKILL.md", "skill.md") if n in skills), skills[0])
-            self._take(folder / name, folder, real)
+            self._add(folder / name, folder, real)
             return []
         level = load_rules(real, level, _read) if self._ignore_files else None
         further: list[tuple[Path, int, IgnoreRules | None]] = []
@@ -143,7 +143,7 @@ class _Scan:
             if is_folder and depth < _MAX_DEPTH:
                 further.append((path, depth + 1, level))
             elif name.lower().endswith(SUFFIX):
-                self._take(path, None, os.path.realpath(path))
+                self._add(path, None, os.path.realpath(path))
             elif depth == 0:
                 self._report_misnamed(path)
         if depth == 0:
@@ -162,12 +162,12 @@ class _Scan:
         if not path.exists():
             self._add_problem(path, f"it is a broken link: {os.readlink(path)}")
             return True
-        if self._leaves(os.path.realpath(path)):
+        if self._is_outside(os.path.realpath(path)):
             self._add_problem(path, _LINK_OUTSIDE)
             return True
         return False
 
-    def _take(self, file: Path, folder: Path | None, real: str) -> None:
+    def _add(self, file: Path, folder: Path | None, real_path: str) -> None:
         try:
             regular = stat.S_ISREG(file.stat().st_mode)
         except OSError as error:
@@ -175,16 +175,18 @@ class _Scan:
             return
         if not regular:
             self._add_problem(file, "it is not a text file")
-        elif file.is_symlink() and self._leaves(os.path.realpath(file)):
+        elif file.is_symlink() and self._is_outside(os.path.realpath(file)):
             self._add_problem(file, _LINK_OUTSIDE)
         else:
-            self._found.append(SkillFile(file, folder, real))
+            self._found.append(SkillFile(file, folder, real_path))
 
-    def _leaves(self, real: str) -> bool:
+    def _is_outside(self, real_path: str) -> bool:
         """Return True if a real path is outside the allowed folders."""
-        if not self._within:
+        if not self._parents:
             return False
-        return not any(real == place or real.startswith(place.rstrip(os.sep) + os.sep) for place in self._within)
+        return not any(
+            real_path == place or real_path.startswith(place.rstrip(os.sep) + os.sep) for place in self._parents
+        )
 
     def _add_problem(self, path: Path, reason: str, *, level: Literal["error", "warning"] = "error") -> None:
         self._problems.append(SkillDiagnostic(str(path), reason, level))
@@ -246,7 +248,7 @@ class SkillCatalog:
         disabled: Iterable[str] = (),
         switched_on: Iterable[str] = (),
     ) -> None:
-        unwanted, wanted = set(disabled), set(switched_on)
+        unwanted, requested = set(disabled), set(switched_on)
         found: dict[str, Skill] = {}
         off: dict[str, Skill] = {}
         shadowed: list[Skill] = []
@@ -257,11 +259,11 @@ class SkillCatalog:
                 shadowed.append(skill)
                 told.append(_conflict(skill, first))
                 continue
-            on = skill.name not in unwanted and (skill.default_enabled or skill.name in wanted)
+            on = skill.name not in unwanted and (skill.default_enabled or skill.name in requested)
             (found if on else off)[skill.name] = skill
         self.skills: tuple[Skill, ...] = tuple([found[name] for name in sorted(found)])
         """The usable skills by name."""
-        self.off: tuple[Skill, ...] = tuple([off[name] for name in sorted(off)])
+        self.disabled_skills: tuple[Skill, ...] = tuple([off[name] for name in sorted(off)])
         """The disabled skills by name."""
         self.shadowed: tuple[Skill, ...] = tuple(shadowed)
         """Skills with the name of another one. `get` finds them with their source, as ``user:NAME``."""
@@ -310,7 +312,7 @@ class _SearchRoot(Struct, frozen=True):
     source: SkillSource
     trusted: bool
     readable: bool = True
-    within: tuple[str, ...] = ()
+    allowed_roots: tuple[str, ...] = ()
 
 
 def discover_skills(config: SkillsConfig | None = None) -> SkillCatalog:
@@ -329,12 +331,12 @@ def discover_skills(config: SkillsConfig | None = None) -> SkillCatalog:
     problems: list[SkillDiagnostic] = []
     seen: set[str] = set()
     for root in _roots(config):
-        places = scan_folder(root.folder, within=root.within, ignore_files=root.source != "builtin")
+        places = scan_folder(root.folder, allowed_roots=root.allowed_roots, ignore_files=root.source != "builtin")
         problems += places.problems
         for place in places.found:
-            if place.real in seen:  # A folder that two links lead to is one skill.
+            if place.identity in seen:  # A folder that two links lead to is one skill.
                 continue
-            seen.add(place.real)
+            seen.add(place.identity)
             if not root.readable:
                 problems.append(SkillDiagnostic(str(place.file), _UNTRUSTED_NOTICE))
                 continue
@@ -362,7 +364,7 @@ def load_skill(place: SkillFile, source: SkillSource, *, trusted: bool) -> Skill
     except OSError as error:
         raise SkillError(f"it cannot be read: {error.strerror or error}") from None
     skill = parse_skill(
-        text, fallback=fallback, source=source, trusted=trusted, directory=directory, path=str(place.file)
+        text, default_name=fallback, source=source, trusted=trusted, directory=directory, path=str(place.file)
     )
     odd: list[str] = []
     if place.file.name not in ("SKILL.md", "skill.md") and own is not None:

@@ -68,11 +68,11 @@ def find_script(skill: Skill, name: str) -> Script:
     Raises:
         ScriptError: If it is neither.
     """
-    wanted = name.strip()
+    requested = name.strip()
     for script in skill.scripts:
-        if wanted in (script.name, script.path):
+        if requested in (script.name, script.path):
             return script
-    path = posixpath.normpath(wanted.replace("\\", "/")) if wanted else ""
+    path = posixpath.normpath(requested.replace("\\", "/")) if requested else ""
     if path.startswith("scripts/") and posixpath.splitext(path)[1] in _INTERPRETERS:
         return Script(name=path, path=path)
     known = ", ".join(s.name for s in skill.scripts) or "none by name, only files below scripts/"
@@ -217,7 +217,7 @@ CommandRunner = Callable[[str], Awaitable[str]]
 
 def has_commands(body: str) -> bool:
     """Return True if a text contains commands."""
-    return "!`" in body and any(True for piece, code in _pieces(body) if not code and _COMMAND.search(piece))
+    return "!`" in body and any(True for piece, code in _split_code_fences(body) if not code and _COMMAND.search(piece))
 
 
 async def run_inline_commands(body: str, run: CommandRunner) -> str:
@@ -228,7 +228,7 @@ async def run_inline_commands(body: str, run: CommandRunner) -> str:
     """
     made: list[str] = []
     left = MAX_COMMANDS
-    for piece, code in _pieces(body):
+    for piece, code in _split_code_fences(body):
         at = 0
         for found in () if code else _COMMAND.finditer(piece):
             made.append(piece[at : found.start()])
@@ -240,7 +240,7 @@ async def run_inline_commands(body: str, run: CommandRunner) -> str:
     return "".join(made)
 
 
-def _pieces(body: str) -> list[tuple[str, bool]]:
+def _split_code_fences(body: str) -> list[tuple[str, bool]]:
     """Split the text into pieces, each with whether it is a fenced code block."""
     pieces: list[tuple[list[str], bool]] = []
     fence = ""
@@ -282,9 +282,9 @@ class InlineCommandRunner:
 
     async def __call__(self, command: str) -> str:
         """Run one command. Errors become its replacement."""
-        refused = await self._refused(command)
-        if refused:
-            return f"[not run: `{command}`: {refused}]"
+        rejected = await self._denial_reason(command)
+        if rejected:
+            return f"[not run: `{command}`: {rejected}]"
         limits = OutputLimits(head=MAX_COMMAND_OUTPUT_BYTES, tail=0, cap=1 << 20)
         variables = {**NONINTERACTIVE_VARIABLES, **self._environment}
         try:
@@ -303,7 +303,7 @@ class InlineCommandRunner:
             return f"[failed: `{command}`: exit {result.exit_code}{': ' + said[:500] if said else ''}]"
         return f"{out}\n[{more} more bytes]" if more or result.overflowed else out
 
-    async def _refused(self, command: str) -> str:
+    async def _denial_reason(self, command: str) -> str:
         """Return why it may not run. Empty if it may."""
         if not self._bus.has(PermissionCheck):
             return ""

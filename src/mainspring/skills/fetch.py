@@ -21,7 +21,7 @@ from msgspec import Struct
 from mainspring.env.variables import child_environment
 from mainspring.lazy import lazy_re
 from mainspring.programs import find_program
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 from mainspring.skills.skill import SkillError
 
 _SCP = lazy_re(r"(?:([\w.-]+)@)?([\w.-]+):(?!//|:)([^\s]+)")
@@ -53,7 +53,7 @@ class InstallSpec(Struct, frozen=True, kw_only=True):
         return _COMMIT.fullmatch(self.ref) is not None
 
     @property
-    def remote(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether the network is needed."""
         return self.git and not self.url.startswith("file://")
 
@@ -103,21 +103,21 @@ def parse_spec(text: str, *, cwd: str, ref: str = "", path: str = "") -> Install
     )
 
 
-def _parse_url(given: str, ref: str, path: str) -> InstallSpec:
+def _parse_url(text: str, ref: str, path: str) -> InstallSpec:
     try:
-        parts = urlsplit(given)
+        parts = urlsplit(text)
         host = parts.hostname or ""
     except ValueError as error:
-        raise SkillError(f"Invalid URL {given!r}: {error}") from None
+        raise SkillError(f"Invalid URL {text!r}: {error}") from None
     if parts.scheme not in _SCHEMES:
-        why = "is not encrypted" if parts.scheme in ("http", "git", "ftp") else "cannot reach a repository"
-        raise SkillError(f"{parts.scheme}:// {why}; use https://, ssh:// or file://")
+        reason = "is not encrypted" if parts.scheme in ("http", "git", "ftp") else "cannot reach a repository"
+        raise SkillError(f"{parts.scheme}:// {reason}; use https://, ssh:// or file://")
     if parts.scheme == "file":
         if host not in ("", "localhost"):
             raise SkillError("a file:// address has three slashes: file:///home/me/repository")
         return InstallSpec(url=f"file://{unquote(parts.path)}", git=True, ref=ref, path=path)
     if not host or host.startswith("-"):
-        raise SkillError(f"The URL {given!r} has no host")
+        raise SkillError(f"The URL {text!r} has no host")
     if parts.password:
         raise SkillError("A URL may not contain a password, because it would be stored. Use git's own credentials.")
     page = _TREE_URL.fullmatch(unquote(parts.path))
@@ -138,7 +138,7 @@ def _validate_subfolder(path: str) -> str:
 
 
 _SECONDS = 180.0
-_SILENT_SECONDS = 60
+_STALL_SECONDS = 60
 """Maximum seconds for which a host may send no data."""
 _MOST_OUTPUT = 256 << 20
 _PROTOCOLS = ("https", "ssh", "file")
@@ -227,7 +227,7 @@ class BareRepository:
         process = await asyncio.create_subprocess_exec(
             program,
             *_SAFE,
-            *("-c", f"http.lowSpeedTime={_SILENT_SECONDS}"),
+            *("-c", f"http.lowSpeedTime={_STALL_SECONDS}"),
             *arguments,
             cwd=self._folder,
             env=_git_environment(),
@@ -243,10 +243,10 @@ class BareRepository:
             raise SkillError(f"git {arguments[0]} took more than {_SECONDS:g} seconds; try again") from None
         finally:
             if process.returncode is None:
-                _end(process.pid)
+                _kill_process_group(process.pid)
                 await process.wait()
         if process.returncode != 0:
-            said = " ".join(redact(err.decode("utf-8", "replace")).split())[-500:]
+            said = " ".join(redact_environment(err.decode("utf-8", "replace")).split())[-500:]
             for pattern, meaning in _ERROR_HINTS:
                 if pattern.search(said):
                     raise _HostRefusedError(f"{meaning} (git: {said})")
@@ -256,7 +256,7 @@ class BareRepository:
         return out
 
 
-def _end(pid: int) -> None:
+def _kill_process_group(pid: int) -> None:
     """End git and its child processes: a transport, ssh."""
     with suppress(ProcessLookupError):
         if hasattr(os, "killpg"):
@@ -280,9 +280,9 @@ async def fetch_commit(spec: InstallSpec, folder: Path) -> tuple[BareRepository,
     """
     git = BareRepository(folder)
     await git.run("init", "--quiet", "--bare", "--template=", ".")
-    wanted = spec.ref or "HEAD"
+    requested = spec.ref or "HEAD"
     try:
-        await _fetch_ref(git, spec, wanted)
+        await _fetch_ref(git, spec, requested)
     except SkillError as error:
         # A server may refuse a commit that is not a tip or is abbreviated. If it is unreachable, all refs are, too.
         if isinstance(error, _HostRefusedError) or not _may_be_commit(spec.ref):

@@ -215,7 +215,7 @@ class InstallSource:
                 problems[folder] = "its SKILL.md is a link, or too large"
                 continue
             try:
-                name = parse_skill(decode_skill_file(texts[item.path]), fallback=self._fallback(folder)).name
+                name = parse_skill(decode_skill_file(texts[item.path]), default_name=self._fallback(folder)).name
             except SkillError as error:
                 problems[folder] = str(error)
                 continue
@@ -225,7 +225,7 @@ class InstallSource:
                 names[name] = folder
         return AvailableSkills(names, problems)
 
-    async def candidate(self, folder: str, home: Path) -> Candidate:
+    async def stage(self, folder: str, home: Path) -> Candidate:
         """Copy a skill's files into a staging folder next to their destination, and check them. None is run.
 
         Args:
@@ -347,12 +347,12 @@ def recover_interrupted(home: Path) -> None:
     with suppress(OSError):
         for left in sorted(home.iterdir()):
             if left.name.startswith(_ASIDE) and left.is_dir():
-                _put_back(left, home)
+                _restore_in_place(left, home)
             elif left.name.startswith(_STAGING) and time.time() - left.stat().st_mtime > _STALE:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _put_back(left: Path, home: Path) -> None:
+def _restore_in_place(left: Path, home: Path) -> None:
     for skill in left.iterdir():
         if not os.path.lexists(home / skill.name):
             skill.rename(home / skill.name)
@@ -433,5 +433,5 @@ def _write(staged: Path, items: Sequence[SourceFile], contents: Mapping[str, byt
             continue
         real = os.path.realpath(staged / item.path[len(folder) :].lstrip("/"))
         if not real.startswith(root + os.sep) or not os.path.exists(real):
-            why = "leads out of the skill's folder" if os.path.exists(real) else "leads nowhere"
-            raise SkillError(f"the link {item.path} {why}, so it is not installed")
+            reason = "leads out of the skill's folder" if os.path.exists(real) else "leads nowhere"
+            raise SkillError(f"the link {item.path} {reason}, so it is not installed")

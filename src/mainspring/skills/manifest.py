@@ -63,7 +63,7 @@ def parse_tool_rules(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(p for part in parts if (p := part.strip().strip("\"'"))))
 
 
-def split_unquoted(text: str, marks: str) -> Iterator[str]:
+def split_unquoted(text: str, separators: str) -> Iterator[str]:
     """Split a text at separators outside of parentheses and quotes."""
     start, depth, quote = 0, 0, ""
     for at, char in enumerate(text):
@@ -75,7 +75,7 @@ def split_unquoted(text: str, marks: str) -> Iterator[str]:
             depth += 1
         elif char == ")":
             depth = max(depth - 1, 0)
-        elif char in marks and depth == 0:
+        elif char in separators and depth == 0:
             yield text[start:at]
             start = at + 1
     yield text[start:]
@@ -145,7 +145,7 @@ _TOOLSET = lazy_re(r"[^\s:]+:[A-Za-z_]\w*")
 def parse_skill(
     text: str,
     *,
-    fallback: str = "",
+    default_name: str = "",
     source: SkillSource = "inline",
     trusted: bool = False,
     directory: str | None = None,
@@ -155,7 +155,7 @@ def parse_skill(
 
     Args:
         text: The text.
-        fallback: The name if the front matter has none: that of the folder.
+        default_name: The name if the front matter has none: that of the folder.
         source: Its source.
         trusted: Whether its code may run.
         directory: The real path of its own folder, if any.
@@ -169,7 +169,7 @@ def parse_skill(
     for key, value in head.fields.items():
         given.setdefault(to_snake_case(key), value)
     warnings = _field_warnings(head, given)
-    name = _name(given, fallback, head, warnings)
+    name = _name(given, default_name, head, warnings)
     description = _description(given, head, warnings)
     metadata = _metadata(given, warnings)
     compatibility = parse_text(given.get("compatibility")) or None
@@ -177,7 +177,7 @@ def parse_skill(
         warnings.append(f"its compatibility has {len(compatibility)} characters; the maximum is 500")
     allowed = parse_tool_rules(given["allowed_tools"]) if given.get("allowed_tools") not in (None, "") else None
     toggled = {key: _flag(given, key, warnings) for key in ("default_enabled", "disable_model_invocation")}
-    people = _flag(given, "user_invocable", warnings)
+    users = _flag(given, "user_invocable", warnings)
     return Skill(
         name=name,
         description=description,
@@ -199,7 +199,7 @@ def parse_skill(
         requires=_requires(given),
         default_enabled=toggled["default_enabled"] is not False,
         model_invocable=toggled["disable_model_invocation"] is not True,
-        user_invocable=(_flag(given, "invocable", warnings) if people is None else people) is not False,
+        user_invocable=(_flag(given, "invocable", warnings) if users is None else users) is not False,
         argument_hint=parse_text(given.get("argument_hint"))[:200],
         warnings=_limit_warnings(warnings),
     )
@@ -230,7 +230,7 @@ def _parse_head(text: str) -> FrontMatter:
     raise SkillError("it has no front matter: it must start with ---, then name: and description:, then ---", line=1)
 
 
-def _field_warnings(head: FrontMatter, given: Mapping[str, Any]) -> list[str]:
+def _field_warnings(head: FrontMatter, mapping: Mapping[str, Any]) -> list[str]:
     """Return warnings about the fields."""
     odd: list[str] = []
     for key in head.mended:
@@ -241,7 +241,7 @@ def _field_warnings(head: FrontMatter, given: Mapping[str, Any]) -> list[str]:
             f"line {head.flaw_line}: its front matter is not valid YAML ({head.flaw}); its fields were read one by one"
         )
     odd += [f"line {head.lines[key]}: {key} is a duplicate; the last one applies" for key in head.twice]
-    if not given:
+    if not mapping:
         raise SkillError("its front matter has no fields; it needs name: and description:", line=1)
     for key in sorted(head.fields):
         name = to_snake_case(key)
@@ -252,8 +252,8 @@ def _field_warnings(head: FrontMatter, given: Mapping[str, Any]) -> list[str]:
     return odd
 
 
-def _name(given: Mapping[str, Any], fallback: str, head: FrontMatter, warnings: list[str]) -> str:
-    written, line = parse_text(given.get("name")), head.lines.get("name", 1)
+def _name(mapping: Mapping[str, Any], fallback: str, head: FrontMatter, warnings: list[str]) -> str:
+    written, line = parse_text(mapping.get("name")), head.lines.get("name", 1)
     spare = normalize_name(fallback)
     spare = spare if len(spare) <= MAX_NAME_CHARS else ""
     if not written:
@@ -263,10 +263,10 @@ def _name(given: Mapping[str, Any], fallback: str, head: FrontMatter, warnings: 
         return spare
     name = normalize_name(written)
     if not name or len(name) > MAX_NAME_CHARS:
-        why = f"has {len(name)} characters; the maximum is {MAX_NAME_CHARS}" if name else "has no letter or digit"
+        reason = f"has {len(name)} characters; the maximum is {MAX_NAME_CHARS}" if name else "has no letter or digit"
         if not spare:
-            raise SkillError(f"its name {why}", line=line)
-        warnings.append(f"its name {why}; {spare!r} is used after its folder or file")
+            raise SkillError(f"its name {reason}", line=line)
+        warnings.append(f"its name {reason}; {spare!r} is used after its folder or file")
         return spare
     if name != written:
         warnings.append(
@@ -277,8 +277,8 @@ def _name(given: Mapping[str, Any], fallback: str, head: FrontMatter, warnings: 
     return name
 
 
-def _description(given: Mapping[str, Any], head: FrontMatter, warnings: list[str]) -> str:
-    description = parse_text(given.get("description"))
+def _description(mapping: Mapping[str, Any], head: FrontMatter, warnings: list[str]) -> str:
+    description = parse_text(mapping.get("description"))
     if not description:
         line = head.lines.get("description", 1)
         raise SkillError(
@@ -296,8 +296,8 @@ def _description(given: Mapping[str, Any], head: FrontMatter, warnings: list[str
     return description
 
 
-def _metadata(given: Mapping[str, Any], warnings: list[str]) -> dict[str, str]:
-    value = given.get("metadata")
+def _metadata(mapping: Mapping[str, Any], warnings: list[str]) -> dict[str, str]:
+    value = mapping.get("metadata")
     if value not in (None, "") and not isinstance(value, dict):
         warnings.append("metadata must be a map of names and texts; it was ignored")
     notes: dict[str, str] = {}
@@ -307,7 +307,7 @@ def _metadata(given: Mapping[str, Any], warnings: list[str]) -> dict[str, str]:
             warnings.append(f"metadata.{key[:80]} is not text and was ignored")
         else:
             notes[key] = note
-    author = parse_text(given.get("author"))
+    author = parse_text(mapping.get("author"))
     return {**({"author": author} if author else {}), **notes}
 
 
@@ -318,22 +318,22 @@ _KINDS = {
 }
 
 
-def _requires(given: Mapping[str, Any]) -> tuple[str, ...]:
+def _requires(mapping: Mapping[str, Any]) -> tuple[str, ...]:
     """Parse requirements: a list, or lists by kind, and the packages that other programs call dependencies."""
-    value = given.get("requires")
+    value = mapping.get("requires")
     needs = list(parse_list(value))
     for key, each in parse_map(value).items():
         kind = _KINDS.get(to_snake_case(key))
         if kind is not None:
             needs += [f"{kind}{text.removeprefix(kind)}" for text in parse_list(each)]
-    for text in parse_list(given.get("dependencies")):
+    for text in parse_list(mapping.get("dependencies")):
         if not text.lower().startswith("python") or text[6:7].isalnum() or text[6:7] in "-_":
             needs.append(f"python:{text}")
     return tuple(dict.fromkeys(needs))
 
 
-def _flag(given: Mapping[str, Any], key: str, warnings: list[str]) -> bool | None:
-    value = given.get(key)
+def _flag(mapping: Mapping[str, Any], key: str, warnings: list[str]) -> bool | None:
+    value = mapping.get(key)
     if value in (None, ""):
         return None
     flag = parse_bool(value)

@@ -103,11 +103,11 @@ def render_catalog(skills: Sequence[Skill], *, use: str = "skills_use") -> str:
     return "\n\n".join(["# Skills", _INTRODUCTION.format(use=use), text])
 
 
-def _wrap_list(skills: Sequence[Skill], told: Callable[[Skill], str]) -> str:
+def _wrap_list(skills: Sequence[Skill], render: Callable[[Skill], str]) -> str:
     lines: list[str] = []
     size = 0
     for skill in sorted(skills, key=lambda s: s.name):
-        each = told(skill)
+        each = render(skill)
         size += len(each) + 1
         if size > MAX_CHARS:
             lines.append(f"({len(skills) - len(lines)} more are not listed; skills_use takes their names, too)")
@@ -146,7 +146,7 @@ class SkillsPlug(Plugin):
     Args:
         config: Where to find skills, and limits.
         catalog: The skills themselves, in place of a search.
-        tell: What the system prompt contains. ``breadcrumb`` has only their number; the list comes with a prompt that requests it,
+        catalog_mode: What the system prompt contains. ``breadcrumb`` has only their number; the list comes with a prompt that requests it,
             and is in the system prompt if no skill has triggers.
         usage: Records when skills were used, for their ranking.
         toolsets: Factories that replace the toolsets of a skill, by the skill's name. For tests.
@@ -164,7 +164,7 @@ class SkillsPlug(Plugin):
         confirm: Confirm | None = None,
     ) -> None:
         self.config = config or SkillsConfig()
-        self.tell: CatalogMode = tell
+        self.catalog_mode: CatalogMode = tell
         self.confirm = confirm
         self.active = ActiveSkills(self.config.max_active)
         self.activator = SkillActivator(self, self.active, usage, toolsets or {})
@@ -172,13 +172,13 @@ class SkillsPlug(Plugin):
         self._usage = usage
         self._toolsets = toolsets or {}
         self._agent: CoreAgent | None = None
-        self._above: SkillsPlug | None = None
+        self._parent: SkillsPlug | None = None
         self._gate = AllowedToolsGate(self.active)
         self._delivery = SkillDelivery(self.active)
         self._triggers = TriggerMatcher(())
         self._prompt = ""
         self._joined = ("", "")
-        self._ready = self._started = False
+        self._is_loaded = self._started = False
         self._resolving = LoopLock()
 
     # --- the plugin -------------------------------------------------------------------------------------------------
@@ -192,32 +192,32 @@ class SkillsPlug(Plugin):
         if self._agent is not None:
             raise ConfigError("These Skills belong to another agent. Create a separate object for each agent.")
         self._agent = agent
-        self._before_off = agent.bus.on(BeforeRun, self._before)
-        if self._above is not None:
-            self._guard(agent)
+        self._before_off = agent.bus.on(BeforeRun, self._on_agent_before)
+        if self._parent is not None:
+            self._install_gate(agent)
 
     def for_child(self) -> Plugin:
         """Return the same skills, all inactive. Calls that the parent's active skills deny stay denied."""
         child = SkillsPlug(
-            self.config, catalog=self._catalog, tell=self.tell, usage=self._usage, toolsets=self._toolsets
+            self.config, catalog=self._catalog, tell=self.catalog_mode, usage=self._usage, toolsets=self._toolsets
         )
-        child._above, child._prompt, child._triggers = self, self._prompt, self._triggers
+        child._parent, child._prompt, child._triggers = self, self._prompt, self._triggers
         child._gate = AllowedToolsGate(child.active, self._gate)
         return child
 
     async def prepare(self) -> None:
         """Discover the skills, and offer them if there are any."""
         await self.activator.finish()
-        if self._ready:
+        if self._is_loaded:
             return
-        async with self._resolving.here():
-            if not self._ready:
-                await self._resolve()
-                self._ready = True
+        async with self._resolving.current():
+            if not self._is_loaded:
+                await self._load_catalog()
+                self._is_loaded = True
 
     def reset(self) -> None:
         """Deactivate all skills. Async handlers of `skills:deactivate` are called with the next run."""
-        self.activator.forget()
+        self.activator.deactivate_all()
 
     # --- the catalog ------------------------------------------------------------------------------------------------
 
@@ -244,10 +244,10 @@ class SkillsPlug(Plugin):
 
     def find(self, name: str) -> Skill | None:
         """Find a skill by its name or ``SOURCE:NAME``, ignoring case."""
-        wanted = name.strip().lstrip("/$")
-        found = self.catalog.get(wanted)
+        requested = name.strip().lstrip("/$")
+        found = self.catalog.get(requested)
         if found is None:
-            found = next((s for s in self.catalog.skills if s.name.casefold() == wanted.casefold()), None)
+            found = next((s for s in self.catalog.skills if s.name.casefold() == requested.casefold()), None)
         return found
 
     def unknown(self, name: str) -> str:
@@ -258,7 +258,7 @@ class SkillsPlug(Plugin):
         rest = f"Did you mean {', '.join(near)}?" if near else f"Available: {', '.join(names[:20]) or 'none'}."
         return f"Skill not found: {name}. {rest}"
 
-    def keeps(self, message: AgentMessage) -> bool:
+    def should_preserve(self, message: AgentMessage) -> bool:
         """Return True if a message contains the text of an active skill, so that no summary may replace it."""
         return any(each.is_in(message) for each in self.active)
 
@@ -274,34 +274,40 @@ class SkillsPlug(Plugin):
         skill = self.find(name)
         if skill is None:
             raise SkillError(self.unknown(name))
-        await self.activator.take_up(skill, "explicit")
+        await self.activator.activate(skill, "explicit")
 
     async def deactivate(self, name: str) -> bool:
         """Deactivate a skill. Returns True if it was active."""
         skill = self.find(name)
-        return await self.activator.leave(skill.name if skill else name, "explicit")
+        return await self.activator.deactivate(skill.name if skill else name, "explicit")
 
     # --- during a run -----------------------------------------------------------------------------------------------
 
-    async def _before(self, hook: BeforeRun) -> None:
+    async def _on_agent_before(self, hook: BeforeRun) -> None:
         await self.prepare()
         if self.catalog.skills and self._has_tools():
             added = await self._activate_triggered(hook.prompt)
-            hook.messages = [*hook.messages, *added, *self._delivery.take()]
+            hook.messages = [*hook.messages, *added, *self._delivery.take_pending()]
 
-    async def _steer(self, hook: BeforeInject) -> None:
+    async def _on_steer_inject(self, hook: BeforeInject) -> None:
         said = [m.text for m in hook.messages if isinstance(m, Message) and m.role == "user"]
         if said and self._has_tools():
-            hook.messages = [*hook.messages, *await self._activate_triggered("\n".join(said)), *self._delivery.take()]
+            hook.messages = [
+                *hook.messages,
+                *await self._activate_triggered("\n".join(said)),
+                *self._delivery.take_pending(),
+            ]
 
     async def _activate_triggered(self, prompt: str) -> list[Message]:
         """Activate the skills that a prompt triggers. Adds the list of skills if the prompt requests it and the model does not have it."""
         words = strip_attachments(prompt)
-        if self.tell == "none" or not words.strip():
+        if self.catalog_mode == "none" or not words.strip():
             return []
         usable = [s for s in self.catalog.skills if s.model_invocable]
         listing = (
-            [Message.user(render_short_list(usable))] if self.tell == "breadcrumb" and asks_for_skills(words) else []
+            [Message.user(render_short_list(usable))]
+            if self.catalog_mode == "breadcrumb" and asks_for_skills(words)
+            else []
         )
         hits = self._triggers.find(words)
         used: Mapping[str, float] = {}
@@ -309,12 +315,12 @@ class SkillsPlug(Plugin):
             used = await asyncio.to_thread(self._usage.last_used)
         for skill in sort_matches(hits, used, self.config.max_skills):
             try:
-                await self.activator.take_up(skill, "trigger")
+                await self.activator.activate(skill, "trigger")
             except SkillError as error:
                 logger.warning("cannot activate the skill %s, which the prompt triggers: %s", skill.name, error)
         return listing
 
-    def _system(self, hook: SystemTransform) -> None:
+    def _on_system_transform(self, hook: SystemTransform) -> None:
         if not self._prompt or not self._has_tools():
             return
         if self._joined[0] != hook.system or not self._joined[1]:
@@ -325,7 +331,7 @@ class SkillsPlug(Plugin):
         """Return True if the current run has the tools; it may have been given others."""
         return SKILL_TOOLS[0] in self.agent.active_tools
 
-    async def _alias(self, hook: ToolUnknown) -> None:
+    async def _on_tool_unknown(self, hook: ToolUnknown) -> None:
         """Handler of `tool:unknown`: runs ``load_skill`` as ``skills_use``, with the same permissions."""
         tool = self.agent.tools.get(SKILL_TOOLS[0])
         if hook.name != LOAD_SKILL_ALIAS or tool is None:
@@ -338,14 +344,14 @@ class SkillsPlug(Plugin):
         await self.agent.bus.emit(permit)
         hook.suppress_error = True
         if permit.denied or permit.paused:
-            why = f"Permission denied: {'; '.join(permit.denied) or permit.paused}"
-            hook.result = ToolResult(output=why, is_error=True, code=ToolErrorCode.PERMISSION_DENIED)
+            reason = f"Permission denied: {'; '.join(permit.denied) or permit.paused}"
+            hook.result = ToolResult(output=reason, is_error=True, code=ToolErrorCode.PERMISSION_DENIED)
         else:
             hook.result = await activate_for_model(
                 self, arguments["name"], ToolContext(env=self.agent.env, message_id=hook.turn_id)
             )
 
-    async def _begin(self, hook: SessionStart) -> None:
+    async def _on_session_start(self, hook: SessionStart) -> None:
         """Activate the skills that the conversation had active, in the first run."""
         await self.activator.finish()
         self.activator.known.intersection_update(self.active.names)
@@ -354,21 +360,21 @@ class SkillsPlug(Plugin):
         self._started = True
         if not hook.resumed:
             return
-        await self._again(find_delivered(self.agent.context.messages))
+        await self._reactivate(find_delivered(self.agent.context.messages))
 
-    async def _follow(self, hook: ToolResultsAfter) -> None:
+    async def _on_tool_results(self, hook: ToolResultsAfter) -> None:
         """Handler of `tool-results:after`. When a run is replayed from a log, its calls return their results without being made; the skills
         that they activated become active all the same.
         """
         if any(r.name in USE_TOOL_NAMES for r in hook.results.tool_results):
-            await self._again([d for d in find_delivered((hook.results,)) if d.name not in self.activator.known])
-        self._delivery.follow(hook)
+            await self._reactivate([d for d in find_delivered((hook.results,)) if d.name not in self.activator.known])
+        self._delivery.on_tool_results(hook)
 
-    async def _again(self, found: Sequence[DeliveredSkill]) -> None:
+    async def _reactivate(self, delivered: Sequence[DeliveredSkill]) -> None:
         """Activate the skills in the history, newest first, up to the limit."""
-        found = [d for d in found if d.name not in self.active]
-        room = len(found) if self.active.most is None else max(self.active.most - len(self.active), 0)
-        for each in found[len(found) - min(room, len(found)) :]:
+        delivered = [d for d in delivered if d.name not in self.active]
+        room = len(delivered) if self.active.max_active is None else max(self.active.max_active - len(self.active), 0)
+        for each in delivered[len(delivered) - min(room, len(delivered)) :]:
             skill = self.find(each.name)
             if skill is None:
                 self.activator.note(f"the conversation used the skill {each.name}, which no longer exists")
@@ -376,7 +382,7 @@ class SkillsPlug(Plugin):
             again = ActiveSkill(skill, "resume", each.text, restricts=each.broken_off, carrier=each.carrier)
             await self.activator.reactivate(skill, again)
 
-    async def _done(self, hook: RunDone) -> None:
+    async def _on_agent_done(self, hook: RunDone) -> None:
         """Deactivate the skills of a finished run. A paused run keeps them."""
         if hook.status == "paused":
             return
@@ -384,13 +390,13 @@ class SkillsPlug(Plugin):
             if each.asserted or (each.pending and not each.shown):
                 each.asserted = False
             else:
-                await self.activator.leave(each.skill.name, "run-end")
+                await self.activator.deactivate(each.skill.name, "run-end")
 
     # --- discovery --------------------------------------------------------------------------------------------------
 
-    async def _resolve(self) -> None:
+    async def _load_catalog(self) -> None:
         agent = self.agent
-        if self._above is not None:
+        if self._parent is not None:
             self._replace_parent_tools(agent)
             return
         if self._catalog is None:
@@ -408,23 +414,23 @@ class SkillsPlug(Plugin):
                 self.activator.note(f"{skill.name}: allowed-tools: {entry!r} is not understood and allows nothing")
         for problem in self._triggers.problems:
             self.activator.note(problem)
-        told = self._told(usable)
+        told = self._catalog_prompt(usable)
         if agent.bus.has(SkillsCatalog):
             told = (await agent.bus.emit(SkillsCatalog(told, skills))).catalog
         self._prompt = told
-        self._guard(agent)
+        self._install_gate(agent)
         for tool in skill_tools(self):
             self.activator.add_tool(
                 tool, {*agent.tool_aliases.values()} - {agent.tool_aliases.get(tool.name, "")}, "skills"
             )
-        self._listen(agent)
+        self._add_handlers(agent)
 
-    def _told(self, usable: Sequence[Skill]) -> str:
-        if self.tell == "none" or not usable:
+    def _catalog_prompt(self, usable: Sequence[Skill]) -> str:
+        if self.catalog_mode == "none" or not usable:
             return ""
         use = self.agent.tool_aliases.get(SKILL_TOOLS[0], SKILL_TOOLS[0])
-        if self.tell == "breadcrumb":
-            return render_count(len(usable)) if self._triggers.any else render_short_list(usable)
+        if self.catalog_mode == "breadcrumb":
+            return render_count(len(usable)) if self._triggers.has_triggers else render_short_list(usable)
         return render_catalog(usable, use=use)
 
     def _replace_parent_tools(self, agent: CoreAgent) -> None:
@@ -436,17 +442,17 @@ class SkillsPlug(Plugin):
             if tool.name in agent.tools:
                 agent.tools.remove(tool.name)
                 agent.tools.add(tool)
-        self._listen(agent)
+        self._add_handlers(agent)
 
-    def _guard(self, agent: CoreAgent) -> None:
-        agent.bus.on(ToolGate, self._gate.gate, order=_GATE_ORDER)
-        agent.bus.on(PermissionCheck, self._gate.permit, order=_PERMIT_ORDER)
+    def _install_gate(self, agent: CoreAgent) -> None:
+        agent.bus.on(ToolGate, self._gate.on_tool_gate, order=_GATE_ORDER)
+        agent.bus.on(PermissionCheck, self._gate.on_tool_permit, order=_PERMIT_ORDER)
 
-    def _listen(self, agent: CoreAgent) -> None:
-        agent.bus.on(SessionStart, self._begin)
-        agent.bus.on(SystemTransform, self._system, order=20)
-        agent.bus.on(ContextTransform, self._delivery.transform, order=_DELIVERY_ORDER)
-        agent.bus.on(ToolResultsAfter, self._follow)
-        agent.bus.on(BeforeInject, self._steer)
-        agent.bus.on(ToolUnknown, self._alias)
-        agent.bus.on(RunDone, self._done, order=_DONE_ORDER)
+    def _add_handlers(self, agent: CoreAgent) -> None:
+        agent.bus.on(SessionStart, self._on_session_start)
+        agent.bus.on(SystemTransform, self._on_system_transform, order=20)
+        agent.bus.on(ContextTransform, self._delivery.on_context_transform, order=_DELIVERY_ORDER)
+        agent.bus.on(ToolResultsAfter, self._on_tool_results)
+        agent.bus.on(BeforeInject, self._on_steer_inject)
+        agent.bus.on(ToolUnknown, self._on_tool_unknown)
+        agent.bus.on(RunDone, self._on_agent_done, order=_DONE_ORDER)

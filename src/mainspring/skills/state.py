@@ -140,7 +140,7 @@ class SkillStateFile:
         with suppress(ConfigError):
             self._change(name, noted)
 
-    def switch(self, name: str, on: bool | None) -> None:
+    def set_enabled(self, name: str, on: bool | None) -> None:
         """Enable or disable a skill. ``None`` restores the skill's default.
 
         Raises:

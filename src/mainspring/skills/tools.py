@@ -88,7 +88,7 @@ async def activate_for_model(skills: SkillSet, name: str, ctx: ToolContext) -> T
     if skill is None or not skill.model_invocable:
         return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
     try:
-        activation, new = await skills.activator.take_up(skill, "model", signal=ctx.signal, turn_id=ctx.message_id)
+        activation, new = await skills.activator.activate(skill, "model", signal=ctx.signal, turn_id=ctx.message_id)
     except SkillError as error:
         return _error(ToolErrorCode.CONFIG_ERROR, f"The skill {skill.name} was not taken up: {error}")
     facts = {"skill": skill.name}
@@ -113,7 +113,7 @@ def _read_tool(skills: SkillSet) -> Tool:
         if not _is_usable(found, ctx):
             return _inactive_error(skills, arguments["skill"])
         try:
-            text = await _text(skills, found, arguments["path"])
+            text = await _read_file(skills, found, arguments["path"])
         except OutsideFolderError as error:
             return _error(ToolErrorCode.PERMISSION_DENIED, str(error))
         except (SkillError, ValueError) as error:
@@ -149,7 +149,7 @@ def _read_tool(skills: SkillSet) -> Tool:
     )
 
 
-async def _text(skills: SkillSet, found: ActiveSkill, path: str) -> str:
+async def _read_file(skills: SkillSet, active_skill: ActiveSkill, path: str) -> str:
     """Return the text of a file.
 
     Raises:
@@ -157,13 +157,13 @@ async def _text(skills: SkillSet, found: ActiveSkill, path: str) -> str:
         ValueError: If it is not text.
         OSError: If it cannot be read.
     """
-    skill = found.skill
+    skill = active_skill.skill
     own = posixpath.basename((skill.path or SKILL_FILE).replace("\\", "/"))
     if posixpath.normpath(path) in (SKILL_FILE, own):
         return await skills.activator.body(skill)
     if skill.directory is None:
         raise OutsideFolderError(f"the skill {skill.name} has no files beside its own text")
-    env = await skills.activator.reader(skill)
+    env = await skills.activator.file_env(skill)
     real = await resolve_skill_path(env, skill.directory, path)
     data = await env.read_bytes(real, limit=_MAX_FILE_BYTES + 1)
     if b"\0" in data[:8192]:
@@ -273,9 +273,9 @@ def _run_access(skills: SkillSet, arguments: Mapping[str, Any]) -> Sequence[Acce
     return (Access("shell-run", line),)
 
 
-def _is_usable(found: ActiveSkill | None, ctx: ToolContext) -> TypeGuard[ActiveSkill]:
+def _is_usable(active_skill: ActiveSkill | None, ctx: ToolContext) -> TypeGuard[ActiveSkill]:
     """Return True if a skill was active when the calls of this turn were judged."""
-    return found is not None and not (found.turn_id and found.turn_id == ctx.message_id)
+    return active_skill is not None and not (active_skill.turn_id and active_skill.turn_id == ctx.message_id)
 
 
 def _inactive_error(skills: SkillSet, name: str) -> ToolResult:

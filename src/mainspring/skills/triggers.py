@@ -47,15 +47,15 @@ class TriggerMatcher:
 
     Attributes:
         problems: Ignored patterns, and the reasons.
-        any: Whether any skill has triggers.
+        has_triggers: Whether any skill has triggers.
     """
 
     def __init__(self, skills: Iterable[Skill]) -> None:
         self.problems: list[str] = []
-        self._ready = [self._made(skill) for skill in skills]
-        self.any = any(ready.words or ready.patterns for ready in self._ready)
+        self._ready = [self._compile(skill) for skill in skills]
+        self.has_triggers = any(ready.words or ready.patterns for ready in self._ready)
 
-    def _made(self, skill: Skill) -> _CompiledTriggers:
+    def _compile(self, skill: Skill) -> _CompiledTriggers:
         given = skill.triggers
         words = tuple(dict.fromkeys(w for t in (*given.keywords, *given.verbs) if (w := " ".join(t.split()))))
         patterns: list[tuple[re.Pattern[str], int]] = []
@@ -117,20 +117,20 @@ def _name_pattern(name: str, *, plainly: bool) -> re.Pattern[str]:
     )
 
 
-def sort_matches(hits: Iterable[TriggerMatch], used: Mapping[str, float], limit: int) -> list[Skill]:
+def sort_matches(matches: Iterable[TriggerMatch], last_used: Mapping[str, float], limit: int) -> list[Skill]:
     """Return the best matches.
 
     A skill that the prompt names comes first, then one with a matching phrase (the more words the better), then one that was used more
     recently, then one with more matching triggers, then by name.
 
     Args:
-        hits: The matches.
-        used: When a skill was last used, by name. A greater number is later.
+        matches: The matches.
+        last_used: When a skill was last used, by name. A greater number is later.
         limit: Maximum number of results.
     """
 
     def key(hit: TriggerMatch) -> tuple[bool, int, float, int, str]:
         phrase = hit.phrase if hit.phrase > 1 else 0
-        return (not hit.named, -phrase, -used.get(hit.skill.name, 0.0), -hit.count, hit.skill.name)
+        return (not hit.named, -phrase, -last_used.get(hit.skill.name, 0.0), -hit.count, hit.skill.name)
 
-    return [hit.skill for hit in sorted(hits, key=key)[: max(limit, 0)]]
+    return [hit.skill for hit in sorted(matches, key=key)[: max(limit, 0)]]

@@ -254,17 +254,17 @@ def find_missing(
     """
     has = has_package or _has_package
     found: dict[tuple[str, str], MissingRequirement] = {}
-    for kind, name, why in _iter_requirements(skill):
+    for kind, name, reason in _iter_requirements(skill):
         if kind == "program" and which(name) is None:
             found.setdefault(
-                (kind, name), MissingRequirement("program", name, f"the program {name} is not on PATH ({why})")
+                (kind, name), MissingRequirement("program", name, f"the program {name} is not on PATH ({reason})")
             )
         elif kind == "package" and not has(name):
-            text = f"the Python package {name} is not installed where Mainspring runs ({why})"
+            text = f"the Python package {name} is not installed where Mainspring runs ({reason})"
             found.setdefault((kind, name), MissingRequirement("package", name, text))
         elif kind == "variable" and not environ.get(name):
             found.setdefault(
-                (kind, name), MissingRequirement("variable", name, f"the variable {name} is not set ({why})")
+                (kind, name), MissingRequirement("variable", name, f"the variable {name} is not set ({reason})")
             )
     return tuple(found.values())
 

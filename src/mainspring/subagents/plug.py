@@ -76,7 +76,7 @@ def create_spawn_tool(subagents: Subagents) -> Tool:
         result = await subagents.spawn(
             arguments["task"], arguments.get("agent", ""), tools=arguments.get("tools"), signal=ctx.signal
         )
-        return _to_tool_result(result, _title(arguments), subagents.max_characters)
+        return _to_tool_result(result, _title(arguments), subagents.max_result_chars)
 
     return Tool(
         name=SPAWN_TOOL,
@@ -95,12 +95,10 @@ def _to_tool_result(result: SubagentResult, title: str, max_characters: int) -> 
     text = _truncate_middle(result.text, max_characters)
     done = result.status == "completed"
     if not done:
-        why = _STATUS_NOTES.get(result.status, result.status) + (
+        reason = _STATUS_NOTES.get(result.status, result.status) + (
             f" ({result.error})" if result.error is not None else ""
         )
-        text = (
-            f"[The sub-agent did not finish: {why}.{' What it had so far:' if text.strip() else ''}]\n{text}".rstrip()
-        )
+        text = f"[The sub-agent did not finish: {reason}.{' What it had so far:' if text.strip() else ''}]\n{text}".rstrip()
     elif not text.strip():
         calls = sum(stats.tool_counts.values())
         text = f"[The sub-agent ended without an answer, after {pluralize(stats.turns, 'turn')} and {pluralize(calls, 'tool call')}.]"
@@ -124,12 +122,12 @@ def _to_tool_result(result: SubagentResult, title: str, max_characters: int) -> 
     )
 
 
-def _truncate_middle(text: str, most: int) -> str:
+def _truncate_middle(text: str, limit: int) -> str:
     """The text with its middle left out where it is too long: the end holds the conclusion."""
-    if len(text) <= most:
+    if len(text) <= limit:
         return text
-    tail = most // 3
-    return f"{text[: most - tail]}\n[… {len(text) - most} characters left out …]\n{text[-tail:] if tail else ''}"
+    tail = limit // 3
+    return f"{text[: limit - tail]}\n[… {len(text) - limit} characters left out …]\n{text[-tail:] if tail else ''}"
 
 
 def _title(arguments: dict[str, Any]) -> str:
@@ -172,7 +170,7 @@ _LIMIT_ORDER = 96  # behind those who may still spend something
 
 
 def forward_events(
-    child: SubagentRun, agent: CoreAgent, parent: CoreAgent, over_limit: Callable[[], RunStatus | None]
+    child: SubagentRun, agent: CoreAgent, parent: CoreAgent, reached_limit: Callable[[], RunStatus | None]
 ) -> None:
     """Have ``parent`` hear what ``agent`` does, decide with its gates, and end it at its own limits.
 
@@ -188,19 +186,19 @@ def forward_events(
         agent.on(gate, _apply_parent_gate(gate, parent), order=_FORWARD_ORDER - 1)
 
     def stop(hook: TurnBefore) -> None:
-        hook.stop = hook.stop or over_limit()
+        hook.stop = hook.stop or reached_limit()
 
     agent.on(TurnBefore, stop, order=_LIMIT_ORDER)
 
 
 def _forward(child: SubagentRun, wrapper: type[ChildHook], bus: HookBus) -> Handler[Any]:
-    async def tell(hook: Hook) -> None:
+    async def forward_event(hook: Hook) -> None:
         if bus.has(wrapper):
             told = wrapper(child.id, child.name, child.depth, hook)
             told.side_call = hook.side_call
             await bus.emit(told)
 
-    return tell
+    return forward_event
 
 
 def _forward_nested(wrapper: type[ChildHook], bus: HookBus) -> Handler[Any]:
@@ -239,9 +237,9 @@ class Subagents(Plugin):
     Args:
         definitions: Kinds of sub-agents. A plain one, with everything the parent has, can always be started.
         depth: Levels of sub-agents: 1 (they start none themselves) to 3.
-        concurrency: How many run at once for one parent; more wait for their turn.
+        max_parallel: How many run at once for one parent; more wait for their turn.
         limit: Most sub-agents that one run of the outermost agent may start, on all levels together.
-        max_characters: Length of an answer beyond which its middle is left out for the parent.
+        max_result_chars: Length of an answer beyond which its middle is left out for the parent.
 
     Raises:
         ConfigError: If two definitions have one name, or a number cannot be.
@@ -270,11 +268,11 @@ class Subagents(Plugin):
                 raise ConfigError(f"two kinds of sub-agents are named {each.name!r}; rename one")
             self.definitions[each.name] = each
         self.max_depth = depth
-        self.concurrency = concurrency
-        self.max_characters = max_characters
+        self.max_parallel = concurrency
+        self.max_result_chars = max_characters
         self.depth = 0
         self._tree = SubagentCounter(limit)
-        self._above: Subagents | None = None
+        self._parent: Subagents | None = None
         self._check_host: SubagentHost | None = None
         self._agent: CoreAgent | None = None
         self._children: dict[str, SubagentRun] = {}
@@ -283,7 +281,7 @@ class Subagents(Plugin):
 
     # --- as a plug --------------------------------------------------------------------------------------------------
 
-    def bind(self, host: SubagentHost) -> None:
+    def bind_host(self, host: SubagentHost) -> None:
         """Say who makes the sub-agents. Done by the agent, before it installs its plugs.
 
         Raises:
@@ -309,11 +307,11 @@ class Subagents(Plugin):
         child = Subagents(
             self.definitions.values(),
             depth=self.max_depth,
-            concurrency=self.concurrency,
-            max_characters=self.max_characters,
+            concurrency=self.max_parallel,
+            max_characters=self.max_result_chars,
         )
         child.depth = self.depth + 1
-        child._tree, child._above = self._tree, self
+        child._tree, child._parent = self._tree, self
         return child
 
     @property
@@ -369,22 +367,22 @@ class Subagents(Plugin):
         if definition is None:
             known = ", ".join(self.definitions) or "none; leave `agent` out for a plain one"
             raise ToolError(f"there is no kind of sub-agent {name!r}; there are {known}")
-        has = self._check_host.inherited()
+        has = self._check_host.child_defaults()
         answered = [t for t in has.tools if t.source != "client"]  # those a client runs once the parent's run is over
-        tools = select_tools(answered, definition, self._own_names(options.get("tools")))
+        tools = select_tools(answered, definition, self._canonical_names(options.get("tools")))
         behavior = options.get("behavior") or RunOptions()
-        child = self._tree.next_child(name, task, self.depth + 1)
+        child = self._tree.register(name, task, self.depth + 1)
         system, model = options.get("system"), options.get("model")
         return child, SubagentRequest(
             name=child.id,
             model=model or definition.model or has.model,
             system=next(s for s in (system, definition.system, has.system) if s is not None),
             tools=[t for t in tools if t.name != SPAWN_TOOL],
-            behavior=behavior.over(definition.behavior).over(inherited_behavior(has)),
+            behavior=behavior.merged_with(definition.behavior).merged_with(inherited_behavior(has)),
             plugs=self._plugs(any(t.name == SPAWN_TOOL for t in tools)),
         )
 
-    def _own_names(self, names: Sequence[str] | None) -> list[str] | None:
+    def _canonical_names(self, names: Sequence[str] | None) -> list[str] | None:
         """Names of tools as we know them: a model knows some by an alias."""
         assert self._agent is not None
         own = {alias: name for name, alias in self._agent.tool_aliases.items()}
@@ -409,7 +407,7 @@ class Subagents(Plugin):
                 status = "aborted"
                 raise AgentError(f"the sub-agent was stopped before it began: {child.signal.reason}")
             child.agent = agent = self._check_host.create_subagent(request)
-            forward_events(child, agent, self._agent, self.over_limit)
+            forward_events(child, agent, self._agent, self.reached_limit)
             if bus.has(BeforeSpawn):
                 before = await bus.emit(BeforeSpawn(child.id, child.name, child.depth, child.task, agent))
                 child.task = before.task
@@ -424,14 +422,14 @@ class Subagents(Plugin):
             if running is not None:
                 if isinstance(self._agent.steps, NestedSteps):
                     running.cancel()  # what is kept must not say that it was stopped: it goes on when its parent does
-                result = await _stop_gracefully(child, running, request.behavior.resolved().abort_grace)
+                result = await _stop_gracefully(child, running, request.behavior.resolve().abort_grace)
             raise
         except Exception as failed:  # whatever a child does, its parent goes on
             error = failed
         finally:
             stats = child.stats(result, status)
             self._finished.append(stats)
-            self._agent.spend(stats.usage, SPAWN_TOOL)
+            self._agent.add_usage(stats.usage, SPAWN_TOOL)
             await self._emit_end(child, stats, result, error)
         return SubagentResult(text=result.text if result else "", status=status, stats=stats, error=error)
 
@@ -441,7 +439,9 @@ class Subagents(Plugin):
             return agent.run(task, signal=child.signal, raise_errors=False)
 
         steps = self._agent.steps if self._agent is not None else None
-        return await (steps.child(agent, child.id, run, child.signal) if isinstance(steps, NestedSteps) else run())
+        return await (
+            steps.run_subagent(agent, child.id, run, child.signal) if isinstance(steps, NestedSteps) else run()
+        )
 
     async def _emit_end(
         self, child: SubagentRun, stats: SubagentStats, result: RunResult | None, error: BaseException | None
@@ -455,17 +455,17 @@ class Subagents(Plugin):
             text = result.text if result else ""
             await bus.emit(SpawnComplete(*known, text=text, status=stats.status, stats=stats))
 
-    def over_limit(self) -> RunStatus | None:
+    def reached_limit(self) -> RunStatus | None:
         """The limit that was reached by the run that starts sub-agents here, or by one of those above it."""
-        reached = self._check_host.over_limit() if self._check_host is not None else None
-        above = self._above
-        return reached or (above.over_limit() if above is not None else None)
+        reached = self._check_host.reached_limit() if self._check_host is not None else None
+        above = self._parent
+        return reached or (above.reached_limit() if above is not None else None)
 
     def _slot(self) -> asyncio.Semaphore:
         """One of the places for sub-agents that run at once; for each event loop anew, as runs may have their own."""
         loop = asyncio.get_running_loop()
         if self._semaphore is None or self._semaphore[0] is not loop:
-            self._semaphore = (loop, asyncio.Semaphore(self.concurrency))
+            self._semaphore = (loop, asyncio.Semaphore(self.max_parallel))
         return self._semaphore[1]
 
 

@@ -99,7 +99,7 @@ class SubagentCounter:
         self.started = 0
         self._named = 0
 
-    def next_child(self, name: str, task: str, depth: int) -> SubagentRun:
+    def register(self, name: str, task: str, depth: int) -> SubagentRun:
         """A handle for one more.
 
         Raises:
@@ -156,7 +156,7 @@ class NestedSteps(Protocol):
         """The steps for a sub-agent."""
         ...
 
-    async def child(
+    async def run_subagent(
         self, agent: CoreAgent, name: str, run: Callable[[], Awaitable[RunResult]], signal: CancelToken
     ) -> RunResult:
         """Run a sub-agent that was made with them.
@@ -173,7 +173,7 @@ class NestedSteps(Protocol):
 class SubagentHost(Protocol):
     """The agent that starts sub-agents, as the plug sees it."""
 
-    def inherited(self) -> ParentContext:
+    def child_defaults(self) -> ParentContext:
         """What the run that goes on has; between runs, the agent."""
         ...
 
@@ -185,7 +185,7 @@ class SubagentHost(Protocol):
         """
         ...
 
-    def over_limit(self) -> RunStatus | None:
+    def reached_limit(self) -> RunStatus | None:
         """The limit of this agent's run that has been reached, sub-agents included; a sub-agent then asks no model any more."""
         ...
 
@@ -210,7 +210,7 @@ class SpawnOptions(TypedDict, total=False):
 
 def inherited_behavior(has: ParentContext) -> RunOptions:
     """The parent's behavior without what belongs to its own conversation: the form of its answer, and its budget."""
-    return RunOptions(schema=None, session_budget=None).over(has.behavior)
+    return RunOptions(schema=None, session_budget=None).merged_with(has.behavior)
 
 
 def select_tools(tools: Sequence[Tool], definition: AgentDefinition, wanted: Sequence[str] | None) -> list[Tool]:

@@ -23,7 +23,7 @@ from mainspring.messages import (
     Usage,
 )
 from mainspring.redaction import Redactor
-from mainspring.telemetry import conventions as c
+from mainspring.telemetry import conventions
 from mainspring.telemetry.conventions import STOP_REASONS, SYSTEM_INSTRUCTIONS, TOOL_DEFINITIONS
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ _WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 def provider_name(name: str) -> str:
     """The conventions' name of a provider."""
-    return c.PROVIDER_NAMES.get(name, name)
+    return conventions.PROVIDER_NAMES.get(name, name)
 
 
 def model_attributes(provider: str, model: str) -> Attributes:
     """Who is asked."""
-    return {c.PROVIDER: provider_name(provider), c.REQUEST_MODEL: model}
+    return {conventions.PROVIDER: provider_name(provider), conventions.REQUEST_MODEL: model}
 
 
 def server_attributes(model: ModelProvider) -> Attributes:
@@ -56,37 +56,40 @@ def server_attributes(model: ModelProvider) -> Attributes:
     parts = urlsplit(url)
     if not parts.hostname:
         return {}
-    return {c.SERVER_ADDRESS: parts.hostname, c.SERVER_PORT: parts.port or (80 if parts.scheme == "http" else 443)}
+    return {
+        conventions.SERVER_ADDRESS: parts.hostname,
+        conventions.SERVER_PORT: parts.port or (80 if parts.scheme == "http" else 443),
+    }
 
 
 def request_attributes(request: ModelRequest) -> Attributes:
     """Options of a request."""
-    made: Attributes = {c.REQUEST_STREAM: True}
+    made: Attributes = {conventions.REQUEST_STREAM: True}
     if request.max_output_tokens is not None:
-        made[c.REQUEST_MAX_TOKENS] = request.max_output_tokens
+        made[conventions.REQUEST_MAX_TOKENS] = request.max_output_tokens
     if request.temperature is not None:
-        made[c.REQUEST_TEMPERATURE] = float(request.temperature)
+        made[conventions.REQUEST_TEMPERATURE] = float(request.temperature)
     if request.stop:
-        made[c.REQUEST_STOP] = tuple(request.stop)
+        made[conventions.REQUEST_STOP] = tuple(request.stop)
     if request.schema is not None:
-        made[c.OUTPUT_TYPE] = "json"
+        made[conventions.OUTPUT_TYPE] = "json"
     if request.session_id:
-        made[c.CONVERSATION_ID] = request.session_id
+        made[conventions.CONVERSATION_ID] = request.session_id
     return made
 
 
 def usage_attributes(usage: Usage) -> Attributes:
     """Tokens and money. The conventions count cached tokens in with the input, and reasoning in with the output."""
-    made: Attributes = {c.USAGE_INPUT: usage.prompt_tokens, c.USAGE_OUTPUT: usage.output_tokens}
+    made: Attributes = {conventions.USAGE_INPUT: usage.prompt_tokens, conventions.USAGE_OUTPUT: usage.output_tokens}
     for name, count in (
-        (c.USAGE_CACHE_READ, usage.cache_read),
-        (c.USAGE_CACHE_WRITE, usage.cache_write),
-        (c.USAGE_REASONING, usage.reasoning_tokens),
+        (conventions.USAGE_CACHE_READ, usage.cache_read),
+        (conventions.USAGE_CACHE_WRITE, usage.cache_write),
+        (conventions.USAGE_REASONING, usage.reasoning_tokens),
     ):
         if count:
             made[name] = count
     if usage.cost is not None and usage.total_tokens:
-        made[c.COST] = usage.cost.total
+        made[conventions.COST] = usage.cost.total
     return made
 
 
@@ -94,9 +97,9 @@ def response_attributes(message: Message) -> Attributes:
     """What came back."""
     made: Attributes = usage_attributes(message.usage) if message.usage else {}
     if message.stop_reason:
-        made[c.FINISH_REASONS] = (c.STOP_REASONS.get(message.stop_reason, message.stop_reason),)
+        made[conventions.FINISH_REASONS] = (conventions.STOP_REASONS.get(message.stop_reason, message.stop_reason),)
     if message.model:
-        made[c.RESPONSE_MODEL] = message.model
+        made[conventions.RESPONSE_MODEL] = message.model
     return made
 
 
@@ -183,7 +186,7 @@ class ContentEncoder:
         }
         return _json([made])
 
-    def given(self, system: str, tools: Sequence[ToolDefinition]) -> dict[str, str]:
+    def request_attributes(self, system: str, tools: Sequence[ToolDefinition]) -> dict[str, str]:
         """What a request has beside its messages. Tools by their names only: their schemas are large, and always the same."""
         made: dict[str, str] = {}
         if system:

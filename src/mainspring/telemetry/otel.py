@@ -29,7 +29,7 @@ class OtelApi:
         self.internal = trace.SpanKind.INTERNAL
         self.client = trace.SpanKind.CLIENT
 
-    def within(self, span: Span, context: Context | None = None) -> Context:
+    def context_with(self, span: Span, context: Context | None = None) -> Context:
         """A context in which ``span`` is the current one."""
         return self.trace.set_span_in_context(span, context)
 

@@ -84,7 +84,7 @@ class Pipeline:
         tracer: Makes spans.
         meter: Makes instruments.
         events: Takes events.
-        own: Whether the providers are ours.
+        owns_providers: Whether the providers are ours.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Pipeline:
         self.tracer = tracer
         self.meter = meter
         self.events = events
-        self.own = bool(closers)
+        self.owns_providers = bool(closers)
         self._closers = closers
         self._closed = False
         if closers:
@@ -110,7 +110,7 @@ class Pipeline:
             return True
         self._closed = True
         atexit.unregister(self.close)
-        threads = [threading.Thread(target=_quietly, args=(close,), daemon=True) for close in self._closers]
+        threads = [threading.Thread(target=_close_quietly, args=(close,), daemon=True) for close in self._closers]
         until = time.monotonic() + seconds
         for thread in threads:
             thread.start()
@@ -189,11 +189,13 @@ def _exporters(options: TelemetryOptions, environ: Mapping[str, str]) -> dict[st
     """An exporter for each signal that is wanted."""
     made: dict[str, Any] = {}
     for signal, module, name in _SIGNALS:
-        wanted = environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp").strip().lower() or "otlp"
-        if wanted == "none":
+        requested = environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp").strip().lower() or "otlp"
+        if requested == "none":
             continue
-        if wanted != "otlp":
-            raise TelemetryDisabled(f"OTEL_{signal.upper()}_EXPORTER is {wanted!r}; only otlp and none are supported")
+        if requested != "otlp":
+            raise TelemetryDisabled(
+                f"OTEL_{signal.upper()}_EXPORTER is {requested!r}; only otlp and none are supported"
+            )
         protocol = _protocol(signal, environ)
         given: dict[str, Any] = {}
         if (
@@ -231,7 +233,7 @@ def _check(endpoint: str | None) -> None:
         raise TelemetryDisabled("the endpoint is no http:// or https:// address; give one as http://localhost:4318")
 
 
-def _quietly(close: Callable[[], object]) -> None:
+def _close_quietly(close: Callable[[], object]) -> None:
     try:
         close()
     except Exception:  # an exporter's own code; there is nobody left to tell

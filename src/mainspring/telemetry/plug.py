@@ -68,7 +68,7 @@ class Tracing(Plugin):
         telemetry: Where to; many agents may share it.
 
     Attributes:
-        named: What the agent is called in its spans.
+        agent_name: What the agent is called in its spans.
         run: The trace of the run that goes on.
     """
 
@@ -76,7 +76,7 @@ class Tracing(Plugin):
         self.telemetry = telemetry
         self._above: Tracing | None = None
         self._agent: CoreAgent | None = None
-        self.named = SpanAgentName("")
+        self.agent_name = SpanAgentName("")
         self.run: RunSpan | None = None
         self._on_new_input: Event | None = None
         self._bootstrap: McpStartupTracer | None = None
@@ -87,19 +87,19 @@ class Tracing(Plugin):
         if self._agent is not None:
             raise ConfigError("this Tracing belongs to another agent; make one for each: Tracing(telemetry)")
         self._agent = agent
-        self.named = self.named if self.named.name else SpanAgentName(agent.name)
+        self.agent_name = self.agent_name if self.agent_name.name else SpanAgentName(agent.name)
         signals = self.telemetry.signals
         if signals is None:
             return
         self._bootstrap = bootstrap = McpStartupTracer(signals)
-        agent.bus.observe(self._hear)
+        agent.bus.subscribe(self._on_event)
         agent.on(TurnBefore, self._of_run(RunSpan.turn), order=_LAST)
         agent.on(ModelErrorHook, self._of_run(RunSpan.model_failed), order=_FIRST)
         agent.on(UsageUpdate, self._of_run(RunSpan.side_call), order=_LAST)
-        agent.on(ContextCompacted, self._of_run(RunSpan.compacted), order=_LAST)
+        agent.on(ContextCompacted, self._of_run(RunSpan.record_compaction), order=_LAST)
         agent.on(BeforeToolRun, self._of_calls(ToolCallSpans.start_tool), order=_LAST)
         agent.on(ToolFailed, self._of_calls(ToolCallSpans.failed), order=_FIRST)
-        agent.on(ToolFinished, self._of_calls(ToolCallSpans.took), order=_LAST)
+        agent.on(ToolFinished, self._of_calls(ToolCallSpans.set_duration), order=_LAST)
         agent.on(McpToolBefore, self._of_calls(ToolCallSpans.of_server), order=_LAST)
         agent.on(McpBootstrapStart, self._safe(bootstrap.start), order=_LAST)
         agent.on(McpConnect, self._safe(lambda hook: bootstrap.connected(hook, self._context())), order=_LAST)
@@ -112,7 +112,7 @@ class Tracing(Plugin):
         """The same for a sub-agent, whose spans are within the call that started it."""
         child = Tracing(self.telemetry)
         child._above = self
-        child.named = SpanAgentName(SUBAGENT)
+        child.agent_name = SpanAgentName(SUBAGENT)
         return child
 
     def span_of(self, event: Event) -> SpanContext | None:
@@ -120,7 +120,7 @@ class Tracing(Plugin):
         call, or of a tool call. ``None`` where there is none, or telemetry is off. Asked while the event is told.
         """
         if self.telemetry.signals is not None:
-            self._hear(event)
+            self._on_event(event)
         run = self.run
         if run is None:
             return None
@@ -136,7 +136,7 @@ class Tracing(Plugin):
 
     # --- what is heard ----------------------------------------------------------------------------------------------
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         """Take in an event, once."""
         if event is self._on_new_input:
             return
@@ -167,9 +167,9 @@ class Tracing(Plugin):
             case ModelRetry():
                 run.retry(event)
             case ToolExecutionStart():
-                run.calls.taken(event.call)
+                run.calls.start_call(event.call)
             case ToolExecutionEnd():
-                run.calls.ends(event)
+                run.calls.end_call(event)
             case AgentEnd():
                 self.run = None
                 run.end(event)
@@ -186,13 +186,13 @@ class Tracing(Plugin):
         self.run = RunSpan(
             signals,
             agent,
-            self.named,
+            self.agent_name,
             event.run_id,
             parent=self._parent(),
-            began=bootstrap.waited_since if bootstrap is not None else None,
+            started_at=bootstrap.waited_since if bootstrap is not None else None,
         )
         if bootstrap is not None:
-            bootstrap.within(self.run.span, self.run.context)
+            bootstrap.emit_spans(self.run.span, self.run.context)
 
     def _parent(self) -> Context | None:
         """The context in which a run happens: the current one, which in a sub-agent is that of the call that started it. Where a
@@ -249,7 +249,7 @@ def _name_subagent(hook: BeforeSpawn) -> None:
     """A sub-agent is called by its kind."""
     child = next((p for p in getattr(hook.agent, "plugs", ()) if isinstance(p, Tracing)), None)
     if child is not None:
-        child.named = SpanAgentName(hook.child or SUBAGENT, hook.child_id)
+        child.agent_name = SpanAgentName(hook.child or SUBAGENT, hook.child_id)
 
 
 def install_tracing(agent: CoreAgent, telemetry: Telemetry | None = None, **options: Any) -> Tracing:

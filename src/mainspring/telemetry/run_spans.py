@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mainspring.events import AgentEnd, ModelRetry, SpanContext, StreamError
 from mainspring.loop.hooks import ContextCompacted, ModelErrorHook, RunDone, TurnBefore, UsageUpdate
 from mainspring.messages import AgentMessage, Message, Usage
-from mainspring.telemetry import conventions as c
+from mainspring.telemetry import conventions
 from mainspring.telemetry.attributes import (
     Attributes,
     ContentEncoder,
@@ -57,15 +57,15 @@ class ModelCallSpan:
     ) -> None:
         self._signals = signals
         self._convert = content
-        self._attributes: Attributes = {c.OPERATION: c.CHAT, **asked}
+        self._attributes: Attributes = {conventions.OPERATION: conventions.CHAT, **asked}
         given = {**self._attributes, **extra, **(request_attributes(request) if request is not None else {})}
-        name = signals.span_name(c.CHAT, str(asked[c.REQUEST_MODEL]))
+        name = signals.span_name(conventions.CHAT, str(asked[conventions.REQUEST_MODEL]))
         self.span = signals.tracer.start_span(name, context, signals.api.client, given)
-        self._context = signals.api.within(self.span, context)
+        self._context = signals.api.context_with(self.span, context)
         self._scope = CurrentSpan(signals.api)
         self._scope.enter(self._context)
         self._request = request
-        self._began = self._asked = self._last = time.perf_counter()
+        self._started_at = self._request_attributes = self._last = time.perf_counter()
         self._first = 0.0
         self._chunks = 0
         self._retries = 0
@@ -74,7 +74,7 @@ class ModelCallSpan:
         """A piece of the answer arrived."""
         now = time.perf_counter()
         if not self._chunks:
-            self._first = now - self._asked
+            self._first = now - self._request_attributes
         self._chunks += 1
         self._last = now
 
@@ -82,12 +82,17 @@ class ModelCallSpan:
         """An attempt failed, and there will be another."""
         self._retries += 1
         kind, text = error_type(event.error), self._signals.error_text(event.error)
-        attributes: Attributes = {"attempt": event.attempt, "delay": event.delay, c.ERROR_TYPE: kind, "message": text}
-        self.span.add_event(c.RETRY_EVENT, attributes)
+        attributes: Attributes = {
+            "attempt": event.attempt,
+            "delay": event.delay,
+            conventions.ERROR_TYPE: kind,
+            "message": text,
+        }
+        self.span.add_event(conventions.RETRY_EVENT, attributes)
         self._exception(event.error, text)
-        self._asked = time.perf_counter() + event.delay
+        self._request_attributes = time.perf_counter() + event.delay
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """It is the current span of the task no more."""
         self._scope.leave()
 
@@ -106,11 +111,11 @@ class ModelCallSpan:
         if message is not None:
             span.set_attributes(response_attributes(message))
             if message.model:
-                self._attributes[c.RESPONSE_MODEL] = message.model
+                self._attributes[conventions.RESPONSE_MODEL] = message.model
         if self._retries:
-            span.set_attribute(c.RETRIES, self._retries)
+            span.set_attribute(conventions.RETRIES, self._retries)
         if self._chunks:
-            span.set_attribute(c.TIME_TO_FIRST_CHUNK, self._first)
+            span.set_attribute(conventions.TIME_TO_FIRST_CHUNK, self._first)
         if signals.options.sensitive and span.is_recording():
             self._content(message)
         span.end()
@@ -118,25 +123,27 @@ class ModelCallSpan:
 
     def _measure(self, message: Message | None, kind: str) -> None:
         measured = self._signals.instruments
-        measured.duration(time.perf_counter() - self._began, self._attributes, kind)
+        measured.duration(time.perf_counter() - self._started_at, self._attributes, kind)
         measured.usage((message and message.usage) or Usage.zero(), self._attributes)
         if self._chunks:
-            between = (self._last - self._asked - self._first) / (self._chunks - 1) if self._chunks > 1 else None
+            between = (
+                (self._last - self._request_attributes - self._first) / (self._chunks - 1) if self._chunks > 1 else None
+            )
             measured.chunks(self._first, between, self._attributes)
 
     def _content(self, message: Message | None) -> None:
         content, request = self._convert, self._request
         made: Attributes = {}
         if request is not None:
-            made[c.INPUT_MESSAGES] = content.messages(request.messages)
-            made |= content.given(request.system, request.tools)
+            made[conventions.INPUT_MESSAGES] = content.messages(request.messages)
+            made |= content.request_attributes(request.system, request.tools)
         if message is not None and message.content:
-            made[c.OUTPUT_MESSAGES] = content.answer(message)
+            made[conventions.OUTPUT_MESSAGES] = content.answer(message)
         self._signals.put_content(self.span, self._context, self._attributes, made)
 
     def _exception(self, error: BaseException, text: str) -> None:
         attributes: Attributes = {"exception.type": type(error).__qualname__, "exception.message": text}
-        self._signals.emit(c.EXCEPTION_EVENT, attributes, self._context, warn=True)
+        self._signals.emit(conventions.EXCEPTION_EVENT, attributes, self._context, warn=True)
 
 
 class SpanAgentName:
@@ -156,7 +163,7 @@ class RunSpan:
         named: What it is called.
         run_id: Its id.
         parent: The context in which it happens; ``None`` is the current one.
-        began: When what it waited for began, in nanoseconds since 1970; ``None`` is now.
+        started_at: When what it waited for began, in nanoseconds since 1970; ``None`` is now.
 
     Attributes:
         span: Its span.
@@ -172,24 +179,24 @@ class RunSpan:
         run_id: str,
         *,
         parent: Context | None,
-        began: int | None = None,
+        started_at: int | None = None,
     ) -> None:
         self._signals = signals
         self._agent = agent
         self._content = ContentEncoder(signals.cleaner)
         self._started = time.perf_counter()
         self._attributes: Attributes = {
-            c.OPERATION: c.INVOKE_AGENT,
+            conventions.OPERATION: conventions.INVOKE_AGENT,
             **model_attributes(agent.model.provider, agent.model.model),
         }
-        given: Attributes = {**self._attributes, c.AGENT_NAME: named.name, c.RUN_ID: run_id}
+        given: Attributes = {**self._attributes, conventions.AGENT_NAME: named.name, conventions.RUN_ID: run_id}
         if named.id:
-            given[c.AGENT_ID] = named.id
+            given[conventions.AGENT_ID] = named.id
         if agent.session_id:
-            given[c.CONVERSATION_ID] = agent.session_id
-        name = signals.span_name(c.INVOKE_AGENT, named.name)
-        self.span = signals.tracer.start_span(name, parent, signals.api.internal, given, start_time=began)
-        self.context = signals.api.within(self.span, parent)
+            given[conventions.CONVERSATION_ID] = agent.session_id
+        name = signals.span_name(conventions.INVOKE_AGENT, named.name)
+        self.span = signals.tracer.start_span(name, parent, signals.api.internal, given, start_time=started_at)
+        self.context = signals.api.context_with(self.span, parent)
         self._scope = CurrentSpan(signals.api)
         self._scope.enter(self.context)
         self._server = server_attributes(agent.model)
@@ -218,7 +225,7 @@ class RunSpan:
         """A request is complete. The options of the first are those of the run."""
         if self._request is None:
             self.span.set_attributes(
-                {k: v for k, v in request_attributes(hook.request).items() if k != c.REQUEST_STREAM}
+                {k: v for k, v in request_attributes(hook.request).items() if k != conventions.REQUEST_STREAM}
             )
         self._turn, self._request = hook.turn, hook.request
 
@@ -233,17 +240,17 @@ class RunSpan:
         self._end_chat(None)
         provider = message.provider or self._agent.model.provider
         model = message.model or self._agent.model.model
-        asked = model_attributes(provider, model)
-        if asked.items() - self._attributes.items():  # a run may ask another model than its agent's own
-            self._attributes |= asked
-            self.span.set_attributes(asked)
+        request = model_attributes(provider, model)
+        if request.items() - self._attributes.items():  # a run may ask another model than its agent's own
+            self._attributes |= request
+            self.span.set_attributes(request)
         own = (provider, model) == (self._agent.model.provider, self._agent.model.model)
         self._chat = ModelCallSpan(
             self._signals,
             self._content,
             self.context,
-            asked=asked | self._server if own else asked,
-            extra={c.RUN_ID: self._id, c.TURN: self._turn},
+            asked=request | self._server if own else request,
+            extra={conventions.RUN_ID: self._id, conventions.TURN: self._turn},
             request=self._request,
         )
 
@@ -279,14 +286,17 @@ class RunSpan:
         """A model was asked beside the conversation; which one, and for how long, is not told."""
         if not hook.purpose:
             return
-        attributes: Attributes = {c.PURPOSE: hook.purpose, **usage_attributes(hook.usage)}
-        self.span.add_event(c.SIDE_CALL_EVENT, attributes)
-        self._signals.instruments.usage(hook.usage, {c.OPERATION: c.CHAT, c.PROVIDER: self._attributes[c.PROVIDER]})
+        attributes: Attributes = {conventions.PURPOSE: hook.purpose, **usage_attributes(hook.usage)}
+        self.span.add_event(conventions.SIDE_CALL_EVENT, attributes)
+        self._signals.instruments.usage(
+            hook.usage,
+            {conventions.OPERATION: conventions.CHAT, conventions.PROVIDER: self._attributes[conventions.PROVIDER]},
+        )
 
-    def compacted(self, hook: ContextCompacted) -> None:
+    def record_compaction(self, hook: ContextCompacted) -> None:
         """The history was replaced by a shorter one."""
         self.span.add_event(
-            c.COMPACTED_EVENT, {"reason": hook.reason, "before": len(hook.before), "after": len(hook.after)}
+            conventions.COMPACTED_EVENT, {"reason": hook.reason, "before": len(hook.before), "after": len(hook.after)}
         )
 
     # --- the end ----------------------------------------------------------------------------------------------------
@@ -298,7 +308,7 @@ class RunSpan:
     def leave(self) -> None:
         """Let the task of the run have the context back that it had before."""
         if self._chat is not None:
-            self._chat.leave()
+            self._chat.detach()
         self._scope.leave()
 
     def end(self, event: AgentEnd | None) -> None:
@@ -310,8 +320,8 @@ class RunSpan:
         done = self._done
         status = event.status if event is not None else "error"
         usage = done.usage if done is not None else Usage.zero()
-        span.set_attributes({c.RUN_STATUS: status, c.TURNS: done.turns if done is not None else 0})
-        span.set_attributes({k: v for k, v in usage_attributes(usage).items() if k != c.USAGE_REASONING})
+        span.set_attributes({conventions.RUN_STATUS: status, conventions.TURNS: done.turns if done is not None else 0})
+        span.set_attributes({k: v for k, v in usage_attributes(usage).items() if k != conventions.USAGE_REASONING})
         error = (done.error if done is not None else None) or (event.error if event is not None else None)
         kind = ""
         if status == "aborted":
@@ -323,7 +333,9 @@ class RunSpan:
         answers = [m for m in (event.messages if event is not None else ()) if isinstance(m, Message)]
         answer = next((m for m in reversed(answers) if m.role == "assistant"), None)
         if answer is not None and answer.stop_reason:
-            span.set_attribute(c.FINISH_REASONS, (c.STOP_REASONS.get(answer.stop_reason, answer.stop_reason),))
+            span.set_attribute(
+                conventions.FINISH_REASONS, (conventions.STOP_REASONS.get(answer.stop_reason, answer.stop_reason),)
+            )
         if signals.options.sensitive and span.is_recording():
             self._put_content(answer)
         span.end()
@@ -332,10 +344,10 @@ class RunSpan:
     def _put_content(self, answer: Message | None) -> None:
         made: Attributes = {}
         if self._request is not None:
-            made |= self._content.given(self._request.system, self._request.tools)
+            made |= self._content.request_attributes(self._request.system, self._request.tools)
         if self._prompts:
-            made[c.INPUT_MESSAGES] = self._content.messages(self._prompts)
+            made[conventions.INPUT_MESSAGES] = self._content.messages(self._prompts)
         if answer is not None and answer.content:
-            made[c.OUTPUT_MESSAGES] = self._content.answer(answer)
+            made[conventions.OUTPUT_MESSAGES] = self._content.answer(answer)
         if made and self._signals.options.content != "events":
             self.span.set_attributes(made)

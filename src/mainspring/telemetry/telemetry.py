@@ -79,7 +79,7 @@ class Instruments:
             of_call: Attributes = {c.MCP_METHOD: "tools/call", c.TOOL_NAME: name, c.OPERATION: c.EXECUTE_TOOL}
             self._mcp.record(seconds, _with_error({**of_call, c.MCP_SERVER: server}, error))
 
-    def connected(self, server: str, seconds: float, error: str = "") -> None:
+    def record_mcp_connect(self, server: str, seconds: float, error: str = "") -> None:
         """How long connecting to an MCP server took."""
         self._mcp.record(seconds, _with_error({c.MCP_METHOD: "initialize", c.MCP_SERVER: server}, error))
 
@@ -105,9 +105,9 @@ class NoOp:
             raise AttributeError(name)
         return self
 
-    def __call__(self, *given: Any, **options: Any) -> Any:
+    def __call__(self, *value: Any, **options: Any) -> Any:
         """Itself; or the function that it decorates."""
-        return given[0] if len(given) == 1 and not options and callable(given[0]) else self
+        return value[0] if len(value) == 1 and not options and callable(value[0]) else self
 
     def __enter__(self) -> Self:
         return self
@@ -261,13 +261,13 @@ class TelemetryContext:
         """Tell of an event."""
         self.pipeline.events.emit(self.api.record(name, attributes, context, warn=warn))
 
-    def put_content(self, span: Span, context: Context, of: Attributes, content: Attributes) -> None:
+    def put_content(self, span: Span, context: Context, attributes: Attributes, content: Attributes) -> None:
         """Put content where it is wanted; asked only where it is wanted at all."""
         where = self.options.content
         if where != "events":
             span.set_attributes(content)
         if where != "spans":
-            self.emit(DETAILS_EVENT, {**of, **content}, context)
+            self.emit(DETAILS_EVENT, {**attributes, **content}, context)
 
 
 logger = logging.getLogger("mainspring.telemetry")
@@ -292,7 +292,7 @@ class Telemetry:
 
     Attributes:
         options: What was chosen.
-        problem: Why nothing is sent; empty if something is.
+        disabled_reason: Why nothing is sent; empty if something is.
         helpers: For spans of one's own.
     """
 
@@ -309,7 +309,7 @@ class Telemetry:
         if options is not None and given:
             raise TypeError(f"Telemetry takes options=... or single options ({', '.join(given)}), not both")
         self.options = options or TelemetryOptions(**given)
-        self.problem = ""
+        self.disabled_reason = ""
         self.signals: TelemetryContext | None = None
         environ = os.environ if environ is None else environ
         try:
@@ -317,10 +317,10 @@ class Telemetry:
                 self.options, pipeline or create_pipeline(self.options, environ), redactor or Redactor.of(environ)
             )
         except TelemetryDisabled as off:
-            self.problem = str(off)
+            self.disabled_reason = str(off)
             logger.info("there is no telemetry: %s", off)
         except Exception as error:  # OpenTelemetry's own code, and the application's providers
-            self.problem = f"it could not be set up ({type(error).__name__}: {error})"
+            self.disabled_reason = f"it could not be set up ({type(error).__name__}: {error})"
             logger.warning("there is no telemetry: it could not be set up; runs go on without", exc_info=True)
         self.helpers = TelemetryHelpers(self.signals)
 

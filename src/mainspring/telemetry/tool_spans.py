@@ -19,7 +19,7 @@ from mainspring.loop.hooks import (
     ToolFinished,
 )
 from mainspring.messages import ToolUseBlock
-from mainspring.telemetry import conventions as c
+from mainspring.telemetry import conventions
 from mainspring.telemetry.attributes import Attributes, ContentEncoder, error_type, result_error
 from mainspring.telemetry.otel import CurrentSpan
 from mainspring.telemetry.telemetry import TelemetryContext
@@ -67,16 +67,16 @@ class ToolCallSpan:
         source = tool.source if tool is not None else ""
         self._server = source.removeprefix("mcp:") if source.startswith("mcp:") else ""
         self._attributes: Attributes = {
-            c.OPERATION: c.EXECUTE_TOOL,
-            c.RUN_ID: run_id,
-            c.TOOL_NAME: call.name,
-            c.TOOL_CALL_ID: call.id,
-            c.TOOL_TYPE: "extension" if self._server else "function",
+            conventions.OPERATION: conventions.EXECUTE_TOOL,
+            conventions.RUN_ID: run_id,
+            conventions.TOOL_NAME: call.name,
+            conventions.TOOL_CALL_ID: call.id,
+            conventions.TOOL_TYPE: "extension" if self._server else "function",
         }
         if tool is not None and tool.description:
-            self._attributes[c.TOOL_DESCRIPTION] = tool.description[:500]
+            self._attributes[conventions.TOOL_DESCRIPTION] = tool.description[:500]
         if self._server:
-            self._attributes |= {c.MCP_METHOD: "tools/call", c.MCP_SERVER: self._server}
+            self._attributes |= {conventions.MCP_METHOD: "tools/call", conventions.MCP_SERVER: self._server}
         self.span: Span | None = None
         self.error: BaseException | None = None
         self.seconds: float | None = None
@@ -94,32 +94,36 @@ class ToolCallSpan:
     def of_server(self, server: str) -> None:
         """The tool is one of an MCP server."""
         self._server = server
-        self._attributes |= {c.TOOL_TYPE: "extension", c.MCP_METHOD: "tools/call", c.MCP_SERVER: server}
+        self._attributes |= {
+            conventions.TOOL_TYPE: "extension",
+            conventions.MCP_METHOD: "tools/call",
+            conventions.MCP_SERVER: server,
+        }
 
     def start(self, arguments: dict[str, Any]) -> None:
         """The tool runs from here on, in this task."""
         self._input = arguments
-        self.span = self._made()
-        self._scope.enter(self._signals.api.within(self.span))
+        self.span = self._create_span()
+        self._scope.enter(self._signals.api.context_with(self.span))
 
     def end(self, event: ToolExecutionEnd) -> None:
         """It has its result."""
         signals, result = self._signals, event.result
         self._scope.leave()
         ran = self.span is not None
-        span = self.span or self._made(self._register_incoming)
+        span = self.span or self._create_span(self._register_incoming)
         seconds = event.seconds if self.seconds is None else self.seconds
-        span.set_attributes({c.TOOL_SUCCESS: not result.is_error, c.TOOL_SECONDS: seconds})
+        span.set_attributes({conventions.TOOL_SUCCESS: not result.is_error, conventions.TOOL_SECONDS: seconds})
         kind = ""
         if result.is_error:
             kind = result_error(result, self.error)
             signals.api.fail(span, kind, signals.cleaner.line(result.text) if signals.options.sensitive else kind)
         if signals.options.sensitive and span.is_recording():
             made: Attributes = {
-                c.TOOL_ARGUMENTS: self._convert.value(self._input),
-                c.TOOL_RESULT: signals.cleaner.text(result.text),
+                conventions.TOOL_ARGUMENTS: self._convert.value(self._input),
+                conventions.TOOL_RESULT: signals.cleaner.text(result.text),
             }
-            signals.put_content(span, signals.api.within(span), self._attributes, made)
+            signals.put_content(span, signals.api.context_with(span), self._attributes, made)
         span.end()
         if ran:
             signals.instruments.tool(event.call.name, seconds, kind, self._server)
@@ -131,12 +135,14 @@ class ToolCallSpan:
             self._signals.api.fail(self.span, "aborted", "the run ended before the call did")
             self.span.end()
 
-    def _made(self, began: int | None = None) -> Span:
+    def _create_span(self, started_at: int | None = None) -> Span:
         signals = self._signals
         if self._id is not None and signals.ids is not None:
             signals.ids.use(self._id)
-        name = signals.span_name(c.EXECUTE_TOOL, str(self._attributes[c.TOOL_NAME]))
-        return signals.tracer.start_span(name, self._parent, signals.api.internal, self._attributes, start_time=began)
+        name = signals.span_name(conventions.EXECUTE_TOOL, str(self._attributes[conventions.TOOL_NAME]))
+        return signals.tracer.start_span(
+            name, self._parent, signals.api.internal, self._attributes, start_time=started_at
+        )
 
 
 class ToolCallSpans:
@@ -162,7 +168,7 @@ class ToolCallSpans:
         call = self._open.get(call_id)
         return None if call is None else call.ids
 
-    def taken(self, call: ToolUseBlock) -> None:
+    def start_call(self, call: ToolUseBlock) -> None:
         """A call is taken up."""
         tool = self._agent.tools.get(call.name)
         self._open[call.id] = ToolCallSpan(*self._made_with, *self._within, self._run_id, call, tool)
@@ -182,12 +188,12 @@ class ToolCallSpans:
         if hook.call_id in self._open:
             self._open[hook.call_id].error = hook.error
 
-    def took(self, hook: ToolFinished) -> None:
+    def set_duration(self, hook: ToolFinished) -> None:
         """A tool's own time."""
         if hook.call_id in self._open:
             self._open[hook.call_id].seconds = hook.seconds
 
-    def ends(self, event: ToolExecutionEnd) -> None:
+    def end_call(self, event: ToolExecutionEnd) -> None:
         """A call has its result; one that was never taken up has no span."""
         call = self._open.pop(event.call.id, None)
         if call is not None:
@@ -238,7 +244,7 @@ class McpStartupTracer:
 
     def connected(self, hook: McpConnect, context: Context | None) -> None:
         """One server has answered; within a run also after the bootstrap, where it was late."""
-        self._signals.instruments.connected(hook.server, hook.seconds)
+        self._signals.instruments.record_mcp_connect(hook.server, hook.seconds)
         self._add(_Server(hook.server, time.time_ns(), hook.seconds, len(hook.tools)), context)
 
     def failed(self, hook: McpError, context: Context | None) -> None:
@@ -246,7 +252,7 @@ class McpStartupTracer:
         now = time.time_ns()
         seconds = (now - self._record.began) / 1e9 if self._record is not None else 0.0
         kind, text = error_type(hook.error), self._signals.error_text(hook.error)
-        self._signals.instruments.connected(hook.server, seconds, kind)
+        self._signals.instruments.record_mcp_connect(hook.server, seconds, kind)
         self._add(_Server(hook.server, now, seconds, 0, kind, text), context)
 
     def end(self, hook: McpBootstrapEnd, run: tuple[Span, Context] | None) -> None:
@@ -255,7 +261,7 @@ class McpStartupTracer:
             return
         self._record.end, self._record.ended = hook, time.time_ns()
         if run is not None:
-            self.within(*run)
+            self.emit_spans(*run)
 
     @property
     def waited_since(self) -> int | None:
@@ -265,21 +271,25 @@ class McpStartupTracer:
             return None
         return record.began
 
-    def within(self, run: Span, context: Context) -> None:
+    def emit_spans(self, run: Span, context: Context) -> None:
         """Make the spans of a bootstrap that is over, within a run."""
         record, signals = self._record, self._signals
         if record is None or record.end is None:
             return
         self._record = None
         hook = record.end
-        made: Attributes = {c.MCP_SERVER: record.servers, c.MCP_OUTCOME: hook.outcome, c.MCP_BOOTSTRAP: hook.seconds}
+        made: Attributes = {
+            conventions.MCP_SERVER: record.servers,
+            conventions.MCP_OUTCOME: hook.status,
+            conventions.MCP_BOOTSTRAP: hook.seconds,
+        }
         span = signals.tracer.start_span(_NAME, context, signals.api.internal, made, start_time=record.began)
         for server in record.done:
-            self._span(server, signals.api.within(span, context))
+            self._span(server, signals.api.context_with(span, context))
         if hook.failed:
             signals.api.fail(span, "mcp_server", f"could not be reached: {', '.join(hook.failed)}")
         span.end(record.ended)
-        run.set_attribute(c.MCP_BOOTSTRAP, hook.seconds)
+        run.set_attribute(conventions.MCP_BOOTSTRAP, hook.seconds)
 
     def _add(self, server: _Server, context: Context | None) -> None:
         if self._record is not None and self._record.end is None:
@@ -289,7 +299,11 @@ class McpStartupTracer:
 
     def _span(self, server: _Server, context: Context) -> None:
         api = self._signals.api
-        made: Attributes = {c.MCP_METHOD: "initialize", c.MCP_SERVER: server.name, c.MCP_TOOLS: server.tools}
+        made: Attributes = {
+            conventions.MCP_METHOD: "initialize",
+            conventions.MCP_SERVER: server.name,
+            conventions.MCP_TOOLS: server.tools,
+        }
         began = server.at - int(server.seconds * 1e9)
         span = self._signals.tracer.start_span("initialize", context, api.client, made, start_time=began)
         if server.error:

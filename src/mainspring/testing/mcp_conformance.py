@@ -96,9 +96,9 @@ def _config(url: str, context: Mapping[str, Any]) -> McpServerConfig:
 
 
 async def _call_all_tools(server: McpServer, context: Mapping[str, Any]) -> list[str]:
-    told = [f"connected to {server.facts.name} {server.facts.version}, protocol {server.facts.protocol}"]
+    told = [f"connected to {server.info.name} {server.info.version}, protocol {server.info.protocol}"]
     for kind, listing in (("resources", server.list_resources), ("prompts", server.list_prompts)):
-        if kind in server.facts.capabilities:
+        if kind in server.info.capabilities:
             told.append(f"{kind}: {len(await listing())}")
     schemas = [info.input_schema for info in server.tool_infos]
     calls = [
@@ -120,27 +120,27 @@ async def _call_all_tools(server: McpServer, context: Mapping[str, Any]) -> list
 
 def _echo_schema(schema: Mapping[str, Any], schemas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A tool that wants a schema gets the richest of those that it came with, as we received it."""
-    wanted = cast("dict[str, Any]", schema.get("properties") or {}).get("schema")
-    return {"schema": max(schemas, key=len)} if isinstance(wanted, dict) else {}
+    requested = cast("dict[str, Any]", schema.get("properties") or {}).get("schema")
+    return {"schema": max(schemas, key=len)} if isinstance(requested, dict) else {}
 
 
 def _summarize_content(content: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps(content, ensure_ascii=False)[:200]
 
 
-def _activate(asked: ElicitRequest) -> ElicitResult:
+def _activate(request: ElicitRequest) -> ElicitResult:
     """A person who leaves a form as it stands."""
-    fields = cast("dict[str, dict[str, Any]]", asked.schema.get("properties") or {})
-    required = cast("list[str]", asked.schema.get("required") or [])
+    fields = cast("dict[str, dict[str, Any]]", request.schema.get("properties") or {})
+    required = cast("list[str]", request.schema.get("required") or [])
     given = {n: f["default"] for n, f in fields.items() if "default" in f}
     return ElicitResult("accept", {**{n: _sample(fields.get(n)) for n in required}, **given})
 
 
-def _allow_sampling(asked: SamplingRequest) -> bool:
+def _allow_sampling(request: SamplingRequest) -> bool:
     return True
 
 
-async def _answer(asked: SamplingRequest) -> SamplingResult:
+async def _answer(request: SamplingRequest) -> SamplingResult:
     return SamplingResult("This is the answer of a test.", "scripted")
 
 

@@ -55,4 +55,4 @@ def tape(request: pytest.FixtureRequest) -> Iterator[Tape]:
         failed = request.session.testsfailed
         yield made
         if request.session.testsfailed > failed:
-            made.drop()
+            made.discard()

@@ -35,11 +35,11 @@ class Reply(Struct, frozen=True):
         thinking: Reasoning before the text.
         usage: Token counts to report.
         stop_reason: Why it stopped; ``tool_use`` or ``end_turn`` by default.
-        error: Raised instead of the end; with ``cut_after`` in the middle.
-        cut_after: After how many deltas the stream breaks (by a `NetworkError` if no ``error`` is given).
+        error: Raised instead of the end; with ``truncate_after`` in the middle.
+        truncate_after: After how many deltas the stream breaks (by a `NetworkError` if no ``error`` is given).
         delay: Seconds before the first event.
         delta_delay: Seconds before each delta.
-        pieces: How many deltas text and arguments come in.
+        chunk_count: How many deltas text and arguments come in.
     """
 
     text: str = ""
@@ -48,10 +48,10 @@ class Reply(Struct, frozen=True):
     usage: Usage | None = None
     stop_reason: StopReason | None = None
     error: Exception | None = None
-    cut_after: int | None = None
+    truncate_after: int | None = None
     delay: float = 0.0
     delta_delay: float = 0.0
-    pieces: int = 1
+    chunk_count: int = 1
 
 
 ScriptStep = str | Reply | ScriptedCall | Sequence[ScriptedCall] | Exception
@@ -124,7 +124,7 @@ class ScriptedModel:
             AssertionError: If the script is at its end.
         """
         self.requests.append(RecordedRequest(request, list(request.messages)))
-        reply = self._take(request)
+        reply = self._next_reply(request)
         done = False
         try:
             if reply.delay:
@@ -135,7 +135,7 @@ class ScriptedModel:
                 if reply.delta_delay and event.type.endswith("_delta"):
                     await asyncio.sleep(reply.delta_delay)
                 yield event
-            if reply.error is not None or reply.cut_after is not None:
+            if reply.error is not None or reply.truncate_after is not None:
                 raise self._failure(reply, draft)
             reason: StopReason = reply.stop_reason or ("tool_use" if reply.calls else "end_turn")
             yield draft.done(reason)
@@ -153,7 +153,7 @@ class ScriptedModel:
     async def aclose(self) -> None:
         """Nothing to give back."""
 
-    def _take(self, request: ModelRequest) -> Reply:
+    def _next_reply(self, request: ModelRequest) -> Reply:
         if self._next >= len(self._script):
             if not (self._loop and self._script):
                 raise AssertionError(
@@ -199,13 +199,13 @@ def _events(reply: Reply, draft: MessageBuilder, turn: int) -> Iterator[StreamEv
         yield draft.start()
     else:
         return
-    left = reply.cut_after if reply.cut_after is not None else sys.maxsize
+    left = reply.truncate_after if reply.truncate_after is not None else sys.maxsize
     for kind, text in parts:
         if not left:
             return
         opened = draft.open_text() if kind == "text" else draft.open_thinking()
         yield opened
-        for piece in _split(text, reply.pieces)[:left]:
+        for piece in _split(text, reply.chunk_count)[:left]:
             left -= 1
             yield draft.text(opened.index, piece) if kind == "text" else draft.thinking(opened.index, piece)
         if left:
@@ -216,7 +216,7 @@ def _events(reply: Reply, draft: MessageBuilder, turn: int) -> Iterator[StreamEv
         begun = draft.open_call(call.id or f"call_{turn}_{number}", call.name)
         yield begun
         text = call.raw if call.raw is not None else msgspec.json.encode(dict(call.input)).decode()
-        for piece in _split(text, reply.pieces)[:left]:
+        for piece in _split(text, reply.chunk_count)[:left]:
             left -= 1
             yield draft.arguments(begun.index, piece)
         if left:

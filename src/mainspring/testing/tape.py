@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError, ErrorCode, MainspringError, ModelError, model_error
-from mainspring.events import Done, StreamEvent, StreamStart
+from mainspring.events import CommandResult, StreamEvent, StreamStart
 from mainspring.loop import LiveSteps, Steps
 from mainspring.loop.steps import QueueReader
 from mainspring.messages import AgentMessage, Message, ToolUseBlock
@@ -60,14 +60,14 @@ class RecordingSteps:
     async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
         return self._keep("sleep", await self._steps.sleep(seconds, signal))
 
-    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
-        return self._steps.after(seconds, callback)
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
+        return self._steps.call_later(seconds, callback)
 
     async def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         try:
             async with aclosing(cast("Any", self._steps.model(provider, request))) as events:
                 async for event in events:
-                    if isinstance(event, Done):
+                    if isinstance(event, CommandResult):
                         self._keep("model", event.message)
                     yield event
         except ModelError as error:
@@ -120,7 +120,7 @@ class ReplaySteps:
     async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
         return self._next("sleep").value
 
-    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
         return lambda: None  # a limit that was reached shows in the recorded clock
 
     async def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
@@ -129,7 +129,7 @@ class ReplaySteps:
             raise model_error(**{**step.error, "code": ErrorCode(step.error["code"]), "partial": step.value})
         message: Message = step.value
         yield StreamStart()
-        yield Done(message.stop_reason or "end_turn", message)
+        yield CommandResult(message.stop_reason or "end_turn", message)
 
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         step = self._next(f"tool:{call.id}")
@@ -242,7 +242,7 @@ class Tape:
             _KeyCollectingTransport(self._folder.name, provider=model.provider, told=self._redactor.add)
         )
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Neither write the tape nor check it: what ran was no success."""
         self._dropped = True
 
@@ -329,13 +329,13 @@ class _KeyCollectingTransport(RecordingTransport):
 
     def __init__(self, folder: str, *, provider: str, told: Callable[[Iterable[str]], None]) -> None:
         super().__init__(folder, provider=provider)
-        self._told = told
+        self._on_keys = told
 
     @asynccontextmanager
     async def open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> AsyncGenerator[TransportResponse]:
-        self._told(header_secrets(headers))
+        self._on_keys(header_secrets(headers))
         async with super().open(method, url, headers, body, timeouts) as answer:
             yield answer
 
@@ -376,12 +376,12 @@ class _ReplaySteps(LiveSteps):
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         if self._live:
             return await run()
-        asked = self._masked(dict(call.input))
+        request = self._masked(dict(call.input))
         for at, made in enumerate(self.unused):
-            if (made["name"], made["input"]) == (call.name, asked):
+            if (made["name"], made["input"]) == (call.name, request):
                 return _outcome(self.unused.pop(at))
         same = [made["input"] for made in self.unused if made["name"] == call.name]
-        text = f"{call.name} was called with {json.dumps(asked)[:200]}, and recorded is " + (
+        text = f"{call.name} was called with {json.dumps(request)[:200]}, and recorded is " + (
             f"{json.dumps(same[0])[:200]}" if same else "no further call of it"
         )
         self.misses.append(text)

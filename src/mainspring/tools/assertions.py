@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mainspring.tools.patterns import BadPatternError, compile_pattern
-from mainspring.tools.problems import Problem, canonical, format_value, is_list
+from mainspring.tools.problems import Problem, canonical_arguments, format_value, is_list
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -165,10 +165,10 @@ Maker = Callable[[Any, Schema], Check]
 
 
 def _asserting(
-    applies: Callable[[Any], bool], holds: Callable[[Any], bool], keyword: str, says: Callable[[Any], str]
+    applies: Callable[[Any], bool], is_valid: Callable[[Any], bool], keyword: str, says: Callable[[Any], str]
 ) -> Check:
     def check(value: Any) -> list[Problem] | None:
-        if not applies(value) or holds(value):
+        if not applies(value) or is_valid(value):
             return None
         return [Problem((), keyword, says(value))]
 
@@ -192,26 +192,29 @@ def _make_enum(allowed: Any, schema: Schema) -> Check:
             "enum",
             lambda v: f"{format_value(v)} is not one of {words}",
         )
-    known = frozenset(canonical(each) for each in values)
+    known = frozenset(canonical_arguments(each) for each in values)
     return _asserting(
-        _always, lambda v: canonical(v) in known, "enum", lambda v: f"{format_value(v)} is not one of {words}"
+        _always, lambda v: canonical_arguments(v) in known, "enum", lambda v: f"{format_value(v)} is not one of {words}"
     )
 
 
 def _make_const(only: Any, schema: Schema) -> Check:
-    wanted = canonical(only)
+    requested = canonical_arguments(only)
     return _asserting(
-        _always, lambda v: canonical(v) == wanted, "const", lambda v: f"{format_value(v)} is not {format_value(only)}"
+        _always,
+        lambda v: canonical_arguments(v) == requested,
+        "const",
+        lambda v: f"{format_value(v)} is not {format_value(only)}",
     )
 
 
-def _make_limit(keyword: str, holds: Callable[[Any, Any], bool], says: str) -> Maker:
+def _make_limit(keyword: str, is_valid: Callable[[Any, Any], bool], says: str) -> Maker:
     def make(limit: Any, schema: Schema) -> Check:
         if not is_number(limit):
             raise NotPlainError(limit)
         return _asserting(
             is_number,
-            lambda v: holds(v, limit),
+            lambda v: is_valid(v, limit),
             keyword,
             lambda v: f"{format_value(v)} is {says} {format_value(limit)}",
         )
@@ -219,7 +222,7 @@ def _make_limit(keyword: str, holds: Callable[[Any, Any], bool], says: str) -> M
     return make
 
 
-def _make_size(keyword: str, kind: str, holds: Callable[[int, int], bool], says: str) -> Maker:
+def _make_size(keyword: str, kind: str, is_valid: Callable[[int, int], bool], says: str) -> Maker:
     applies = TYPE_CHECKS[kind]
 
     def make(limit: Any, schema: Schema) -> Check:
@@ -227,7 +230,7 @@ def _make_size(keyword: str, kind: str, holds: Callable[[int, int], bool], says:
             raise NotPlainError(limit)
         return _asserting(
             applies,
-            lambda v: holds(len(v), limit),
+            lambda v: is_valid(len(v), limit),
             keyword,
             lambda v: f"{format_value(v)} {says.format(int(limit))}, not {len(v)}",
         )
@@ -243,14 +246,14 @@ def _make_multiple(step: Any, schema: Schema) -> Check:
     )
 
 
-def _make_unique(wanted: Any, schema: Schema) -> Check:
-    def holds(value: list[Any]) -> bool:
-        return len({canonical(each) for each in value}) == len(value)
+def _make_unique(expected: Any, schema: Schema) -> Check:
+    def has_unique_items(value: list[Any]) -> bool:
+        return len({canonical_arguments(each) for each in value}) == len(value)
 
-    if wanted is not True:
+    if expected is not True:
         return accept
     return _asserting(
-        TYPE_CHECKS["array"], holds, "uniqueItems", lambda v: f"{format_value(v)} has the same item twice"
+        TYPE_CHECKS["array"], has_unique_items, "uniqueItems", lambda v: f"{format_value(v)} has the same item twice"
     )
 
 

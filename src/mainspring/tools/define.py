@@ -21,10 +21,10 @@ from mainspring.tools.tool import Access, Execute, Tool, ToolContext, ToolOutput
 
 
 class LazyTool(Struct, frozen=True, eq=False):
-    """A tool whose definition is made on first use; the agent awaits ``load`` before its first run."""
+    """A tool whose definition is made on first use; the agent awaits ``factory`` before its first run."""
 
     name: str
-    load: Callable[[], Awaitable[Tool]]
+    factory: Callable[[], Awaitable[Tool]]
 
 
 _FIELDS = frozenset(Tool.__struct_fields__) - {"input_schema", "execute"}

@@ -61,7 +61,7 @@ class UserInteraction(Protocol):
         """The user's answer; ``None`` if they gave none."""
         ...
 
-    async def review(self, plan: ProposedPlan) -> PlanReview | None:
+    async def review_plan(self, plan: ProposedPlan) -> PlanReview | None:
         """What the user thinks of a plan; ``None`` if they do not say."""
         ...
 

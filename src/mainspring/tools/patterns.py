@@ -48,7 +48,7 @@ def compile_pattern(pattern: str) -> Search:
         BadPatternError: If it is no regular expression at all.
     """
     try:
-        search, tree = _parsed(_translated(pattern))
+        search, tree = _parsed(_translate(pattern))
     except _UNREADABLE as problem:
         if re.search(r"\\[pPuc]|\(\?<|\(\?-?[a-z]", pattern):
             return _anything
@@ -99,7 +99,7 @@ def _anything(text: str) -> bool:
     return True
 
 
-def _translated(pattern: str) -> str:
+def _translate(pattern: str) -> str:
     """JavaScript spelling to Python spelling: named groups, empty classes, and `$` as the very end of the text."""
     spelling = {"$": r"\Z", "(?<": "(?P<", "[]": "(?!)", "[^]": r"[\s\S]"}
 
@@ -203,7 +203,7 @@ class _Program:
                 case "split":
                     following = instruction[1:]
                 case _:
-                    following = (at + 1,) if _holds(instruction[1], text, index) else ()
+                    following = (at + 1,) if _check(instruction[1], text, index) else ()
             for each in following:
                 if each not in seen:
                     seen.add(each)
@@ -265,8 +265,8 @@ class _Program:
             self.code[split] = ("split", split + 1, len(self.code))
 
 
-def _holds(where: str, text: str, index: int) -> bool:
-    match where:
+def _check(location: str, text: str, index: int) -> bool:
+    match location:
         case "AT_BEGINNING" | "AT_BEGINNING_STRING":
             return index == 0
         case "AT_END" | "AT_END_STRING":
@@ -274,7 +274,7 @@ def _holds(where: str, text: str, index: int) -> bool:
         case "AT_BOUNDARY" | "AT_NON_BOUNDARY":
             before = index > 0 and _is_word(text[index - 1])
             after = index < len(text) and _is_word(text[index])
-            return (before != after) == (where == "AT_BOUNDARY")
+            return (before != after) == (location == "AT_BOUNDARY")
         case _:
             raise _NotSimulableError
 

@@ -114,9 +114,9 @@ def _rules_out(problem: Problem) -> bool:
     return (problem.keyword == "type" and not problem.path) or (problem.keyword == "const" and len(problem.path) < 2)
 
 
-def prefix_path(step: str | int, found: Iterable[Problem]) -> list[Problem]:
+def prefix_path(step: str | int, problems: Iterable[Problem]) -> list[Problem]:
     """The problems of a child, as seen from its parent."""
-    return [Problem((step, *each.path), each.keyword, each.text) for each in found]
+    return [Problem((step, *each.path), each.keyword, each.text) for each in problems]
 
 
 def format_issues(problems: Sequence[str]) -> str:
@@ -129,7 +129,7 @@ def format_issues(problems: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def canonical(value: Any) -> Any:
+def canonical_arguments(value: Any) -> Any:
     """A hashable stand-in: two JSON values are equal in the sense of JSON Schema if and only if theirs are.
 
     `1` equals `1.0`, but not `true`; the order of keys does not matter.
@@ -137,7 +137,10 @@ def canonical(value: Any) -> Any:
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, dict):
-        return ("object", frozenset((key, canonical(item)) for key, item in cast("dict[Any, Any]", value).items()))
+        return (
+            "object",
+            frozenset((key, canonical_arguments(item)) for key, item in cast("dict[Any, Any]", value).items()),
+        )
     if isinstance(value, (list, tuple)):
-        return ("array", tuple(canonical(item) for item in cast("list[Any]", value)))
+        return ("array", tuple(canonical_arguments(item) for item in cast("list[Any]", value)))
     return value

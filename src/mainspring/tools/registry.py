@@ -95,15 +95,15 @@ class ToolRegistry:
             self._specs = tuple([self._tools[n].spec for n in self.active])
         return self._specs
 
-    def only(self, names: Iterable[str]) -> ToolRegistry:
+    def subset(self, names: Iterable[str]) -> ToolRegistry:
         """A registry with just these tools, in this registry's order.
 
         Raises:
             ConfigError: If a name is unknown.
         """
-        wanted = set(names)
-        self._refuse_unknown(wanted)
-        return ToolRegistry(t for t in self if t.name in wanted)
+        requested = set(names)
+        self._refuse_unknown(requested)
+        return ToolRegistry(t for t in self if t.name in requested)
 
     def _refuse_unknown(self, names: Iterable[str]) -> None:
         unknown = set(names) - self._tools.keys()

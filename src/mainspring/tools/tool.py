@@ -150,7 +150,7 @@ class ToolContext:
         return self.extra.get("spawn")
 
     @property
-    def aborted(self) -> bool:
+    def is_aborted(self) -> bool:
         """Whether the run is being aborted."""
         return self.signal.cancelled
 

@@ -18,7 +18,7 @@ from mainspring.tools.patterns import BadPatternError, compile_pattern, max_safe
 from mainspring.tools.problems import (
     Path,
     Problem,
-    canonical,
+    canonical_arguments,
     format_value,
     is_dict,
     is_list,
@@ -69,7 +69,7 @@ class SchemaValidator:
         """What is wrong with the value, as texts; empty if it fits."""
         return [str(each) for each in self.problems(value)]
 
-    def fits(self, part: Any, value: Any) -> bool:
+    def is_valid_part(self, part: Any, value: Any) -> bool:
         """Whether the value fits a part of this schema, with references resolved against the whole."""
         check = self._parts.get(id(part))
         if check is None:
@@ -214,12 +214,12 @@ def _skipping_others(test: Callable[[str], bool]) -> Callable[[object], bool]:
 
 
 @lru_cache(maxsize=32)
-def _dialect(base: Any, longest: int) -> Any:
+def _dialect(base: Any, max_length: int) -> Any:
     """The validator class of a dialect with our own reading of a few keywords: safer, or with a better text.
 
     Args:
         base: The class as `jsonschema` has it.
-        longest: How long a property name may be where `jsonschema` itself matches names against patterns.
+        max_length: How long a property name may be where `jsonschema` itself matches names against patterns.
     """
     from jsonschema import validators
 
@@ -229,7 +229,7 @@ def _dialect(base: Any, longest: int) -> Any:
         del ours["type"]  # a type may be a schema there
     inherited = base.VALIDATORS.get("unevaluatedProperties")
     if inherited is not None:
-        ours["unevaluatedProperties"] = _unevaluated(inherited, longest)
+        ours["unevaluatedProperties"] = _unevaluated(inherited, max_length)
     return extend(base, ours)
 
 
@@ -248,44 +248,44 @@ def _saying(rule: KeywordRule) -> KeywordRule:
     return check
 
 
-def _type(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
-    kinds: list[Any] = [wanted] if isinstance(wanted, str) else wanted
+def _type(validator: Any, expected: Any, value: Any, schema: Any) -> Iterator[Any]:
+    kinds: list[Any] = [expected] if isinstance(expected, str) else expected
     if value is None and schema.get("nullable") is True:
         return
     if not any(validator.is_type(value, each) for each in kinds):
         yield wrong_type_message(value, kinds)
 
 
-def _enum(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+def _enum(validator: Any, expected: Any, value: Any, schema: Any) -> Iterator[Any]:
     if value is None and schema.get("nullable") is True:
         return
-    key = canonical(value)
-    if all(key != canonical(each) for each in wanted):
-        yield f"{format_value(value)} is not one of {', '.join(format_value(each) for each in wanted[:20])}{', …' if len(wanted) > 20 else ''}"
+    key = canonical_arguments(value)
+    if all(key != canonical_arguments(each) for each in expected):
+        yield f"{format_value(value)} is not one of {', '.join(format_value(each) for each in expected[:20])}{', …' if len(expected) > 20 else ''}"
 
 
-def _required(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
-    if validator.is_type(value, "object") and is_list(wanted):
-        for name in wanted:
+def _required(validator: Any, expected: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if validator.is_type(value, "object") and is_list(expected):
+        for name in expected:
             if name not in value:
                 yield missing_property_message(name)
 
 
-def _pattern(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
-    if validator.is_type(value, "string") and not compile_pattern(wanted)(value):
-        yield f"{format_value(value)} does not match the pattern {format_value(wanted)}"
+def _pattern(validator: Any, expected: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if validator.is_type(value, "string") and not compile_pattern(expected)(value):
+        yield f"{format_value(value)} does not match the pattern {format_value(expected)}"
 
 
-def _pattern_properties(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+def _pattern_properties(validator: Any, expected: Any, value: Any, schema: Any) -> Iterator[Any]:
     if validator.is_type(value, "object"):
-        for pattern, part in wanted.items():
+        for pattern, part in expected.items():
             search = compile_pattern(pattern)
             for name, item in value.items():
                 if search(name):
                     yield from validator.descend(item, part, path=name, schema_path=pattern)
 
 
-def _additional(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+def _additional(validator: Any, expected: Any, value: Any, schema: Any) -> Iterator[Any]:
     if not validator.is_type(value, "object"):
         return
     known = schema.get("properties", {})
@@ -293,22 +293,26 @@ def _additional(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterato
     for name, item in value.items():
         if name in known or any(search(name) for search in searches):
             continue
-        if wanted is False:
+        if expected is False:
             yield unknown_property_message(name, known)
-        elif isinstance(wanted, dict):
-            yield from validator.descend(item, wanted, path=name)
+        elif isinstance(expected, dict):
+            yield from validator.descend(item, expected, path=name)
 
 
-def _unique(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
-    if wanted and validator.is_type(value, "array") and len({canonical(each) for each in value}) < len(value):
+def _unique(validator: Any, expected: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if (
+        expected
+        and validator.is_type(value, "array")
+        and len({canonical_arguments(each) for each in value}) < len(value)
+    ):
         yield f"{format_value(value)} has the same item twice"
 
 
-def _unevaluated(inherited: KeywordRule, longest: int) -> KeywordRule:
+def _unevaluated(inherited: KeywordRule, max_length: int) -> KeywordRule:
     """`unevaluatedProperties`, left out where a name is so long that the patterns beside it could take for ever."""
 
     def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
-        if validator.is_type(value, "object") and all(len(name) <= longest for name in value):
+        if validator.is_type(value, "object") and all(len(name) <= max_length for name in value):
             yield from inherited(validator, wanted, value, schema)
 
     return check
@@ -316,12 +320,12 @@ def _unevaluated(inherited: KeywordRule, longest: int) -> KeywordRule:
 
 def _longest_name(schema: Any) -> int:
     """How long a name may be so that every pattern for names in the schema is harmless to `re`."""
-    longest = 1_000_000
+    max_length = 1_000_000
     if is_dict(schema):
         patterns = schema.get("patternProperties")
         own = [max_safe_length(each) for each in patterns] if is_dict(patterns) else []
-        return min([longest, *own, *map(_longest_name, schema.values())])
-    return min([longest, *map(_longest_name, schema)]) if is_list(schema) else longest
+        return min([max_length, *own, *map(_longest_name, schema.values())])
+    return min([max_length, *map(_longest_name, schema)]) if is_list(schema) else max_length
 
 
 _RULES: dict[str, KeywordRule] = {

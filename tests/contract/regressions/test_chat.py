@@ -123,11 +123,11 @@ async def test_p14_what_is_asked_about_hides_nothing(folder: Path, home: Path) -
     async with chatting(folder, home, ScriptedCall("shell", {"command": command}), "done") as chat:
         await chat.run("go", Approve("", "deny"))
 
-    [asked] = chat.of(ApprovalAsked)
-    assert "\x1b" not in asked.resource
-    assert "\u202e" not in asked.resource
-    assert asked.resource.endswith("y" * 2000)
-    assert asked.arguments == {"command": command}
+    [request] = chat.of(ApprovalAsked)
+    assert "\x1b" not in request.resource
+    assert "\u202e" not in request.resource
+    assert request.resource.endswith("y" * 2000)
+    assert request.arguments == {"command": command}
 
 
 async def test_cf06_a_setting_that_changes_elsewhere_does_not_reach_a_chat_that_runs(folder: Path, home: Path) -> None:

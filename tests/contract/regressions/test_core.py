@@ -36,7 +36,7 @@ from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolRegistry, ToolResult
 from tests.unit.loop.harness import assert_results_follow_calls, said
 
-QUICK = SessionOptions(sync="never", retry_after=0.0, redact=None)
+QUICK = SessionOptions(fsync="never", retry_after=0.0, redact_line=None)
 NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
 
 
@@ -155,7 +155,7 @@ async def test_fields_of_a_result_that_are_none_harm_nobody(
     assert result.status == "completed"
     block = said(one.messages[2]).tool_results[0]
     assert (block.is_error, block.details) == (bool(fields.get("is_error")), details)
-    with Session.open(session.place, home=tmp_path, write=False) as read:
+    with Session.open(session.location, home=tmp_path, write=False) as read:
         assert [encode_message(m) for m in read.messages] == [encode_message(m) for m in one.messages]
         assert not read.problems
 
@@ -184,7 +184,7 @@ async def test_an_approval_that_is_given_twice_makes_the_call_once(write: bool, 
         first = agent(session, ScriptedCall("pay", {"to": "Ann"}), "ok")
         assert (await first.run("go")).status == "paused"
         session.save()
-        with Session.open(session.place, home=tmp_path, write=write, options=QUICK) as other:
+        with Session.open(session.location, home=tmp_path, write=write, options=QUICK) as other:
             second = agent(other, "I could not")
             assert second.pending is not None
             second.answer(Approve())
@@ -394,7 +394,7 @@ def staged(folder: Path, name: str) -> tuple[Agent, Session]:
     script = [
         [ScriptedCall("look", {"key": "a"}), ScriptedCall("stubborn"), ScriptedCall("spawn", {"task": "help"})],
         RateLimitedError("slow down"),
-        Reply("the child's answer", pieces=3),
+        Reply("the child's answer", chunk_count=3),
         [ScriptedCall("look"), ScriptedCall("ghost")],
         ScriptedCall("__output__", {"x": 1}),
         *["end"] * 5,
@@ -468,7 +468,7 @@ def check_whole(agent: Agent, session: Session, before: dict[str, int], step: in
     assert_results_follow_calls(agent.messages)
     session.save()
     if agent.messages:
-        with Session.open(session.place, home=Path(session.place).parent, write=False, options=QUICK) as read:
+        with Session.open(session.location, home=Path(session.location).parent, write=False, options=QUICK) as read:
             assert [encode_message(m) for m in read.messages] == [encode_message(m) for m in agent.messages], step
             assert not read.problems, step
 

@@ -27,7 +27,7 @@ def skill(folder: Path) -> None:
 def memory(folder: Path) -> None:
     found = find_memory_files(folder, None).project
     assert found is not None
-    found.change(lambda text: text + "- a note\n")
+    found.update(lambda text: text + "- a note\n")
 
 
 WAYS = {"settings.json": config, "mcp.json": server, "skills": skill, "MEMORY.md": memory}

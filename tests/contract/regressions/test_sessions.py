@@ -122,14 +122,14 @@ async def test_a_window_that_the_user_names_is_what_counts() -> None:
 @pytest.mark.covers("CMP-07", "MEM-02")
 async def test_a_window_that_only_an_error_tells_is_remembered() -> None:
     """C-06: one request too many, not one each time."""
-    looker, refused = Looker(60), list[int]()
+    looker, rejected = Looker(60), list[int]()
 
     def script(request: ModelRequest) -> Reply | Exception:
         reply = looker(request)
         assert reply.usage
         if reply.usage.input_tokens <= 16_000:
             return reply
-        refused.append(reply.usage.input_tokens)
+        rejected.append(reply.usage.input_tokens)
         looker.left += 1
         text = "This model's maximum context length is 16000 tokens. However, your messages resulted in more."
         return ContextExceededError(text, reason="overflow", provider="scripted", model="small")
@@ -138,7 +138,7 @@ async def test_a_window_that_only_an_error_tells_is_remembered() -> None:
     behavior = RunOptions(compaction=Compaction(keep_recent=4000))
     agent = Agent(model, tools=[look], execution=MemoryEnv(), behavior=behavior)
     assert (await agent.run("look at all of it")).text == "done"
-    assert len(refused) == 1
+    assert len(rejected) == 1
 
 
 async def test_memory_instructions_tools_and_the_user_s_words_outlive_a_compaction(tmp_path: Path) -> None:

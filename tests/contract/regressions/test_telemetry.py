@@ -144,7 +144,7 @@ def test_co_01_and_co_02_cached_and_reasoning_tokens_count_once_everywhere(tmp_p
 
 def test_co_03_what_a_broken_answer_used_is_not_overwritten_with_nothing(tmp_path: Path) -> None:
     recorder = Recorder()
-    cut = Reply("a b c", pieces=3, cut_after=2, usage=USAGE, error=NetworkError("cut"))
+    cut = Reply("a b c", chunk_count=3, truncate_after=2, usage=USAGE, error=NetworkError("cut"))
 
     saved(tmp_path / "home", cut, plugs=[Tracing(recorder.telemetry)])
 

@@ -24,7 +24,7 @@ from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin import builtin_tools
 
-TOOLS: dict[str, Tool] = {tool.name: tool for tool in builtin_tools(every=True)}
+TOOLS: dict[str, Tool] = {tool.name: tool for tool in builtin_tools(include_optional=True)}
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ ANY = st.recursive(
 @given(arguments=st.dictionaries(st.sampled_from(NAMES), ANY, max_size=4), tool=st.sampled_from(sorted(TOOLS)))
 def test_arguments_of_any_types_can_be_shown(arguments: dict[str, Any], tool: str) -> None:
     """V-05: calls are shown as they come from the model, before anything is known to be right about them."""
-    asked = ToolUseBlock("1", tool, arguments)
-    assert "\n" not in summarize_call(asked)
-    shown = tool_started_event(asked, tool)
+    request = ToolUseBlock("1", tool, arguments)
+    assert "\n" not in summarize_call(request)
+    shown = tool_started_event(request, tool)
     assert "\n" not in shown.summary
     assert shown.arguments.keys() == arguments.keys()
     call_locations(arguments, "/project")
@@ -397,7 +397,7 @@ async def test_a_command_that_is_too_long_to_judge_asks(env: LocalEnv) -> None:
     line = "echo " + "a " * 200_000
     decision = await Permissions().decide("shell", {"command": line}, env=env, definition=TOOLS["shell"])
     assert decision.outcome == "ask"
-    assert decision.asked[0].allow == ()
+    assert decision.needs_answer[0].allow == ()
 
 
 async def test_private_files_go_without_what_their_links_lead_to(env: LocalEnv, project: Path) -> None:

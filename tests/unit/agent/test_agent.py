@@ -125,8 +125,8 @@ async def test_what_a_failed_run_used_is_told() -> None:
     result = await agent.run("go", raise_errors=False, signal=signal)
     assert (result.status, result.usage.total_tokens, str(result.error)) == ("aborted", 11, "enough")
 
-    refused = await make("a").run("go", raise_errors=False, signal=signal)
-    assert (refused.status, refused.usage.total_tokens) == ("aborted", 0)
+    rejected = await make("a").run("go", raise_errors=False, signal=signal)
+    assert (rejected.status, rejected.usage.total_tokens) == ("aborted", 0)
 
 
 def test_a_second_sync_run_has_an_event_loop_of_its_own() -> None:

@@ -93,13 +93,13 @@ def test_by_day_project_model_and_session(environ: dict[str, str], tmp_path: Pat
 def test_sub_agents_side_calls_and_failed_attempts_count(environ: dict[str, str], tmp_path: Path) -> None:
     """CO-06: all that the run itself says it used is in the report, and nothing of it twice."""
     used: list[Usage] = []
-    asked = False
+    request = False
 
     async def beside(hook: UsageUpdate) -> None:
-        nonlocal asked
+        nonlocal request
         used[:] = [hook.total]
-        if not asked:
-            asked = True
+        if not request:
+            request = True
             await hook.side_call("title", ModelRequest([Message.user("name it")]))
 
     script = (
@@ -121,7 +121,7 @@ def test_sub_agents_side_calls_and_failed_attempts_count(environ: dict[str, str]
 
 
 def test_what_a_failed_attempt_used_counts(environ: dict[str, str], tmp_path: Path) -> None:
-    cut = Reply("a b c", pieces=3, cut_after=2, usage=KNOWN, error=NetworkError("cut"))
+    cut = Reply("a b c", chunk_count=3, truncate_after=2, usage=KNOWN, error=NetworkError("cut"))
     handler = (ModelErrorHook, lambda hook: hook.retry())
     converse(tmp_path / "home", cut, Reply("done", usage=KNOWN), handler=handler)
 

@@ -51,9 +51,9 @@ async def test_the_agent_asks_the_model_and_the_answer_is_the_tools_result() -> 
     one = Agent(model, execution=MemoryEnv({}), tools=[digest], system="Parent.")  # without any plug of its own
     result = await one.run("go")
 
-    asked = model.requests[1].request
-    assert [m.text for m in asked.messages] == ["Sum up: much"]
-    assert (asked.system, asked.tools) == (SYSTEM_PROMPT, ())
+    request = model.requests[1].request
+    assert [m.text for m in request.messages] == ["Sum up: much"]
+    assert (request.system, request.tools) == (SYSTEM_PROMPT, ())
     block = result_of(one)
     assert (block.text, block.is_error) == ("short", False)
     assert block.details == {"assist": {"prompt": "Sum up: much", "message": "The text is long."}}
@@ -92,11 +92,11 @@ async def test_text_that_a_tool_only_passes_on_asks_for_nothing(source: str) -> 
 
 @pytest.mark.covers("AGT-38", "TDF-13")
 async def test_an_application_may_refuse_change_or_limit_requests() -> None:
-    refused = agent(CALL, "done", policy="reject")
-    await refused.run("go")
-    assert result_of(refused).is_error
-    assert result_of(refused).text == "The text is long. No model helped: tools may not ask the model here."
-    assert result_of(refused).details["code"] == "LLM_ASSIST_REQUIRED"
+    rejected = agent(CALL, "done", policy="reject")
+    await rejected.run("go")
+    assert result_of(rejected).is_error
+    assert result_of(rejected).text == "The text is long. No model helped: tools may not ask the model here."
+    assert result_of(rejected).details["code"] == "LLM_ASSIST_REQUIRED"
 
     seen: list[str] = []
 

@@ -51,7 +51,7 @@ def test_a_pipe_gets_the_answer_as_it_is() -> None:
 
 def test_lines_are_dim_only_where_a_terminal_can_show_it() -> None:
     def said(environ: dict[str, str], err: io.StringIO) -> str:
-        Console(io.StringIO(), err, environ).say("x")
+        Console(io.StringIO(), err, environ).info("x")
         return err.getvalue()
 
     assert said({}, Terminal()) == "\x1b[2mx\x1b[0m\n"
@@ -65,7 +65,7 @@ def test_a_line_beside_a_half_written_answer_begins_anew() -> None:
     console = Console(out, err, {"NO_COLOR": "1"})
 
     console.answer("half")
-    console.say("tool")
+    console.info("tool")
     console.answer("rest")
     console.end_answer()
 
@@ -78,7 +78,7 @@ def test_progress_ends_before_other_lines() -> None:
 
     console.progress("1 %")
     console.progress("2 %")
-    console.say("x")
+    console.info("x")
 
     assert err.getvalue() == "\r1 %\r2 %\nx\n"
 

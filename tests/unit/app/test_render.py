@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.cli import json_schema as wire
+from mainspring.app.cli import json_schema
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.errors import describe_error
 from mainspring.app.cli.exit_codes import exit_code_for, exit_code_for_error
@@ -60,7 +60,7 @@ def shown(
     out, err = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
     show = create_printer(form, Console(out, err, {"NO_COLOR": "1"}))
     for event in events:
-        show.report(event)
+        show.on_event(event)
     code = show.finish(outcome)
     return out.getvalue(), err.getvalue(), code
 
@@ -146,7 +146,7 @@ def test_a_lone_surrogate_is_no_reason_to_fail() -> None:
     line = to_json_line(TextDelta(0, "a\udcff"))
 
     assert line is not None
-    assert json.loads(wire.encode(line))["text"] == "a\ufffd"
+    assert json.loads(json_schema.encode(line))["text"] == "a\ufffd"
 
 
 def test_what_json_cannot_say_is_said_as_text() -> None:
@@ -154,13 +154,13 @@ def test_what_json_cannot_say_is_said_as_text() -> None:
     line = to_json_line(end)
 
     assert line is not None
-    assert "object" in json.loads(wire.encode(line))["details"]["where"]
+    assert "object" in json.loads(json_schema.encode(line))["details"]["where"]
 
 
 def test_the_published_schema_is_current(repository: Path) -> None:
     file = repository / "docs" / "stream-json.schema.json"
 
-    current = tidy(file.read_text(encoding="utf-8")) == tidy(wire.schema())
+    current = tidy(file.read_text(encoding="utf-8")) == tidy(json_schema.schema())
     assert current, "run: python -m mainspring.app.cli.json_schema > docs/stream-json.schema.json"
 
 

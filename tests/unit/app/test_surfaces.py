@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mainspring.app.chat import events as told
+from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.commands.sessions import format_tree
@@ -39,7 +39,7 @@ def _answer(text: str) -> str:
 
 def _said(text: str) -> str:
     err = io.StringIO()
-    Console(io.StringIO(), err, {}).say(text)
+    Console(io.StringIO(), err, {}).info(text)
     return err.getvalue()
 
 
@@ -50,8 +50,8 @@ def _row(text: str) -> str:
 
 
 def _approval(text: str) -> str:
-    asked = told.ApprovalAsked("q", "t", "shell", "Shell", "run", text, reason=text, suggestions=(text,))
-    return to_text(ApprovalDialog(asked, lambda _: None).rows(200, 40))
+    request = chat_events.ApprovalAsked("q", "t", "shell", "Shell", "run", text, reason=text, suggestions=(text,))
+    return to_text(ApprovalDialog(request, lambda _: None).rows(200, 40))
 
 
 def _picker(text: str) -> str:
@@ -61,14 +61,14 @@ def _picker(text: str) -> str:
 def _screen(text: str) -> str:
     screen = Screen(Theme(), 200, 40)
     events = (
-        told.UserText(text),
-        told.ThinkingEnd(text),
-        told.AnswerEnd(text),
-        told.ToolStarted("t", "read_file", "Read", text),
-        told.ToolFinished("t", "read_file", "Read", text, output=text),
-        told.ToolFinished("u", "read_file", "Read", text, is_error=True, output=text),
+        chat_events.UserText(text),
+        chat_events.ThinkingEnd(text),
+        chat_events.AnswerEnd(text),
+        chat_events.ToolStarted("t", "read_file", "Read", text),
+        chat_events.ToolFinished("t", "read_file", "Read", text, output=text),
+        chat_events.ToolFinished("u", "read_file", "Read", text, is_error=True, output=text),
     )
-    return to_text([row for event in events for row in screen.show(event, 1.0)])
+    return to_text([row for event in events for row in screen.add_event(event, 1.0)])
 
 
 def _transcript(text: str) -> Transcript:

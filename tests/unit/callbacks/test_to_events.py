@@ -47,9 +47,9 @@ def shape(events: list[Any]) -> list[str]:
 @pytest.mark.covers("HOK-43")
 async def test_events_come_back_as_they_were() -> None:
     own, back = await both(
-        Reply("let me see", calls=[ScriptedCall("look", {"key": "a"})], usage=Usage(output_tokens=3), pieces=3),
+        Reply("let me see", calls=[ScriptedCall("look", {"key": "a"})], usage=Usage(output_tokens=3), chunk_count=3),
         [ScriptedCall("look", {"key": "bad"}), ScriptedCall("look", {"key": "b"})],
-        Reply("it is a", pieces=2),
+        Reply("it is a", chunk_count=2),
     )
     assert shape(back) == shape(own)
     assert [e.text for e in back if isinstance(e, TextDelta)] == [e.text for e in own if isinstance(e, TextDelta)]
@@ -66,7 +66,7 @@ async def test_events_come_back_as_they_were() -> None:
 
 @pytest.mark.covers("HOK-43")
 async def test_a_failure_comes_back_too() -> None:
-    own, back = await both(Reply("half", error=NetworkError("cut"), cut_after=1), behavior=RunOptions(retry=None))
+    own, back = await both(Reply("half", error=NetworkError("cut"), truncate_after=1), behavior=RunOptions(retry=None))
     assert isinstance(back[-1].error, AgentProviderError | NetworkError)
     assert [e.type for e in back][-2:] == ["error", "agent_end"]
     assert (back[-1].status, own[-1].status) == ("error", "error")
@@ -84,7 +84,7 @@ def test_an_abort_has_its_own_status() -> None:
     assert told.on_error
     assert told.on_agent_end
     told.on_agent_start(span, "")
-    told.on_error(span, ErrorReport.of(AgentAbortedError("stop")))
+    told.on_error(span, ErrorReport.from_exception(AgentAbortedError("stop")))
     told.on_agent_end(span, "")
     assert (back[-1].status, back[-1].run_id) == ("aborted", "a" * 32)
     assert told.on_permission_request is None

@@ -51,8 +51,8 @@ class Told:
 
     def __init__(self, *names: str) -> None:
         self.log: list[tuple[str, tuple[Any, ...]]] = []
-        wanted = names or (*SPANNED[:8], "on_spinner_start", "on_spinner_stop")
-        callbacks: dict[str, Any] = {name: self._writer(name) for name in wanted}
+        requested = names or (*SPANNED[:8], "on_spinner_start", "on_spinner_stop")
+        callbacks: dict[str, Any] = {name: self._writer(name) for name in requested}
         self.callbacks = AgentCallbacks(**callbacks)
 
     def _writer(self, name: str) -> Callable[..., None]:
@@ -75,7 +75,7 @@ def agent(told: Told | AgentCallbacks, *script: Any, **options: Any) -> Agent:
 @pytest.mark.covers("HOK-01", "HOK-02", "HOK-03", "HOK-04", "HOK-11")
 async def test_a_run_is_told_in_order() -> None:
     told = Told()
-    first = Reply("let me see", calls=[ScriptedCall("look", {"key": "a"})], usage=Usage(output_tokens=3), pieces=2)
+    first = Reply("let me see", calls=[ScriptedCall("look", {"key": "a"})], usage=Usage(output_tokens=3), chunk_count=2)
     await agent(told, first, "it is a").run("what is a?")
     assert told.names == [
         "agent_start", "spinner_start", "llm_start", "llm_stream", "llm_stream", "llm_end", "tool_start", "tool_end",
@@ -216,14 +216,14 @@ async def test_an_answer_comes_as_a_generator_of_its_pieces() -> None:
     callbacks = AgentCallbacks(on_answer_stream=on_answer_stream)
     await agent(
         callbacks,
-        Reply("one two", calls=[ScriptedCall("look", {"key": "a"})], pieces=2),
+        Reply("one two", calls=[ScriptedCall("look", {"key": "a"})], chunk_count=2),
         ScriptedCall("look", {"key": "b"}),
         "end",
     ).run("go")
     await asyncio.gather(*tasks)
     assert answers == [["one ", "two"], ["end"]]
 
-    cut = agent(callbacks, Reply("half", cut_after=1), behavior=NO_RETRY)
+    cut = agent(callbacks, Reply("half", truncate_after=1), behavior=NO_RETRY)
     with contextlib.suppress(AgentProviderError):
         await cut.run("go")
     await asyncio.gather(*tasks)
@@ -316,7 +316,7 @@ async def test_each_callback_may_be_left_out_and_none_may_be_async() -> None:
 async def test_without_callbacks_nothing_is_registered() -> None:
     plain = Agent(ScriptedModel("x"), execution=MemoryEnv({}))
     empty = agent(AgentCallbacks(), "x")
-    assert empty.bus.observers == plain.bus.observers == ()
+    assert empty.bus.listeners == plain.bus.listeners == ()
     for event in ("turn:before", "model:error"):
         assert not empty.bus.has(HOOKS[event])
 
@@ -351,9 +351,12 @@ async def test_each_run_is_told_anew() -> None:
 
 @pytest.mark.covers("ERR-06")
 def test_reports_of_failures_of_all_kinds() -> None:
-    assert ErrorReport.of(AgentAbortedError("stop")).code == "ABORTED"
-    assert ErrorReport.of(ValueError("api_key=abcdefghij12345")).message == "api_key=[redacted]"
-    assert ErrorReport.of(ValueError()).message == "ValueError"
+    assert ErrorReport.from_exception(AgentAbortedError("stop")).code == "ABORTED"
+    assert ErrorReport.from_exception(ValueError("api_key=abcdefghij12345")).message == "api_key=[redacted]"
+    assert ErrorReport.from_exception(ValueError()).message == "ValueError"
     wrapped = AgentProviderError("no", cause=NetworkError("no", status=503))
-    assert (ErrorReport.of(wrapped).code, ErrorReport.of(wrapped).status) == ("NETWORK_ERROR", 503)
-    assert ErrorReport.of(wrapped).error is wrapped
+    assert (ErrorReport.from_exception(wrapped).code, ErrorReport.from_exception(wrapped).status) == (
+        "NETWORK_ERROR",
+        503,
+    )
+    assert ErrorReport.from_exception(wrapped).error is wrapped

@@ -87,7 +87,7 @@ async def test_a_database_that_fails_for_a_while_ends_no_run(tmp_path: Path) -> 
         answering.set()
         # The attempt ends when it writes; the run does not.
         async with asyncio.timeout(20):
-            while engine.busy:
+            while engine.active_attempts:
                 await _moment()
         assert (await run.info()).state == "running"
         breaking.execute("alter table away rename to mainspring_claims")
@@ -168,7 +168,7 @@ async def test_tables_of_an_earlier_version_are_widened(tmp_path: Path) -> None:
     async with DurableWorker(DbosEngine(url, poll=0.02), {"a": hello}) as agents:
         run = await agents.start("a", "Hi.", run_id="r")
         assert (await run.result(timeout=15)).text == "Hello."
-        told = [item.event async for item in run.follow()]
+        told = [item.event async for item in run.events()]
     assert isinstance(told[0], Attempt)
     assert told[0].number == 8
 

@@ -33,7 +33,7 @@ def test_the_private_names_are_there() -> None:
 
 
 def test_the_names_that_need_this_version_are_there() -> None:
-    wanted = {
+    requested = {
         DBOSClient: {
             "enqueue": ("options",),
             "list_workflow_steps": ("load_output",),
@@ -45,7 +45,7 @@ def test_the_names_that_need_this_version_are_there() -> None:
         DBOS: {"reserve_step": (), "listen_queues": (), "destroy": ("destroy_registry",), "migrate": ()},
         StepReservation: {"run_async": ()},
     }
-    for kind, methods in wanted.items():
+    for kind, methods in requested.items():
         for name, parameters in methods.items():
             method = getattr(kind, name, None)
             assert method is not None, f"{kind.__name__} has no {name} any more"
@@ -80,6 +80,6 @@ def test_the_tables_that_runs_are_deleted_from_are_all_that_have_something_of_a_
 def test_the_next_major_version_is_kept_out(place: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     groups = project["project"][place] if place == "optional-dependencies" else project[place]
-    asked = [need for needs in groups.values() for need in needs if isinstance(need, str) and need.startswith("dbos")]
-    assert asked
-    assert set(asked) == {"dbos>=3.4,<4"}
+    request = [need for needs in groups.values() for need in needs if isinstance(need, str) and need.startswith("dbos")]
+    assert request
+    assert set(request) == {"dbos>=3.4,<4"}

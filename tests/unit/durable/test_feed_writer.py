@@ -53,7 +53,7 @@ async def tell(log: Log, events: Sequence[FeedEvent], every: float = 5.0) -> Non
     await telling.begin("a")
     writing = asyncio.ensure_future(telling.write())
     for event in events:
-        telling.tell(event)
+        telling.publish(event)
     telling.close()
     await asyncio.wait_for(writing, 5)
 
@@ -105,9 +105,9 @@ async def test_one_look_serves_all_who_wait() -> None:
     assert looks == 2
     waiting = asyncio.ensure_future(watch.wait("b", 3))
     await asyncio.sleep(0)
-    watch.tell("b", 3)
+    watch.notify("b", 3)
     assert not waiting.done()
-    watch.tell("b", 4)
+    watch.notify("b", 4)
     await asyncio.wait_for(waiting, 5)
     left = asyncio.ensure_future(watch.wait("c", 0))
     await asyncio.sleep(0)

@@ -38,7 +38,7 @@ async def test_old_runs_go_again_and_again_and_a_failure_is_no_end(caplog: pytes
         await runs.start("a", "Go.", run_id=name)
     await runs.run("over").cancel()
     with caplog.at_level(logging.INFO, "mainspring"):
-        tidying = asyncio.ensure_future(prune_periodically(engine, 0.0, every=0.001))
+        tidying = asyncio.ensure_future(prune_periodically(engine, 0.0, interval_seconds=0.001))
         async with asyncio.timeout(5):
             await engine.thrice.wait()
         tidying.cancel()

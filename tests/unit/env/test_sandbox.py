@@ -484,12 +484,12 @@ async def test_a_link_that_is_swapped_after_the_check_leads_nowhere(make: Make, 
 
 async def test_files_in_tmp_are_the_same_for_tools_and_programs(make: Make, provider: SandboxBackend) -> None:
     env = make()
-    place = "/tmp/x" if provider.moves_tmp else (await output(env, "printf $TMPDIR/x"))
+    place = "/tmp/x" if provider.has_private_tmp else (await output(env, "printf $TMPDIR/x"))
     await env.write_bytes(place, b"1")
     assert await output(env, f"cat {place}; echo 2 > {place}") == "1"
     assert await env.read_bytes(place) == b"2\n"
     assert not there("/tmp/x")
-    if not provider.moves_tmp:
+    if not provider.has_private_tmp:
         with pytest.raises(PermissionError, match="the sandbox"):
             await env.write_bytes("/tmp/x", b"1")
 
@@ -509,16 +509,16 @@ async def test_rules_know_the_private_folder_by_a_name_that_lasts(make: Make, pr
     permissions = Permissions(allow=["shell(touch *)", "scope:fs-write(/tmp/q1/**)", "write_file(/tmp/q1/**)"])
     calls = ("shell", {"command": "touch {}/q1/x"}), ("write_file", {"path": "{}/q1/x", "content": ""})
     for env in (make(), EditorEnv(make(), NoBuffers())):
-        place = "/tmp" if provider.moves_tmp else (await output(env, "printf $TMPDIR"))
+        place = "/tmp" if provider.has_private_tmp else (await output(env, "printf $TMPDIR"))
 
         for name, given in calls:
             filled = {key: value.format(place) for key, value in given.items()}
             decision = await permissions.decide(name, filled, env=env, definition=tools[name])
             assert decision.outcome == "allow", decision
-        asked = await permissions.decide(
+        request = await permissions.decide(
             "shell", {"command": f"touch {place}/q2"}, env=env, definition=tools["shell"], advise=True
         )
-        assert (asked.outcome, asked.advice) == ("ask", (("scope:fs-write(/tmp/q2)",),))
+        assert (request.outcome, request.advice) == ("ask", (("scope:fs-write(/tmp/q2)",),))
 
 
 async def test_the_whole_output_can_be_read(make: Make) -> None:
@@ -605,8 +605,8 @@ async def test_where_none_works_it_says_so(project: Path) -> None:
         find_backend("bubblewrp")
     with pytest.raises(ConfigError, match="nothing was started: Seatbelt is there on macOS only"):
         find_backend("seatbelt")
-    assert "apt install bubblewrap" in (Bubblewrap("").problem() or "apt install bubblewrap")
-    assert "does not run here" in (Bubblewrap("/bin/false").problem() or "")
+    assert "apt install bubblewrap" in (Bubblewrap("").unavailable_reason() or "apt install bubblewrap")
+    assert "does not run here" in (Bubblewrap("/bin/false").unavailable_reason() or "")
 
 
 def test_the_project_cannot_be_a_folder_of_keys(home: Path, provider: SandboxBackend) -> None:

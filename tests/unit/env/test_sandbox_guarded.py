@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.env.paths import GUARDED_NAMES
-from mainspring.env.sandbox import SandboxBackend, SandboxEnv
-from mainspring.env.sandbox import lockdown as kernel
+from mainspring.env.sandbox import SandboxBackend, SandboxEnv, lockdown
 from mainspring.env.sandbox.guarded import GuardedTree, is_guarded, is_harmless, linked_worktree
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from tests.helpers.sandboxes import LAYERS, layer
@@ -343,7 +342,7 @@ def test_a_name_that_asks_before_a_change_is_guarded(name: str) -> None:
     full = ("p", "src", name.replace("*", "x"))
 
     assert is_guarded("/" + "/".join(full).upper().replace("P/SRC", "p/src"), "/p")
-    assert SensitivePaths.standard().why(full, full[1:], changes=True)
+    assert SensitivePaths.default().reason(full, full[1:], changes=True)
 
 
 @pytest.mark.parametrize(
@@ -431,7 +430,7 @@ async def test_keys_of_the_caller_cannot_be_reached(env: SandboxEnv) -> None:
 def test_the_filter_is_the_same_with_an_open_network_for_keys() -> None:
     if os.uname().machine not in _KEYS:
         skip_missing("a machine whose numbers of system calls are known")
-    closed, open_ = kernel.filter_of_calls((1, 16)), kernel.filter_of_calls(None)
+    closed, open_ = lockdown.filter_of_calls((1, 16)), lockdown.filter_of_calls(None)
     assert len(closed) % 8 == len(open_) % 8 == 0
     for number in _KEYS[os.uname().machine]:
         step = number.to_bytes(4, "little")

@@ -63,9 +63,9 @@ async def test_a_page_comes_with_its_headers(server: Server) -> None:
     answer = await get(web(server), f"http://127.0.0.1:{server.port}/a%20b/ü?q=1#part")
     assert (answer.status, answer.body, answer.cut) == (200, b"hello", False)
     assert answer.headers["content-type"] == "text/plain"
-    [asked] = server.asked
-    assert asked.startswith("GET /a%20b/%C3%BC?q=1 HTTP/1.1\r\n")
-    assert "cookie" not in asked.lower()
+    [request] = server.asked
+    assert request.startswith("GET /a%20b/%C3%BC?q=1 HTTP/1.1\r\n")
+    assert "cookie" not in request.lower()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def stream() -> EventStream[str, str]:
 async def test_pushed_before_a_reader_attaches() -> None:
     events = stream()
     for event in ("a", "b", "end:done", "late"):
-        events.push(event)
+        events.publish(event)
     assert [e async for e in events] == ["a", "b", "end:done"]
     assert await events.result() == "done"
     assert events.ended
@@ -33,8 +33,8 @@ async def test_every_waiting_reader_is_released_at_the_end() -> None:
         readers = [tasks.create_task(read()) for _ in range(3)]
         results = [tasks.create_task(events.result()) for _ in range(2)]
         await asyncio.sleep(0)
-        events.push("a")
-        events.push("end:x")
+        events.publish("a")
+        events.publish("end:x")
     assert sorted(e for r in readers for e in r.result()) == ["a", "end:x"]
     assert [r.result() for r in results] == ["x", "x"]
 
@@ -42,7 +42,7 @@ async def test_every_waiting_reader_is_released_at_the_end() -> None:
 @pytest.mark.covers("STR-01", "STR-03")
 async def test_a_failure_ends_iteration_and_is_raised_by_result_only() -> None:
     events: EventStream[str, str] = EventStream()
-    events.push("a")
+    events.publish("a")
     events.fail(OSError("gone"))
     assert [e async for e in events] == ["a"]
     for _ in range(2):
@@ -54,7 +54,7 @@ async def test_end_gives_the_result_and_what_comes_later_is_dropped() -> None:
     events: EventStream[str, int] = EventStream()
     events.end(7)
     events.end(8)
-    events.push("x")
+    events.publish("x")
     assert [e async for e in events] == []
     assert await events.result() == 7
 
@@ -65,7 +65,7 @@ async def test_a_cancelled_reader_loses_nothing() -> None:
         reader = tasks.create_task(anext(aiter(events)))  # pyright: ignore[reportArgumentType]
         await asyncio.sleep(0)
         reader.cancel()
-    events.push("a")
+    events.publish("a")
     assert await anext(aiter(events)) == "a"
 
 

@@ -60,7 +60,7 @@ class Person:
         self.told: list[tuple[str, str]] = []
 
     @property
-    def attended(self) -> bool:
+    def is_attended(self) -> bool:
         return True
 
     async def confirm(self, title: str, message: str = "") -> bool:
@@ -284,7 +284,7 @@ async def test_it_asks_and_tells_a_person() -> None:
 @pytest.mark.covers("EXT-13", "SEC-08")
 async def test_with_nobody_there_every_question_is_answered_with_no_at_once(caplog: pytest.LogCaptureFixture) -> None:
     ui = NonInteractiveUI()
-    assert not ui.attended
+    assert not ui.is_attended
     assert await ui.confirm("Sure?") is False
     assert await ui.select("Which?", ["a"]) is None
     assert await ui.input("What?") is None
@@ -343,8 +343,8 @@ async def test_a_wrapped_tool_asks_the_extensions_by_itself() -> None:
     ctx = ToolContext(env=MemoryEnv())
 
     assert (await wrapped(ctx, key="a")).output == "<value of a>"
-    refused = await wrapped(ctx, key="no")
-    assert (refused.is_error, refused.output) == (True, "Permission denied: not that")
+    rejected = await wrapped(ctx, key="no")
+    assert (rejected.is_error, rejected.output) == (True, "Permission denied: not that")
     assert (await look(ctx, key="a")).output == "value of a"
 
 

@@ -196,17 +196,17 @@ async def test_ask_asks_a_person_and_without_one_refuses(env: LocalEnv) -> None:
     await agent.run("go")
     assert results(agent) == ["Permission denied: it needs confirmation, and nobody can be asked (is it wise?)"]
 
-    asked: list[str] = []
+    request: list[str] = []
 
     class Yes(NonInteractiveUI):
         async def confirm(self, title: str, message: str = "") -> bool:
-            asked.append(title)
+            request.append(title)
             return True
 
     agent = made(env, [asking], look_up("a"), "done", ui=Yes())
     await agent.run("go")
     assert results(agent) == ["value of a"]
-    assert asked == ["look: is it wise?"]
+    assert request == ["look: is it wise?"]
 
 
 @pytest.mark.covers("BYD-01")
@@ -278,8 +278,8 @@ async def test_a_prompt_is_refused_or_given_context(env: LocalEnv) -> None:
     script = 'grep -q password && { echo "no passwords" >&2; exit 2; }; echo "Today is Friday."'
     agent = made(env, [hook("UserPromptSubmit", script), hook("SessionStart", "echo 'We use tabs.'")], "ok", "ok")
 
-    refused = await agent.run("my password is x")
-    assert (refused.status, refused.text) == ("denied", "Blocked: no passwords")
+    rejected = await agent.run("my password is x")
+    assert (rejected.status, rejected.text) == ("denied", "Blocked: no passwords")
     assert agent.messages == ()
 
     await agent.run("hello")
@@ -386,8 +386,8 @@ async def test_commands_of_one_event_run_side_by_side_and_bounded(env: LocalEnv,
     await agent.run("go")
 
     assert len(runner.asked("PreToolUse", ["look"])) == 6
-    most = [int(n) for n in (tmp_path / "most").read_bytes().split()]
-    assert 1 < max(most) <= 4
+    limit = [int(n) for n in (tmp_path / "most").read_bytes().split()]
+    assert 1 < max(limit) <= 4
 
 
 async def test_commands_get_the_folder_and_no_keys_of_models(

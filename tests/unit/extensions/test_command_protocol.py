@@ -179,7 +179,7 @@ def test_plain_text_is_context_where_text_is_wanted() -> None:
 )
 def test_matchers_fit_whole_names_and_those_of_other_programs(matcher: str, fits: list[str], not_: list[str]) -> None:
     hook = CommandHook(event="PreToolUse", command="x", matcher=matcher)
-    assert [name for name in (*fits, *not_) if hook.fits(hook_tool_names(name))] == fits
+    assert [name for name in (*fits, *not_) if hook.matches(hook_tool_names(name))] == fits
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ async def test_a_file_and_a_package_in_a_folder_are_extensions(tmp_path: Path) -
 
     found = find_extensions(user=[tmp_path])
     agent = agent_of(
-        Reply("", calls=[ScriptedCall("greet", {"name": "Ann"})]), "done", extensions=Extensions(found=found)
+        Reply("", calls=[ScriptedCall("greet", {"name": "Ann"})]), "done", extensions=Extensions(discovered=found)
     )
     await agent.run("go")
 
@@ -90,7 +90,7 @@ async def test_a_broken_extension_harms_nothing_and_says_where_it_broke(
     file = write(tmp_path, "broken.py", text)
     write(tmp_path, "sound.py", GREET.format(word="Hi"))
 
-    extensions = Extensions(found=find_extensions(user=[tmp_path]))
+    extensions = Extensions(discovered=find_extensions(user=[tmp_path]))
     agent = agent_of("done", extensions=extensions)
     before = len(agent.bus._handlers)
     assert (await agent.run("go")).text == "done"
@@ -127,7 +127,7 @@ async def test_of_two_of_one_name_the_first_counts_and_the_other_is_told(tmp_pat
     write(project, "same.py", GREET.format(word="project"))
 
     found = find_extensions(user=[user], project=project, trusted=True)
-    extensions = Extensions(found=found)
+    extensions = Extensions(discovered=found)
     agent_of(extensions=extensions)
 
     assert [s.origin for s in extensions.loaded] == ["user"]

@@ -78,8 +78,8 @@ def text_reply(
     """An answer in words, in pieces of ``size`` characters; or one that hangs."""
     pieces = max(1, len(text) // size) if size else 1
     if hang_after:
-        return Hang(text, pieces=len(text), after=hang_after, started=started)
-    return Reply(text, thinking=thinking, usage=tokens_of(tokens), pieces=pieces)
+        return Hang(text, chunk_count=len(text), after=hang_after, started=started)
+    return Reply(text, thinking=thinking, usage=tokens_of(tokens), chunk_count=pieces)
 
 
 def tool_call_reply(name: str, /, *, tokens: int = 0, stop: StopReason | None = None, **arguments: Any) -> Reply:
@@ -96,7 +96,7 @@ def calls(*answers: Reply | ToolUseBlock) -> Any:
 
 def cut(text: str, after: Reply) -> Reply:
     """An answer that breaks off in the middle of the call ``after``."""
-    return Reply(text, calls=after.calls, cut_after=2)
+    return Reply(text, calls=after.calls, truncate_after=2)
 
 
 def fail(error: Exception) -> Exception:
@@ -106,7 +106,7 @@ def fail(error: Exception) -> Exception:
 
 def config(model: Script, *, behavior: RunOptions | None = None, vision: bool = True, **fields: Any) -> LoopConfig:
     """A configuration around a scripted model."""
-    settled = (behavior or RunOptions()).resolved()
+    settled = (behavior or RunOptions()).resolve()
     if not vision:
         model.info = ModelInfo("scripted-1", "scripted", vision=False)
     return LoopConfig(model=model, env=MemoryEnv({}), behavior=settled, **fields)

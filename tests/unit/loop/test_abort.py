@@ -243,21 +243,21 @@ async def test_a_side_call_reaches_the_model_of_the_run_from_a_tool_through_the_
 
 
 async def test_a_side_call_obeys_the_limits_of_the_run() -> None:
-    refused: list[str] = []
+    rejected: list[str] = []
 
     async def select(ctx: ContextTransform) -> None:
         for _ in range(3):
             try:
                 await ctx.side_call("select", ask("which"))
             except AgentError as error:
-                refused.append(str(error))
+                rejected.append(str(error))
 
     one = agent(
         Script(priced("a", dollars=0.5), priced("b", dollars=0.6), text_reply("never")),
         hooks={ContextTransform: select},
     )
     result = await one.run("go", behavior=RunOptions(max_cost=1.0))
-    assert refused == ["no model can be asked for 'select': the run has reached its limit (max_cost)"]
+    assert rejected == ["no model can be asked for 'select': the run has reached its limit (max_cost)"]
     assert result.stats.side_usage["select"].total_tokens == 20
 
 
@@ -283,7 +283,7 @@ async def test_what_failed_answers_cost_is_counted() -> None:
     def retry(ctx: ModelErrorHook) -> None:
         ctx.retry()
 
-    broken = Reply("half an ans", pieces=5, cut_after=2, usage=Usage(output_tokens=7))
+    broken = Reply("half an ans", chunk_count=5, truncate_after=2, usage=Usage(output_tokens=7))
     one = agent(Script(broken, priced("whole")), hooks={ModelErrorHook: retry}, behavior=RunOptions(retry=None))
     result = await one.run("go")
     assert result.text == "whole"
@@ -294,7 +294,7 @@ async def test_calls_spend_for_others() -> None:
     @tool
     async def spawn() -> str:
         """Have somebody else work."""
-        one.spend(Usage(input_tokens=40, cost=Cost(input=2.0)), "child")
+        one.add_usage(Usage(input_tokens=40, cost=Cost(input=2.0)), "child")
         return "done"
 
     one = agent(Script(calls(tool_call_reply("spawn")), text_reply("never")), tools=[spawn])

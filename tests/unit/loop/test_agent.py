@@ -222,10 +222,10 @@ async def test_steering_one_at_a_time_or_all_at_once() -> None:
 
 @pytest.mark.covers("AGT-27", "AGT-28")
 async def test_behavior_is_merged_field_by_field() -> None:
-    merged = RunOptions(max_turns=3).over(RunOptions(max_turns=9, temperature=0.5)).resolved()
+    merged = RunOptions(max_turns=3).merged_with(RunOptions(max_turns=9, temperature=0.5)).resolve()
     assert (merged.max_turns, merged.temperature, merged.max_output_tokens) == (3, 0.5, 16384)
-    assert RunOptions(max_turns=None).over(RunOptions(max_turns=9)).resolved().max_turns is None
-    assert RunOptions().resolved().max_turns is None
+    assert RunOptions(max_turns=None).merged_with(RunOptions(max_turns=9)).resolve().max_turns is None
+    assert RunOptions().resolve().max_turns is None
     model = Script(text_reply("a"), text_reply("b"))
     one = agent(model, behavior=RunOptions(temperature=0.5, max_output_tokens=10))
     await one.run("go", behavior=RunOptions(max_output_tokens=20))
@@ -367,7 +367,7 @@ async def test_a_thousand_runs_leave_nothing_behind() -> None:
         async with one.stream("go", signal=signal, hooks={"turn:after": lambda ctx: None}) as run:
             async for _event in run:
                 pass
-        assert not one.bus.observers
+        assert not one.bus.listeners
         assert not one.bus.has(TurnAfter)
         del one, run
 
@@ -378,6 +378,6 @@ def test_an_async_subscriber_is_refused() -> None:
     async def observe(event: Any) -> None: ...
 
     one = agent(Script())
-    for register in (one.subscribe, one.bus.observe):
+    for register in (one.subscribe, one.bus.subscribe):
         with pytest.raises(TypeError, match="plain function"):
             register(observe)  # pyright: ignore[reportArgumentType]

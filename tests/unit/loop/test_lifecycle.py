@@ -301,11 +301,11 @@ def test_one_agent_works_in_one_event_loop_after_another(capsys: pytest.CaptureF
 @pytest.mark.parametrize("cap", [1, 3])
 async def test_calls_that_allow_it_run_together_up_to_the_cap_and_others_alone(cap: int) -> None:
     running: list[str] = []
-    most: dict[str, int] = {"safe": 0, "alone": 0}
+    limit: dict[str, int] = {"safe": 0, "alone": 0}
 
     async def work(kind: str) -> str:
         running.append(kind)
-        most[kind] = max(most[kind], len(running))
+        limit[kind] = max(limit[kind], len(running))
         for _ in range(3):
             await asyncio.sleep(0)
         running.remove(kind)
@@ -324,7 +324,7 @@ async def test_calls_that_allow_it_run_together_up_to_the_cap_and_others_alone(c
     script = calls(*(tool_call_reply(n) for n in ("safe", "safe", "safe", "safe", "alone", "alone", "safe")))
     one = agent(Script(script, text_reply("ok")), tools=[safe, alone], behavior=RunOptions(tool_concurrency=cap))
     await one.run("go")
-    assert most == {"safe": cap, "alone": 1}
+    assert limit == {"safe": cap, "alone": 1}
 
 
 @pytest.mark.covers("AGT-42")

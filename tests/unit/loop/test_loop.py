@@ -119,7 +119,7 @@ async def test_an_abort_is_seen_by_the_tool_and_before_each_further_call() -> No
         ran.append(n)
         if n == "2":
             signal.cancel("by hand")
-            assert ctx.aborted
+            assert ctx.is_aborted
             assert ctx.signal.cancelled
         return n
 
@@ -266,7 +266,7 @@ async def test_a_broken_stream_keeps_what_arrived_and_raises_after_one_error_eve
     events: list[Any] = []
     after: list[TurnAfter] = []
     bus = HookBus({TurnAfter: after.append})
-    bus.observe(events.append)
+    bus.subscribe(events.append)
     model = Script(cut("half an ans", tool_call_reply("look", key="a")))
     ctx = context()
     with pytest.raises(AgentProviderError) as caught:
@@ -343,7 +343,7 @@ async def test_an_abort_ends_in_one_error_whenever_it_comes(when: str) -> None:
         started.set()
     events: list[Any] = []
     bus = HookBus({TurnAfter: after})
-    bus.observe(events.append)
+    bus.subscribe(events.append)
 
     async def stop() -> None:
         await started.wait()

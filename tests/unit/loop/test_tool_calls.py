@@ -37,7 +37,7 @@ async def dispatch(*turn: Any, tools: Any = (add,), hooks: Any = None, **options
     """Run one turn with these calls; gives the results and the events."""
     bus = HookBus(hooks)
     events: list[Any] = []
-    bus.observe(events.append)
+    bus.subscribe(events.append)
     ctx = LoopContext(tools=ToolRegistry(tools))
     await agent_loop("go", ctx, config(Script(calls(*turn), text_reply("ok")), bus=bus, **options))
     assert_results_follow_calls(ctx.messages)
@@ -364,20 +364,20 @@ async def test_calls_that_must_be_alone_are_alone_and_in_order() -> None:
 
 @pytest.mark.covers("TEX-20")
 async def test_no_more_calls_run_together_than_allowed() -> None:
-    now = most = 0
+    now = limit = 0
 
     @tool
     async def run() -> str:
         """Run."""
-        nonlocal now, most
+        nonlocal now, limit
         now += 1
-        most = max(most, now)
+        limit = max(limit, now)
         await asyncio.sleep(0)
         now -= 1
         return "x"
 
     await dispatch(*(tool_call_reply("run") for _ in range(9)), tools=[run], behavior=RunOptions(tool_concurrency=2))
-    assert most == 2
+    assert limit == 2
 
 
 @pytest.mark.covers("TEX-18", "TEX-17")
@@ -412,7 +412,7 @@ async def test_a_tool_knows_its_call_and_reports_on_the_way() -> None:
     block = tool_call_reply("work")
     (result,), events = await dispatch(block, tools=[work], agent="tester", session_id="s1", extra={"db": 1})
     (ctx,) = got
-    assert (ctx.call_id, ctx.session_id, ctx.agent, ctx.extra, ctx.aborted) == (
+    assert (ctx.call_id, ctx.session_id, ctx.agent, ctx.extra, ctx.is_aborted) == (
         result.tool_use_id,
         "s1",
         "tester",

@@ -46,12 +46,12 @@ async def fine() -> str:
 @pytest.mark.parametrize("error", STOPS, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize("among", [False, True])
 async def test_whatever_a_tool_raises_is_its_result(error: BaseException, kind: str, among: bool) -> None:
-    asked = (
+    request = (
         [tool_call_reply("fine"), tool_call_reply("stop"), tool_call_reply("fine")]
         if among
         else [tool_call_reply("stop")]
     )
-    a = agent(Script(calls(*asked), text_reply("done")), tools=[stopping(error, kind), fine])
+    a = agent(Script(calls(*request), text_reply("done")), tools=[stopping(error, kind), fine])
     async with asyncio.timeout(5):
         result = await a.run("go")
     assert result.text == "done"

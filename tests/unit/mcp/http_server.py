@@ -150,11 +150,11 @@ class HttpServer:
 
     def visit(self, address: str) -> str:
         """What a browser is sent back to when the user agrees."""
-        asked = {k: v[0] for k, v in parse_qs(urlsplit(address).query).items()}
-        self.challenges["the-code"] = asked["code_challenge"]
-        state = "forged" if self.wrong_state else asked["state"]
+        request = {k: v[0] for k, v in parse_qs(urlsplit(address).query).items()}
+        self.challenges["the-code"] = request["code_challenge"]
+        state = "forged" if self.wrong_state else request["state"]
         issuer = "https://evil.test" if self.wrong_issuer else self.base
-        return f"{asked['redirect_uri']}?code=the-code&state={state}&iss={issuer}"
+        return f"{request['redirect_uri']}?code=the-code&state={state}&iss={issuer}"
 
     def _token(self, form: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         if form["grant_type"] == "refresh_token":

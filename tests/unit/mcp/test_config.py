@@ -69,7 +69,7 @@ def test_a_filter_and_its_other_names() -> None:
         {"tools": "read_*", "disabledTools": ["read_secret"]},
     ):
         server = one({"command": "a", **entry})
-        assert [server.offers(n) for n in ("read_file", "read_secret", "write")] == [True, False, False], entry
+        assert [server.includes_tool(n) for n in ("read_file", "read_secret", "write")] == [True, False, False], entry
     assert not one({"command": "a", "disabled": True}).enabled
 
 

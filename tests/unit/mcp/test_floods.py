@@ -43,7 +43,7 @@ class Hasty(dict[str, Any]):
 
     def values(self) -> Any:
         read = list(super().values())
-        self._server.change(list(twin("one", "two").tools.values()))
+        self._server.set_tools(list(twin("one", "two").tools.values()))
         return read
 
 
@@ -52,7 +52,7 @@ async def test_what_changed_while_a_list_was_read_is_read_too(monkeypatch: pytes
     other = twin("one")
     async with connect_mcp(McpServerConfig(name="a", command="-"), connector=InMemoryConnector({"a": other})) as server:
         other.tools = Hasty(other)
-        server.changed("tools")
+        server.on_list_changed("tools")
         await until(lambda: [i.name for i in server.tool_infos] == ["one", "two"])
 
 
@@ -61,7 +61,7 @@ async def test_lines_that_come_too_fast_are_left_out_and_counted(flag: str, tmp_
     file = tmp_path / "raw.log"
     server = McpServer(raw(flag, mode="legacy", timeout=20), "raw", SdkConnector(), log=ServerLog(file))
     async with connected_server(server):
-        await until(lambda: server.log.left_out > BURST_LINES)
+        await until(lambda: server.log.dropped_lines > BURST_LINES)
         assert (await asked(server))["listed"] == 1
         assert len(server.log.lines) <= MAX_LINES
 
@@ -75,7 +75,7 @@ async def test_lines_that_come_too_fast_are_left_out_and_counted(flag: str, tmp_
         elif number := re.fullmatch(r"(?:\[info\] own: )?line (\d+)\.", line):
             last += 1
             assert int(number[1]) == last
-    assert missing == server.log.left_out > BURST_LINES
+    assert missing == server.log.dropped_lines > BURST_LINES
 
 
 class SlowToLoad(InMemoryConnector):
@@ -85,7 +85,7 @@ class SlowToLoad(InMemoryConnector):
         super().__init__({"a": twin("one")})
         self.loaded = False
 
-    async def ready(self) -> None:
+    async def preload(self) -> None:
         await asyncio.sleep(0.3)
         self.loaded = True
 

@@ -126,7 +126,7 @@ async def test_servers_start_together_and_one_that_fails_harms_nothing() -> None
 async def test_what_a_run_waits_for_is_told() -> None:
     gate, told = asyncio.Event(), list[str]()
     agent = agent_with({"fast": twin("echo"), "slow": twin("echo", delay=gate)}, "done", mcp={"grace": 30.0})
-    plug_of(agent).tell = told.append
+    plug_of(agent).on_notice = told.append
     running = asyncio.ensure_future(agent.run("go"))
     await until(lambda: told)
     assert told == ["waiting for MCP server 'slow', 30 s at most"]
@@ -229,7 +229,7 @@ async def test_people_are_told_of_a_server_that_fails_or_is_late() -> None:
     told: list[str] = []
     servers = {"bad": twin(refuse="no"), "good": twin("echo"), "late": twin(delay=asyncio.Event())}
     agent = agent_with(servers, "done", "done", mcp={"grace": 0.2})
-    plug_of(agent).tell = told.append
+    plug_of(agent).on_notice = told.append
     await agent.run("go")
     await agent.run("go on")
     assert len(told) == 2
@@ -244,14 +244,14 @@ async def test_a_server_that_is_lost_again_and_again_is_told_of_once() -> None:
     server = twin("echo")
     agent = agent_with({"s": server}, "done")
     plug = plug_of(agent)
-    plug.tell = told.append
+    plug.on_notice = told.append
     await agent.run("go")
     lost = McpError("s", "gone", "lost")
-    await plug.failed(plug.get("s"), lost)
-    await plug.failed(plug.get("s"), lost)
+    await plug.on_failed(plug.get("s"), lost)
+    await plug.on_failed(plug.get("s"), lost)
     assert told == ["gone"]
-    await plug.connected(plug.get("s"), 0.1)
-    await plug.failed(plug.get("s"), lost)
+    await plug.on_connected(plug.get("s"), 0.1)
+    await plug.on_failed(plug.get("s"), lost)
     assert told == ["gone", "gone"]
     await agent.shutdown()
 
@@ -312,7 +312,7 @@ async def test_a_changed_list_counts_from_the_next_turn_on() -> None:
 
     @agent.on(ToolGate)
     async def change(hook: ToolGate) -> None:
-        server.change([(info("new"), lambda text="": "new"), (info("same"), lambda text="": "same")])
+        server.set_tools([(info("new"), lambda text="": "new"), (info("same"), lambda text="": "same")])
         await until(lambda: len(plug_of(agent).servers[0].tools) == 2 and "new" in str(plug_of(agent).servers[0].tools))
 
     await agent.run("go")
@@ -328,7 +328,7 @@ async def test_a_server_that_dies_is_started_again_and_its_tools_stay() -> None:
 
     @agent.on("tool:after")
     def kill(hook: Any) -> None:
-        server.die()
+        server.crash()
 
     await agent.run("go")
     assert [r.content for r in results(agent)] == ["echo: 1", "echo: 2"]
@@ -340,8 +340,8 @@ async def test_a_server_dead_for_good_gives_results_that_say_so() -> None:
     server = twin("echo")
     agent = agent_with({"s": server}, ScriptedCall("mcp__s__echo", {}), "done")
     await agent.warmup()
-    server.refuse = "the database is gone"
-    server.die()
+    server.connect_error = "the database is gone"
+    server.crash()
     handle = plug_of(agent).get("s")
     await until(lambda: handle.status == "lost")
     for _ in range(6):
@@ -518,21 +518,21 @@ async def test_a_server_asks_the_user_field_by_field() -> None:
         got = await side.elicit(ElicitRequest(server="?", message="Who?", schema=schema))
         return f"{got.action} {dict(got.content)}"
 
-    somebody = Somebody(
+    user = Somebody(
         Said(text="Ann"), Said(text="old"), Said(text="41"), Said(("Green",)), Said(("Yes",)), Said(("The X", "Y")), Said(("(leave it out)",)),
     )  # fmt: skip
     agent = agent_with(
         {"s": InMemoryServer([(info("ask"), ask)])},
         ScriptedCall("mcp__s__ask", {}),
         "done",
-        extra={"interaction": somebody},
+        extra={"interaction": user},
     )
     await agent.run("go")
     assert (
         results(agent)[0].content == "accept {'name': 'Ann', 'age': 41, 'color': 'g', 'sure': True, 'tags': ['x', 'y']}"
     )
-    assert "The MCP server 's' asks: Who?" in somebody.questions[0].text
-    assert "'old' is no whole number" in somebody.questions[2].text
+    assert "The MCP server 's' asks: Who?" in user.questions[0].text
+    assert "'old' is no whole number" in user.questions[2].text
 
     for said, action in ((None, "cancel"), (Said(("(do not answer)",)), "decline")):
         agent = agent_with(
@@ -557,12 +557,12 @@ async def test_a_server_asks_the_model_when_the_user_agrees_and_it_is_counted(al
         )
         return got if isinstance(got, str) else got.text
 
-    somebody = [Somebody(Said(("Yes" if allowed else "No",)))] if allowed is not None else []
+    user = [Somebody(Said(("Yes" if allowed else "No",)))] if allowed is not None else []
     script: list[Any] = [ScriptedCall("mcp__s__sample", {}), *(["hello"] if allowed else []), "done"]
     agent = agent_with(
         {"s": InMemoryServer([(info("sample"), sample)])},
         *script,
-        extra={"interaction": somebody[0]} if somebody else {},
+        extra={"interaction": user[0]} if user else {},
     )
     result = await agent.run("go")
     assert results(agent)[0].content == ("hello" if allowed else "the user did not allow it")
@@ -570,7 +570,7 @@ async def test_a_server_asks_the_model_when_the_user_agrees_and_it_is_counted(al
     if allowed:
         assert isinstance(agent.model, ScriptedModel)
         assert agent.model.requests[1].request.max_output_tokens == 9
-        assert "Say hi" in somebody[0].questions[0].text
+        assert "Say hi" in user[0].questions[0].text
 
 
 async def test_resources_are_tools_and_prompts_are_commands() -> None:

@@ -18,15 +18,15 @@ async def prompt(*arguments: PromptArgument) -> McpPrompt:
 async def test_words_become_arguments() -> None:
     made = await prompt(PromptArgument(name="topic", required=True), PromptArgument(name="style"))
     assert (made.command, made.description) == ("mcp:s:sum", "Sum up")
-    assert made.assign(["trees"]) == {"topic": "trees"}
-    assert made.assign(["trees", "short", "and", "dry"]) == {"topic": "trees", "style": "short and dry"}
-    assert made.assign(["style=dry", "old", "trees"]) == {"style": "dry", "topic": "old trees"}
+    assert made.parse_arguments(["trees"]) == {"topic": "trees"}
+    assert made.parse_arguments(["trees", "short", "and", "dry"]) == {"topic": "trees", "style": "short and dry"}
+    assert made.parse_arguments(["style=dry", "old", "trees"]) == {"style": "dry", "topic": "old trees"}
     with pytest.raises(ConfigError, match="/mcp:s:sum needs topic"):
-        made.assign([])
+        made.parse_arguments([])
 
 
 async def test_too_many_words_are_told_of() -> None:
     made = await prompt()
-    assert made.assign([]) == {}
+    assert made.parse_arguments([]) == {}
     with pytest.raises(ConfigError, match="takes 0 arguments, so 'x' is too much"):
-        made.assign(["x"])
+        made.parse_arguments(["x"])

@@ -149,8 +149,8 @@ async def test_both_eras_of_the_protocol_are_spoken() -> None:
     async with official() as url:
         for mode, protocol in (("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("2026-07-28", "2026-07-28")):
             config = McpServerConfig(name="o", transport="http", url=url, mode=mode)
-            async with connect_mcp(config, elicit=lambda asked: ElicitResult("accept")) as server:
-                assert server.facts.protocol == protocol
+            async with connect_mcp(config, elicit=lambda request: ElicitResult("accept")) as server:
+                assert server.info.protocol == protocol
                 answer = await server.call("add", {"a": 1, "b": 2})
                 assert said(answer) == "3"
                 assert answer.structured == {"result": 3}
@@ -213,7 +213,7 @@ async def test_a_login_is_kept_for_later_and_renewed_once(tmp_path: Path) -> Non
         assert server.registrations == 1
 
         # Near its end the token is renewed by one of those who need it; the others wait and read it.
-        file.change(expires=time.time() - 1)
+        file.update(expires=time.time() - 1)
         async with (
             connect_mcp(config, tokens=tmp_path / "logins") as one,
             connect_mcp(config, tokens=tmp_path / "logins") as two,

@@ -66,14 +66,14 @@ async def test_everything_that_a_server_may_ask_is_answered_or_refused(tmp_path:
         return SamplingResult("hi there", "some-model")
 
     options = {
-        "elicit": lambda asked: ElicitResult("accept", {"city": asked.message, "days": 3}),
-        "allow_sampling": lambda asked: asked.system == "Short.",
+        "elicit": lambda request: ElicitResult("accept", {"city": request.message, "days": 3}),
+        "allow_sampling": lambda request: request.system == "Short.",
         "sampler": sampler,
         "roots": [str(tmp_path)],
     }
     async with connect_mcp(raw(), **options) as server:
-        asked = json.loads((await server.call("ask", {})).content[0]["text"])
-        assert asked == {"action": "accept", "content": {"city": "Where to?", "days": 3}}
+        request = json.loads((await server.call("ask", {})).content[0]["text"])
+        assert request == {"action": "accept", "content": {"city": "Where to?", "days": 3}}
         visited = json.loads((await server.call("visit", {})).content[0]["text"])
         assert visited == {"action": "accept"}
         sampled = json.loads((await server.call("sample", {})).content[0]["text"])
@@ -189,7 +189,7 @@ async def test_time_does_not_run_while_a_person_is_asked() -> None:
 async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
     async with connect_mcp(raw()) as server:
         call = asyncio.ensure_future(server.call("slow", {}))
-        await until(lambda: server._patience._clocks)
+        await until(lambda: server._timeouts._clocks)
         await server.call("echo", {})  # the first one has been sent before
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -243,7 +243,7 @@ async def test_a_server_that_dies_in_mid_call_fails_the_call_at_once_and_is_star
         second = (await server.call("pid", {})).content[0]["text"]
         assert second != first
         os.kill(int(second), signal.SIGKILL)
-        await until(lambda: server.status != "ready" or server._live is None)
+        await until(lambda: server.status != "ready" or server._connection is None)
         assert (await server.call("pid", {})).content[0]["text"] not in (first, second)
 
 

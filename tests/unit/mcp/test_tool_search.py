@@ -43,7 +43,7 @@ async def search(
     tools: Any = ALL, *, limit: int = DEFAULT_RESULTS, wire_name: Any = str, **arguments: Any
 ) -> tuple[ToolResult, list[str]]:
     unlocked: list[str] = []
-    tool = create_tool_search(tools, unlocked.extend, limit=limit, wire_name=wire_name)
+    tool = create_tool_search(tools, unlocked.extend, limit=limit, model_name=wire_name)
     return await tool(ToolContext(env=MemoryEnv({})), **arguments), unlocked
 
 
@@ -112,8 +112,8 @@ async def test_the_limit_holds_and_what_is_left_is_named() -> None:
     assert "mcp__big__thing_199" not in result.text
     assert len((await search(many, server="big", limit=3))[1]) == 3
     tool = create_tool_search(many, list)
-    asked = await tool(ToolContext(env=MemoryEnv({})), server="big", limit=25)
-    assert len(found(asked)) == 25
+    request = await tool(ToolContext(env=MemoryEnv({})), server="big", limit=25)
+    assert len(found(request)) == 25
     assert tool.input_schema["properties"]["limit"]["maximum"] == MAX_RESULTS
     assert len((await search(many, names=[t.name for t in many[:20]]))[1]) == 20
 
@@ -133,7 +133,7 @@ async def test_the_tools_may_be_those_of_the_moment_and_the_model_may_know_other
     tools: list[Tool] = []
     unlocked: list[str] = []
     tool = create_tool_search(
-        lambda: tools, unlocked.extend, name="find", wire_name=lambda name: name.removeprefix("mcp__")
+        lambda: tools, unlocked.extend, name="find", model_name=lambda name: name.removeprefix("mcp__")
     )
     context = ToolContext(env=MemoryEnv({}))
 
@@ -168,10 +168,10 @@ async def test_what_is_huge_is_cut_and_says_so() -> None:
 
 def test_the_same_words_give_the_same_order_whatever_the_order_of_the_tools() -> None:
     index = ToolIndex()
-    first = [t.name for t in index.rank(ALL, "file issue repository")]
+    first = [t.name for t in index.search(ALL, "file issue repository")]
 
-    assert first == [t.name for t in index.rank(list(reversed(ALL)), "repository issue FILES")]
-    assert first == [t.name for t in ToolIndex().rank(ALL, "file issue repository")]
+    assert first == [t.name for t in index.search(list(reversed(ALL)), "repository issue FILES")]
+    assert first == [t.name for t in ToolIndex().search(ALL, "file issue repository")]
 
 
 def test_other_scripts_are_found_too() -> None:
@@ -182,17 +182,17 @@ def test_other_scripts_are_found_too() -> None:
     ]
     index = ToolIndex()
 
-    assert [t.name[-1] for t in index.rank(tools, "天気")] == ["x"]
-    assert [t.name[-1] for t in index.rank(tools, "überweisung")] == ["z"]
+    assert [t.name[-1] for t in index.search(tools, "天気")] == ["x"]
+    assert [t.name[-1] for t in index.search(tools, "überweisung")] == ["z"]
 
 
 def test_a_tool_that_changed_is_read_anew() -> None:
     index = ToolIndex()
-    assert not index.rank([tool_of("a", "x", "old")], "new")
-    assert index.rank([tool_of("a", "x", "new")], "new")
+    assert not index.search([tool_of("a", "x", "old")], "new")
+    assert index.search([tool_of("a", "x", "new")], "new")
 
 
 @given(st.text(max_size=80), st.lists(st.text(max_size=40), max_size=4))
 def test_any_words_are_taken(query: str, descriptions: list[str]) -> None:
     tools = [tool_of("a", f"t{n}", text or "-") for n, text in enumerate(descriptions)]
-    assert set(ToolIndex().rank(tools, query)) <= set(tools)
+    assert set(ToolIndex().search(tools, query)) <= set(tools)

@@ -67,10 +67,10 @@ async def test_without_files_the_prompt_is_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.covers("MEM-04", "MEM-07", "TOL-18")
 async def test_a_confirmed_note_is_appended_and_the_next_conversation_knows_it(tmp_path: Path) -> None:
-    asked: list[Note] = []
+    request: list[Note] = []
 
     def confirm(note: Note) -> bool:
-        asked.append(note)
+        request.append(note)
         return True
 
     memory = Memory.for_folder(tmp_path, tmp_path / "home", confirm=confirm)
@@ -81,7 +81,7 @@ async def test_a_confirmed_note_is_appended_and_the_next_conversation_knows_it(t
 
     file = tmp_path / "home" / "MEMORY.md"
     assert file.read_text(encoding="utf-8") == "# Memory\n\n## Preferences\n\n- Answers in French\n"
-    assert [(n.text, n.where, n.path) for n in asked] == [("Answers in French", "user", str(file))]
+    assert [(n.text, n.where, n.path) for n in request] == [("Answers in French", "user", str(file))]
     next_one, model = agent_with(Memory.for_folder(tmp_path, tmp_path / "home"), Reply("salut"))
     await next_one.run("hello")
     assert "- Answers in French" in model.requests[0].request.system
@@ -147,7 +147,7 @@ def test_the_user_s_file_is_private_and_the_project_s_keeps_its_mode(tmp_path: P
     found.project.path.chmod(0o664)
 
     for file in (found.user, found.project):
-        assert file.change(lambda text: add_note(text, "one"))
+        assert file.update(lambda text: add_note(text, "one"))
 
     assert stat.S_IMODE(found.user.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(found.user.path.parent.stat().st_mode) == 0o700
@@ -164,7 +164,7 @@ def test_notes_that_come_at_once_are_all_kept(tmp_path: Path) -> None:
     file = MemoryFile(tmp_path / "MEMORY.md")
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda i: MemoryFile(file.path).change(lambda t: add_note(t, f"note {i}")), range(24)))
+        list(pool.map(lambda i: MemoryFile(file.path).update(lambda t: add_note(t, f"note {i}")), range(24)))
 
     assert sorted(file.read().splitlines()[4:]) == sorted(f"- note {i}" for i in range(24))
 
@@ -176,7 +176,7 @@ def test_a_file_that_cannot_be_read_is_told_and_left_alone(tmp_path: Path) -> No
     assert memory.read() == ""
     assert "Cannot read the memory file" in memory.problems[0]
     with pytest.raises(MainspringError, match="MEMORY.md"):
-        MemoryFile(tmp_path / "MEMORY.md").change(lambda text: text + "x")
+        MemoryFile(tmp_path / "MEMORY.md").update(lambda text: text + "x")
 
 
 def test_a_fifo_does_not_hang_the_reader(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_file_in_another_encoding_is_not_rewritten(data: bytes, tmp_path: Path
     path.write_bytes(data)
 
     with pytest.raises(MainspringError, match="not UTF-8"):
-        MemoryFile(path).change(lambda text: text + "more")
+        MemoryFile(path).update(lambda text: text + "more")
 
     assert path.read_bytes() == data
     assert isinstance(MemoryFile(path).read(), str)
@@ -200,7 +200,7 @@ def test_a_file_in_another_encoding_is_not_rewritten(data: bytes, tmp_path: Path
 def test_a_link_stays_a_link_and_a_loop_is_told(tmp_path: Path) -> None:
     (tmp_path / "dotfiles").mkdir()
     (tmp_path / "MEMORY.md").symlink_to(tmp_path / "dotfiles" / "memory.md")
-    assert MemoryFile(tmp_path / "MEMORY.md").change(lambda text: text + "one\n")
+    assert MemoryFile(tmp_path / "MEMORY.md").update(lambda text: text + "one\n")
     assert (tmp_path / "MEMORY.md").is_symlink()
     assert (tmp_path / "dotfiles" / "memory.md").read_text() == "one\n"
 
@@ -217,7 +217,7 @@ def test_a_huge_file_is_cut_in_the_prompt_and_never_written_over(tmp_path: Path)
     assert len(part) < 20_000
     assert "needs tidying" in part
     with pytest.raises(MainspringError, match="larger than"):
-        MemoryFile(path).change(lambda text: text + "more")
+        MemoryFile(path).update(lambda text: text + "more")
     assert path.stat().st_size == 2_100_000
 
 

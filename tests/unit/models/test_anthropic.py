@@ -25,7 +25,7 @@ from mainspring.messages import (
 from mainspring.models import (
     HttpModel,
     ProviderConfig,
-    create_anthropic_adapter,
+    create_anthropic_model,
     create_model,
     create_model_provider,
     get_provider_factory,
@@ -48,7 +48,7 @@ def made(**settings: Any) -> HttpModel:
 
 
 def adapter(config: Any) -> HttpModel:
-    model = create_anthropic_adapter(config)
+    model = create_anthropic_model(config)
     assert isinstance(model, HttpModel)
     return model
 
@@ -74,7 +74,7 @@ async def test_defaults() -> None:
     assert AnthropicProtocol().url(model.profile) == "https://api.anthropic.com/v1/messages"
     assert model.profile.headers == {"anthropic-version": "2023-06-01"}
     assert model.profile.key_header == "x-api-key"
-    assert await model._key() == "k"
+    assert await model._get_credential() == "k"
 
 
 @pytest.mark.covers("PRV-32", "PRV-07", "PRV-03")
@@ -97,7 +97,7 @@ async def test_a_typed_configuration_or_a_dict(config: Any) -> None:
     for model in models:
         assert isinstance(model, HttpModel)
         assert (model.provider, model.model) == ("anthropic", "claude-opus-4-8")
-        assert await model._key() == "k"
+        assert await model._get_credential() == "k"
 
 
 @pytest.mark.covers("PRV-32", "PRV-05", "PRV-04", "PRV-36")
@@ -106,14 +106,14 @@ async def test_the_environment_fills_what_is_missing_or_empty(
     config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ProviderConfigError, match="ANTHROPIC_API_KEY") as caught:
-        create_anthropic_adapter(config)
+        create_anthropic_model(config)
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from-env")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "")
     model = adapter(config)
 
-    assert (await model._key(), model.model) == ("from-env", MODEL)
+    assert (await model._get_credential(), model.model) == ("from-env", MODEL)
     assert model.profile.base_url == "https://api.anthropic.com"
 
 
@@ -139,7 +139,7 @@ def test_a_key_of_the_environment_stays_with_its_host(monkeypatch: pytest.Monkey
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from-env")
 
     with pytest.raises(ProviderConfigError, match="is not sent elsewhere"):
-        create_anthropic_adapter({"base_url": "https://elsewhere.example"})
+        create_anthropic_model({"base_url": "https://elsewhere.example"})
     with pytest.raises(ProviderConfigError, match="must begin with http"):
         made(base_url="elsewhere.example")
 
@@ -276,7 +276,7 @@ async def test_a_key_that_cannot_be_fetched_is_a_configuration_error() -> None:
     with pytest.raises(ProviderConfigError, match="could not be fetched"):
         await model.complete(ModelRequest(HI))
     with pytest.raises(ProviderConfigError, match="Configuration of provider 'anthropic'"):
-        create_anthropic_adapter({"connect_timeout": "soon"})
+        create_anthropic_model({"connect_timeout": "soon"})
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ NEW = profile(
 def adapted(using: ModelProfile, refusal: str, messages: list[Message] = HI, **fields: Any) -> tuple[Any, Any]:
     """The body before, and the first that differs after the refusal."""
     before = body(messages, using, **fields)
-    for changed in AnthropicProtocol().without(using, refusal):
+    for changed in AnthropicProtocol().without_rejected(using, refusal):
         after = body(messages, changed, **fields)
         if after != before:
             return before, after
@@ -448,7 +448,7 @@ def test_other_refusals_that_have_an_answer() -> None:
 
 @pytest.mark.parametrize("refusal", ["temperature: range: 0..1", "messages.0: Input does not match", "no"])
 def test_a_wrong_value_is_nothing_to_leave_out(refusal: str) -> None:
-    assert list(AnthropicProtocol().without(OLD, refusal)) == []
+    assert list(AnthropicProtocol().without_rejected(OLD, refusal)) == []
 
 
 async def test_a_refused_request_is_sent_again_without_what_was_refused() -> None:
@@ -472,14 +472,14 @@ async def test_a_refused_request_is_sent_again_without_what_was_refused() -> Non
 
 
 async def test_a_whole_turn_with_a_tool() -> None:
-    asked = sse(
+    request = sse(
         begin(),
         start(0, "thinking", thinking="Hm.", signature="SIG"),
         {"type": "content_block_stop", "index": 0},
         *call(1, "c1", "look", "{}"),
         *end("tool_use"),
     )
-    model, transport = offline(MemoryResponse(asked), MemoryResponse(GOOD))
+    model, transport = offline(MemoryResponse(request), MemoryResponse(GOOD))
 
     first = (await model.complete(ModelRequest(HI, thinking="low"))).message
     history = [*HI, first, Message("user", (ToolResultBlock("c1", "look", "a wall"),))]

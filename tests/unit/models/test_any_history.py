@@ -93,8 +93,8 @@ def test_any_history_is_a_valid_request(wire: str, history: list[Message], syste
         assert kept == fresh
         sent: Any = json.loads(kept)
         assert all(item["role"] in ("system", "user", "assistant", "model", "tool") for item in sent[field])
-        asked = [c["functionCall"]["id"] for m in sent[field] for c in m.get("parts", []) if "functionCall" in c]
-        asked += [c["id"] for m in sent[field] for c in m.get("tool_calls", [])]
+        request = [c["functionCall"]["id"] for m in sent[field] for c in m.get("parts", []) if "functionCall" in c]
+        request += [c["id"] for m in sent[field] for c in m.get("tool_calls", [])]
         told = [r["functionResponse"]["id"] for m in sent[field] for r in m.get("parts", []) if "functionResponse" in r]
         told += [m["tool_call_id"] for m in sent[field] if m["role"] == "tool"]
-        assert asked == told
+        assert request == told

@@ -195,7 +195,7 @@ def test_cache_writes_for_an_hour_cost_more() -> None:
     usage = Usage(0, 0, cache_write=100)
 
     def write(info: ModelInfo, long_writes: int) -> float:
-        cost = with_cost(usage, info, long_writes=long_writes).cost
+        cost = with_cost(usage, info, cache_write_1h_tokens=long_writes).cost
         assert cost is not None
         return round(cost.cache_write * 1e6, 6)
 

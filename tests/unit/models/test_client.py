@@ -48,7 +48,7 @@ async def test_invoke_takes_text_or_messages_and_gives_content_and_usage() -> No
     assert isinstance(first, Success)
     assert is_model_success(first)
     assert not is_model_error(first)
-    assert (first.result.text, first.result.usage, first.success) == ("Hello", Usage(3, 2), True)
+    assert (first.result.text, first.result.usage, first.is_success) == ("Hello", Usage(3, 2), True)
     assert isinstance(second, Success)
     assert second.result.text == "Again"
 
@@ -87,7 +87,7 @@ async def test_a_wait_that_is_too_long_is_told_in_the_failure() -> None:
 @pytest.mark.covers("MOD-19", "MOD-24", "MOD-25", "MOD-26", "MOD-27")
 async def test_callbacks_come_in_order() -> None:
     told, callbacks = recorded()
-    own = client(NetworkError("gone"), Reply("Hello", usage=Usage(3, 2), pieces=2), callbacks=callbacks)
+    own = client(NetworkError("gone"), Reply("Hello", usage=Usage(3, 2), chunk_count=2), callbacks=callbacks)
 
     result = await own.stream("Hi")
 
@@ -112,7 +112,7 @@ async def test_an_error_is_told_once_when_nothing_is_tried_any_more() -> None:
 @pytest.mark.covers("MOD-17", "MOD-19", "STR-09", "STR-13")
 async def test_a_stream_that_breaks_ends_with_an_error_event_and_the_partial_message() -> None:
     told, callbacks = recorded()
-    result = await client(Reply("Hello", pieces=5, cut_after=2), callbacks=callbacks).stream("Hi")
+    result = await client(Reply("Hello", chunk_count=5, truncate_after=2), callbacks=callbacks).stream("Hi")
 
     assert isinstance(result, Success)
     events = [event async for event in result.result]
@@ -143,7 +143,7 @@ async def test_a_callback_may_be_async_and_its_failure_is_its_own(caplog: pytest
 
 
 async def test_closing_the_result_closes_the_stream() -> None:
-    model = ScriptedModel(Reply("Hello", pieces=5))
+    model = ScriptedModel(Reply("Hello", chunk_count=5))
     result = await LLMClient(model).stream("Hi")
 
     assert isinstance(result, Success)

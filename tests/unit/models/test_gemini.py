@@ -16,7 +16,7 @@ from mainspring.errors import (
     NetworkError,
     ProviderConfigError,
 )
-from mainspring.events import Done, StreamEvent
+from mainspring.events import CommandResult, StreamEvent
 from mainspring.messages import (
     ImageBlock,
     Message,
@@ -72,7 +72,7 @@ def events(data: bytes, using: ModelProfile | None = None) -> list[StreamEvent]:
 
 def message(*chunks: dict[str, Any]) -> Message:
     last = events(sse(*chunks))[-1]
-    assert isinstance(last, Done)
+    assert isinstance(last, CommandResult)
     return last.message
 
 
@@ -102,7 +102,7 @@ def test_a_streamed_answer_has_thinking_text_and_parallel_calls() -> None:
     )
     found = events(stream)
     last = found[-1]
-    assert isinstance(last, Done)
+    assert isinstance(last, CommandResult)
 
     assert [e.type for e in found] == (
         "start thinking_start thinking_delta thinking_delta thinking_end text_start text_delta text_delta text_end "
@@ -250,7 +250,7 @@ def test_a_whole_answer_and_an_array_of_events_are_read_too() -> None:
         json.dumps([chunk({"text": "Hi "}), chunk({"text": "there"}, finish="STOP")]),
     ):
         last = events(data.encode())[-1]
-        assert isinstance(last, Done)
+        assert isinstance(last, CommandResult)
         assert last.message.text == "Hi there"
 
 
@@ -258,7 +258,7 @@ def test_odd_json_is_read() -> None:
     odd = b'data: {"candidates": [{"content": {"parts": [{"text": "a\tb \\ud83d"}]}, "index": "0", "finishReason": "STOP"}]}\n\n'
     last = events(odd)[-1]
 
-    assert isinstance(last, Done)
+    assert isinstance(last, CommandResult)
     assert last.message.text == "a\tb \ufffd"
 
 
@@ -266,7 +266,7 @@ def test_the_mark_of_the_end_that_gateways_add_is_no_end_of_the_answer() -> None
     done = b"data: [DONE]\n\n"
     last = events(sse(chunk({"text": "Hi"}, finish="STOP")) + done)[-1]
 
-    assert isinstance(last, Done)
+    assert isinstance(last, CommandResult)
     with pytest.raises(NetworkError, match="ended before"):
         events(sse(chunk({"text": "Hi"})) + done)
 
@@ -438,14 +438,14 @@ def test_an_exact_budget_wins_and_the_reply_cap_stays_above_it() -> None:
 
 
 def test_a_conversation_with_calls_goes_back_as_it_came() -> None:
-    asked = own(
+    request = own(
         ThinkingBlock("Hm", "t0"),
         TextBlock("Looking.", "t1"),
         ToolUseBlock("c1", "look", {"at": "x"}, None, "s1"),
         ToolUseBlock("c2", "look", {}),
     )
     results = Message.user([ToolResultBlock("c2", "look", "B", is_error=True), ToolResultBlock("c1", "", "A")])
-    contents = body([Message.user("Hi"), asked, results, Message.user("Go on")])["contents"]
+    contents = body([Message.user("Hi"), request, results, Message.user("Go on")])["contents"]
 
     assert contents[1:] == [
         {
@@ -467,7 +467,7 @@ def test_a_conversation_with_calls_goes_back_as_it_came() -> None:
         {"role": "user", "parts": [{"text": "Go on"}]},
     ]
     bare = profile(GeminiDialect(call_ids=False, echo=False))
-    parts = [p for c in body([Message.user("Hi"), asked, results], bare)["contents"] for p in c["parts"]]
+    parts = [p for c in body([Message.user("Hi"), request, results], bare)["contents"] for p in c["parts"]]
     assert not any("thought" in p or "thoughtSignature" in p for p in parts)
     assert not any("id" in p.get("functionCall", p.get("functionResponse", {})) for p in parts)
 
@@ -670,14 +670,14 @@ def test_no_schema_however_odd_breaks_a_request(schema: dict[str, Any]) -> None:
 )
 def test_what_a_host_refuses_is_left_out(refusal: str, change: dict[str, Any]) -> None:
     dialect = GeminiDialect(thinking="level", result_images="inside")
-    first = next(GeminiProtocol().without(profile(dialect), refusal))
+    first = next(GeminiProtocol().without_rejected(profile(dialect), refusal))
 
     assert {name: getattr(first.gemini, name) for name in change} == change
-    assert list(GeminiProtocol().without(profile(dialect), "You exceeded your quota.")) == []
+    assert list(GeminiProtocol().without_rejected(profile(dialect), "You exceeded your quota.")) == []
 
 
 def test_a_model_without_eyes_is_found_out() -> None:
-    [blind] = GeminiProtocol().without(profile(), "Image input is not supported for this model")
+    [blind] = GeminiProtocol().without_rejected(profile(), "Image input is not supported for this model")
 
     assert not blind.info.vision
 
@@ -700,8 +700,8 @@ async def test_gemini_has_its_defaults_and_takes_its_key_from_the_environment(mo
 
     assert (model.provider, model.model) == ("gemini", "gemini-2.0-flash-exp")
     assert model.profile.base_url == "https://generativelanguage.googleapis.com/v1beta"
-    assert await model._key() == "from-environment"
-    assert await http(create_model("gemini:models/gemini-2.5-pro", api_key="own"))._key() == "own"
+    assert await model._get_credential() == "from-environment"
+    assert await http(create_model("gemini:models/gemini-2.5-pro", api_key="own"))._get_credential() == "own"
     other = http(create_model("gemini:m", base_url="https://gateway.example/gemini/v1", api_key="k"))
     assert other.profile.base_url == "https://gateway.example/gemini/v1"
 
@@ -727,13 +727,13 @@ async def test_an_answer_comes_over_http_and_refused_fields_are_left_out() -> No
     )
     using = profile(gemini_capabilities("gemini-3-flash"))
     model = HttpModel(using, GeminiProtocol(), lambda: "k", transport=transport)
-    asked = [
+    request = [
         Message.user("Hi"),
         own(ToolUseBlock("c1", "look", {})),
         Message.user([ToolResultBlock("c1", "look", "A")]),
     ]
 
-    response = await model.complete(ModelRequest(asked))
+    response = await model.complete(ModelRequest(request))
 
     assert response.text == "Hi!"
     first, second = [json.loads(r.body)["contents"][1]["parts"][0]["functionCall"] for r in transport.requests]

@@ -36,7 +36,7 @@ def http(model: Any) -> HttpModel:
 
 
 async def key_of(model: Any) -> Any:
-    return await http(model)._key()
+    return await http(model)._get_credential()
 
 
 # --- what all of them do alike -----------------------------------------------------------------------------------------
@@ -132,8 +132,8 @@ async def test_a_wrong_setting_and_a_key_that_fails_are_errors_of_ours(
 @pytest.mark.parametrize("name", ["openrouter", "cerebras", "github"])
 async def test_it_answers_over_http_and_fails_with_the_right_code(name: str) -> None:
     answer = plain(sse(chunk({"content": "Hi"}), chunk({}, "stop")), **{"content-type": "text/event-stream"})
-    refused = plain(b'{"error": {"message": "Bad credentials"}}', "401 Unauthorized")
-    async with serve(answer, refused) as server:
+    rejected = plain(b'{"error": {"message": "Bad credentials"}}', "401 Unauthorized")
+    async with serve(answer, rejected) as server:
         model = create_model(f"{name}:m", base_url=server.url, api_key="secret-key")
         found = [e.type async for e in model.stream(ASK)]
         with pytest.raises(ModelError, match="Bad credentials") as caught:
@@ -229,7 +229,7 @@ async def test_a_token_comes_from_settings_environment_or_command_line(
     assert await key_of(model) == {"authorization": "Bearer from-gh"}
     assert await key_of(model) == {"authorization": "Bearer from-gh"}
     assert notes.read_text() == "auth token --secure-storage\n"
-    cast("Any", http(model))._credential.reject({"authorization": "Bearer from-gh"})
+    cast("Any", http(model))._credential.invalidate({"authorization": "Bearer from-gh"})
     await key_of(model)
     assert notes.read_text().count("\n") == 2
     monkeypatch.setenv("GITHUB_TOKEN", "from-environment")

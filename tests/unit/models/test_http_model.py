@@ -164,10 +164,10 @@ async def test_a_refused_signature_drops_the_reasoning_and_not_the_session() -> 
 
 async def test_refusals_are_classified_and_name_the_host_but_not_the_key() -> None:
     body = b'{"error":{"message":"Slow down, sk-test-key-123456","type":"rate_limit_error"}}'
-    refused = model(MemoryResponse(body, 429, {"retry-after": "7", "x-request-id": "req_1"}))
+    rejected = model(MemoryResponse(body, 429, {"retry-after": "7", "x-request-id": "req_1"}))
 
     with pytest.raises(RateLimitedError) as caught:
-        await refused.complete(ModelRequest(HI))
+        await rejected.complete(ModelRequest(HI))
 
     error = caught.value
     assert (error.retry_after, error.retryable, error.request_id) == (7.0, True, "req_1")

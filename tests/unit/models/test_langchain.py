@@ -25,7 +25,7 @@ from pydantic import Field
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import ErrorCode, ModelError, ModelTimeoutError, ProviderConfigError, RateLimitedError
-from mainspring.events import Done, StreamEvent
+from mainspring.events import CommandResult, StreamEvent
 from mainspring.loop import CoreAgent
 from mainspring.messages import (
     ImageBlock,
@@ -129,7 +129,7 @@ async def events(model: ModelProvider, *messages: Message, **fields: Any) -> lis
 
 async def answer(*chunks: Any, **fields: Any) -> Message:
     last = (await events(LangChainModel(Stand(chunks=list(chunks))), **fields))[-1]
-    assert isinstance(last, Done)
+    assert isinstance(last, CommandResult)
     return last.message
 
 
@@ -165,7 +165,7 @@ async def test_a_streamed_answer_becomes_the_same_events_as_any_other() -> None:
     )
     found = await events(model)
     last = found[-1]
-    assert isinstance(last, Done)
+    assert isinstance(last, CommandResult)
 
     assert [e.type for e in found] == (
         "start text_start text_delta text_delta text_end toolcall_start toolcall_delta toolcall_delta toolcall_start "
@@ -272,9 +272,9 @@ async def test_errors_are_classified_and_keep_what_had_arrived() -> None:
     assert (error.code, error.provider, error.model) == (ErrorCode.RATE_LIMITED, "langchain", "stand-in-1")
     assert error.partial is not None
     assert error.partial.text == "So"
-    with pytest.raises(ModelError, match="Invalid api key") as refused:
+    with pytest.raises(ModelError, match="Invalid api key") as rejected:
         await answer(ValueError("Invalid api key"))
-    assert refused.value.code is ErrorCode.AUTHENTICATION_ERROR
+    assert rejected.value.code is ErrorCode.AUTHENTICATION_ERROR
     with pytest.raises(ModelError, match="cannot call tools"):
         await events(LangChainModel(Whole(answer=AIMessage(content="Hi"))), tools=[LOOK])
 
@@ -293,7 +293,7 @@ async def test_a_time_limit_holds() -> None:
 @pytest.mark.covers("PRV-37", "PRV-28")
 async def test_a_conversation_goes_out_in_its_messages() -> None:
     stand = Stand(chunks=[AIMessageChunk(content="Hi")])
-    asked = Message.assistant(
+    request = Message.assistant(
         [
             ThinkingBlock("Hm", "x"),
             TextBlock("Looking."),
@@ -308,7 +308,7 @@ async def test_a_conversation_goes_out_in_its_messages() -> None:
     )
     user = Message.user([TextBlock("Hi"), PIXEL])
     await events(
-        LangChainModel(stand), user, asked, seen, Message.system("Be kind."), Message.user("And?"), system="Be brief."
+        LangChainModel(stand), user, request, seen, Message.system("Be kind."), Message.user("And?"), system="Be brief."
     )
     system, first, spoken, one, two, shown, kind, last = stand.asked[0]
 

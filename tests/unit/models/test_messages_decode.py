@@ -185,11 +185,11 @@ def test_what_the_hosts_own_tools_did_is_kept_but_is_no_text_and_no_call() -> No
         *end(),
     )
 
-    asked, found, words = made.content
-    assert isinstance(asked, RedactedThinkingBlock)
+    request, found, words = made.content
+    assert isinstance(request, RedactedThinkingBlock)
     assert isinstance(found, RedactedThinkingBlock)
     called = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
-    assert json.loads(asked.data) == called
+    assert json.loads(request.data) == called
     assert json.loads(found.data) == result
     assert words == TextBlock("Found it.")
     assert made.tool_uses == ()
@@ -231,11 +231,11 @@ def test_a_summary_of_the_host_is_kept() -> None:
 
 def test_a_call_of_code_that_the_host_runs_keeps_who_made_it() -> None:
     caller = {"type": "code_execution_20250825", "tool_id": "s1"}
-    asked = message(begin(), start(0, "tool_use", id="c", name="look", input={}, caller=caller), *end("tool_use"))
+    request = message(begin(), start(0, "tool_use", id="c", name="look", input={}, caller=caller), *end("tool_use"))
     answered = message(begin(), start(0, "tool_use", id="c", name="look", input={}, caller=caller), *end("end_turn"))
 
-    assert json.loads(asked.tool_uses[0].signature or "") == caller
-    assert (asked.stop_reason, answered.stop_reason) == ("tool_use", "end_turn")
+    assert json.loads(request.tool_uses[0].signature or "") == caller
+    assert (request.stop_reason, answered.stop_reason) == ("tool_use", "end_turn")
     direct = message(begin(), start(0, "tool_use", id="c", name="look", caller={"type": "direct"}), *end("tool_use"))
     assert direct.tool_uses[0].signature is None
 

@@ -190,9 +190,9 @@ def test_words_of_the_assistant_at_the_end_are_to_be_continued() -> None:
 
     assert sent["messages"][-1] == {"role": "assistant", "content": [{"type": "text", "text": "Once upon a"}]}
     for using in (profile(AnthropicCapabilities(prefill=False)), profile(AnthropicCapabilities(thinking="both"))):
-        asked = body(history, using, thinking="low", max_output_tokens=5000)
-        assert asked["messages"][-2]["content"] == [{"type": "text", "text": "Once upon a \n"}]
-        assert asked["messages"][-1]["role"] == "user"
+        request = body(history, using, thinking="low", max_output_tokens=5000)
+        assert request["messages"][-2]["content"] == [{"type": "text", "text": "Once upon a \n"}]
+        assert request["messages"][-1]["role"] == "user"
     went_on = [*history, Message.user("Go on")]
     assert body(went_on, scratch=scratch)["messages"] == body(went_on)["messages"]
 
@@ -602,7 +602,7 @@ def test_what_is_kept_holds_no_markers() -> None:
 
     encode_request(request, profile())
 
-    stored, tail = scratch.slots["anthropic_messages"].pieces(history, lambda _: b"?")
+    stored, tail = scratch.entries["anthropic_messages"].pieces(history, lambda _: b"?")
     assert b"y" * 20 in stored
     assert tail == b""
     assert b"cache_control" not in stored
@@ -644,12 +644,12 @@ def test_a_long_conversation_is_encoded_once(monkeypatch: pytest.MonkeyPatch) ->
 
     first = encode_request(ModelRequest(history, tools=tools, system="S", scratch=scratch), profile())
     assert len(encoded) == 200
-    head = scratch.slots["anthropic_messages"].head
+    head = scratch.entries["anthropic_messages"].head
     longer = [*history, *turn(100)]
     second = encode_request(ModelRequest(longer, tools=tools, system="S", scratch=scratch), profile())
 
     assert encoded[200:] == longer[200:]
-    assert scratch.slots["anthropic_messages"].head is head
+    assert scratch.entries["anthropic_messages"].head is head
     assert unmarked(second).startswith(unmarked(first).removesuffix(b"]}"))
 
 

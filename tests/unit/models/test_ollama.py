@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, NetworkError, ProviderConfigError
-from mainspring.events import Done, StreamEvent
+from mainspring.events import CommandResult, StreamEvent
 from mainspring.messages import (
     ImageBlock,
     Message,
@@ -58,7 +58,7 @@ def events(data: bytes) -> list[StreamEvent]:
 
 def message(*lines: bytes) -> Message:
     last = events(b"".join(lines))[-1]
-    assert isinstance(last, Done)
+    assert isinstance(last, CommandResult)
     return last.message
 
 
@@ -193,9 +193,9 @@ def test_thinking_is_a_word_or_a_switch(model: str, level: Any, think: Any) -> N
 
 @pytest.mark.covers("PRV-28", "OPT-11")
 def test_a_conversation_with_calls_and_images() -> None:
-    asked = own(ThinkingBlock("Hm"), TextBlock("Looking."), ToolUseBlock("c1", "look", {"at": "x"}))
+    request = own(ThinkingBlock("Hm"), TextBlock("Looking."), ToolUseBlock("c1", "look", {"at": "x"}))
     seen = Message.user([ToolResultBlock("c1", "look", (TextBlock("Here"), PIXEL)), TextBlock("And?")])
-    sent = body([Message.user([TextBlock("Hi"), PIXEL]), asked, seen])["messages"]
+    sent = body([Message.user([TextBlock("Hi"), PIXEL]), request, seen])["messages"]
 
     assert sent == [
         {"role": "user", "content": "Hi", "images": [PIXEL.data]},
@@ -213,7 +213,7 @@ def test_a_conversation_with_calls_and_images() -> None:
         },
         {"role": "user", "content": "Image from the result of look:\nAnd?", "images": [PIXEL.data]},
     ]
-    assert PIXEL.data not in json.dumps(body([Message.user([PIXEL]), asked, seen], profile(vision=False)))
+    assert PIXEL.data not in json.dumps(body([Message.user([PIXEL]), request, seen], profile(vision=False)))
 
 
 def test_the_prefix_of_fifty_turns_never_changes() -> None:
@@ -239,13 +239,14 @@ def test_the_prefix_of_fifty_turns_never_changes() -> None:
     ],
 )
 def test_what_a_server_refuses_is_left_out(refusal: str, dialect: OllamaCapabilities) -> None:
-    assert next(OllamaProtocol().without(profile(), refusal)).ollama == dialect
+    assert next(OllamaProtocol().without_rejected(profile(), refusal)).ollama == dialect
     levels = profile(OllamaCapabilities(think="levels"))
     found = [
-        p.ollama.think for p in OllamaProtocol().without(levels, 'think value "low" is not supported for this model')
+        p.ollama.think
+        for p in OllamaProtocol().without_rejected(levels, 'think value "low" is not supported for this model')
     ]
     assert found == ["switch", "none"]
-    [blind] = OllamaProtocol().without(profile(), "this model does not support image input")
+    [blind] = OllamaProtocol().without_rejected(profile(), "this model does not support image input")
     assert not blind.info.vision
 
 
@@ -268,7 +269,7 @@ async def test_ollama_needs_nothing_and_takes_its_address_from_the_environment(m
         16384,
         -1,
     )
-    assert await model._key() == ""
+    assert await model._get_credential() == ""
     assert model._timeouts == Timeouts(10.0, None, None)
     assert http(create_model("ollama:m", context_window=4096)).profile.ollama.num_ctx == 4096
     monkeypatch.setenv("OLLAMA_HOST", "0.0.0.0:9999")
@@ -299,10 +300,12 @@ async def test_the_cloud_wants_its_key_and_nobody_else_gets_it(monkeypatch: pyte
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
     monkeypatch.setenv("OLLAMA_API_KEY", "secret")
     cloud = http(create_model("ollama:m", base_url="https://ollama.com"))
-    assert await cloud._key() == "secret"
+    assert await cloud._get_credential() == "secret"
     assert cloud.info.prices is None
-    assert await http(create_model("ollama:m", base_url="https://notollama.com"))._key() == ""
-    assert await http(create_model("ollama:m", base_url="https://notollama.com", api_key="own"))._key() == "own"
+    assert await http(create_model("ollama:m", base_url="https://notollama.com"))._get_credential() == ""
+    assert (
+        await http(create_model("ollama:m", base_url="https://notollama.com", api_key="own"))._get_credential() == "own"
+    )
 
 
 @pytest.mark.covers("OPT-11", "STR-12")

@@ -434,7 +434,7 @@ def test_a_refused_field_is_left_out(refusal: str, field: str) -> None:
     }
     first = body([Message.user("Hi")], **fields)
 
-    changed = next(iter(ChatCompletionsProtocol().without(profile(), refusal)))
+    changed = next(iter(ChatCompletionsProtocol().without_rejected(profile(), refusal)))
 
     second = body([Message.user("Hi")], changed, **fields)
     assert field in first
@@ -445,7 +445,7 @@ def test_a_refused_field_is_left_out(refusal: str, field: str) -> None:
 def test_a_refused_level_becomes_one_of_those_that_are_listed() -> None:
     refusal = "Unsupported value: 'reasoning_effort' does not support 'xhigh'. Supported values are: 'low', 'medium', and 'high'."
 
-    changed = next(iter(ChatCompletionsProtocol().without(profile(), refusal)))
+    changed = next(iter(ChatCompletionsProtocol().without_rejected(profile(), refusal)))
 
     assert body([Message.user("Hi")], changed, thinking="xhigh")["reasoning_effort"] == "high"
 
@@ -454,11 +454,11 @@ def test_a_refused_level_becomes_one_of_those_that_are_listed() -> None:
     "refusal", ["Invalid 'temperature': decimal below minimum value.", "Error while downloading the image.", "no"]
 )
 def test_a_wrong_value_is_nothing_to_leave_out(refusal: str) -> None:
-    assert list(ChatCompletionsProtocol().without(profile(), refusal)) == []
+    assert list(ChatCompletionsProtocol().without_rejected(profile(), refusal)) == []
 
 
 def test_a_host_that_takes_no_images_gets_a_line_of_text_instead() -> None:
-    [blind] = ChatCompletionsProtocol().without(profile(), "This model does not support image input")
+    [blind] = ChatCompletionsProtocol().without_rejected(profile(), "This model does not support image input")
 
     assert "image left out" in body([Message.user([ImageBlock("image/png", "QUJD")])], blind)["messages"][0]["content"]
 
@@ -466,7 +466,7 @@ def test_a_host_that_takes_no_images_gets_a_line_of_text_instead() -> None:
 def test_ids_get_the_form_that_a_host_asks_for() -> None:
     history = turn(1)
     refusal = "Tool call id was c1 but must be a-z, A-Z, 0-9, with a length of 9."
-    changed = next(iter(ChatCompletionsProtocol().without(profile(), refusal)))
+    changed = next(iter(ChatCompletionsProtocol().without_rejected(profile(), refusal)))
 
     called, result = body(history, changed)["messages"]
 

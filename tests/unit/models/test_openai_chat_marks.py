@@ -75,8 +75,8 @@ def test_a_host_of_which_nothing_is_known_gets_none() -> None:
     ],
 )
 def test_the_last_one_stands_on_the_last_item(last: list[Message]) -> None:
-    asked = own(ThinkingBlock("Hm", "reasoning"), ToolUseBlock("c1", "look", {}))
-    sent = body([Message.user("Hi"), asked, *last], MARKING)["messages"]
+    request = own(ThinkingBlock("Hm", "reasoning"), ToolUseBlock("c1", "look", {}))
+    sent = body([Message.user("Hi"), request, *last], MARKING)["messages"]
 
     assert marks(sent) == marks(sent[-1]) == 1
     assert sent[-1]["content"][-1]["cache_control"] == MARK
@@ -139,16 +139,16 @@ def test_counts_of_openrouter_are_read() -> None:
 
 @pytest.mark.covers("PRV-27", "PRV-28")
 def test_images_of_results_follow_in_a_message_of_the_user_or_are_named() -> None:
-    asked = own(ToolUseBlock("c1", "shot", {}))
+    request = own(ToolUseBlock("c1", "shot", {}))
     shot = Message.user([ToolResultBlock("c1", "shot", (TextBlock("Here"), PIXEL))])
-    result, shown = body([Message.user("Hi"), asked, shot])["messages"][2:]
+    result, shown = body([Message.user("Hi"), request, shot])["messages"][2:]
 
     assert result["content"] == "Here\n[the image follows in the next user message]"
     assert (shown["role"], shown["content"][0]["text"]) == ("user", "Image from the result of shot:")
     assert shown["content"][1]["image_url"]["url"] == f"data:image/png;base64,{PIXEL.data}"
-    [blind] = body([Message.user("Hi"), asked, shot], profile(vision=False))["messages"][2:]
+    [blind] = body([Message.user("Hi"), request, shot], profile(vision=False))["messages"][2:]
     assert blind["content"] == "Here\n[image/png image left out: this model takes no images]"
-    [none] = body([Message.user("Hi"), asked, shot], profile(ChatCapabilities(tool_images=False)))["messages"][2:]
+    [none] = body([Message.user("Hi"), request, shot], profile(ChatCapabilities(tool_images=False)))["messages"][2:]
     assert none["content"] == "Here\n[an image was left out: this host takes none here]"
 
 

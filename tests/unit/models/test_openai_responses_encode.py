@@ -466,7 +466,7 @@ def test_refusals_and_what_answers_them(refusal: str, change: ResponsesCapabilit
     if "Unsupported value" in refusal:
         refusal = f"reasoning.effort: {refusal}"
 
-    assert change in [changed.responses for changed in ResponsesProtocol().without(profile(), refusal)]
+    assert change in [changed.responses for changed in ResponsesProtocol().without_rejected(profile(), refusal)]
 
 
 @pytest.mark.covers("PRV-35")
@@ -485,7 +485,8 @@ async def test_a_version_that_the_host_does_not_know_is_left_out() -> None:
 
 
 def test_a_refusal_of_a_value_changes_nothing() -> None:
-    assert list(ResponsesProtocol().without(profile(), "temperature must be between 0 and 2")) == []
+    assert list(ResponsesProtocol().without_rejected(profile(), "temperature must be between 0 and 2")) == []
     assert [
-        p.info.vision for p in ResponsesProtocol().without(profile(), "This model does not support image input")
+        p.info.vision
+        for p in ResponsesProtocol().without_rejected(profile(), "This model does not support image input")
     ] == [False]

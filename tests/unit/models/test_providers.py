@@ -42,7 +42,7 @@ def http(model: ModelProvider) -> HttpModel:
 
 
 async def key_of(model: ModelProvider) -> str:
-    key = await http(model)._key()
+    key = await http(model)._get_credential()
     assert isinstance(key, str)
     return key
 

@@ -44,15 +44,15 @@ class Clock:
 
 
 def failing(*errors: Exception, then: str = "done") -> tuple[Callable[[], Any], list[int]]:
-    left, asked = list(errors), [0]
+    left, request = list(errors), [0]
 
     async def call() -> str:
-        asked[0] += 1
+        request[0] += 1
         if left:
             raise left.pop(0)
         return then
 
-    return call, asked
+    return call, request
 
 
 @pytest.mark.covers("RET-01", "RET-02", "RET-03", "RET-06")
@@ -72,22 +72,22 @@ def test_delays_double_up_to_a_maximum() -> None:
 @pytest.mark.covers("RET-03", "RET-06", "MOD-11")
 async def test_it_is_tried_three_times_more_by_default() -> None:
     clock = Clock()
-    call, asked = failing(*[NetworkError(f"{n}") for n in range(9)])
+    call, request = failing(*[NetworkError(f"{n}") for n in range(9)])
 
     with pytest.raises(NetworkError, match="3"):
         await with_retry(call, sleep=clock, rng=lambda: 0.5)
 
-    assert (asked[0], clock.slept) == (4, [1, 2, 4])
+    assert (request[0], clock.slept) == (4, [1, 2, 4])
 
 
 @pytest.mark.covers("RET-05")
 async def test_it_can_be_switched_off() -> None:
-    call, asked = failing(NetworkError("no"))
+    call, request = failing(NetworkError("no"))
 
     with pytest.raises(NetworkError):
         await with_retry(call, RetryConfig(enabled=False), sleep=Clock())
 
-    assert asked[0] == 1
+    assert request[0] == 1
 
 
 @pytest.mark.covers("RET-14", "MOD-16", "RET-18", "RET-21")
@@ -108,7 +108,7 @@ async def test_it_can_be_switched_off() -> None:
     ],
 )
 async def test_only_what_may_pass_is_tried_again(error: Exception, again: bool) -> None:
-    call, asked = failing(error)
+    call, request = failing(error)
     clock = Clock()
 
     if again:
@@ -117,7 +117,7 @@ async def test_only_what_may_pass_is_tried_again(error: Exception, again: bool) 
         with pytest.raises(ModelError):
             await with_retry(call, sleep=clock)
 
-    assert (asked[0], len(clock.slept)) == ((2, 1) if again else (1, 0))
+    assert (request[0], len(clock.slept)) == ((2, 1) if again else (1, 0))
     assert is_retryable_error(error) is again
 
 
@@ -128,10 +128,10 @@ async def test_what_the_server_asks_for_wins_unless_it_asks_for_too_much() -> No
     assert await with_retry(call, sleep=clock) == "done"
     assert clock.slept == [33.0]
 
-    call, asked = failing(RateLimitedError("x", retry_after=61.0))
+    call, request = failing(RateLimitedError("x", retry_after=61.0))
     with pytest.raises(RateLimitedError) as caught:
         await with_retry(call, sleep=clock)
-    assert (asked[0], caught.value.retry_after) == (1, 61.0)
+    assert (request[0], caught.value.retry_after) == (1, 61.0)
 
     call, _ = failing(RateLimitedError("x", retry_after=61.0))
     assert await with_retry(call, RetryConfig(max_retry_after=90), sleep=clock) == "done"
@@ -152,12 +152,12 @@ async def test_each_wait_is_announced() -> None:
 @pytest.mark.covers("RET-13")
 async def test_a_wait_can_be_cut_short() -> None:
     signal = CancelToken()
-    call, asked = failing(NetworkError("a", retry_after=50.0))
+    call, request = failing(NetworkError("a", retry_after=50.0))
 
     with pytest.raises(NetworkError):
         await with_retry(call, signal=signal, on_retry=lambda _: signal.cancel())
 
-    assert asked[0] == 1
+    assert request[0] == 1
 
 
 # --- streams -----------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ async def collect(stream: AsyncGenerator[StreamEvent, None]) -> tuple[list[str],
 
 @pytest.mark.covers("RET-15")
 async def test_a_stream_is_opened_again_as_long_as_there_was_no_content() -> None:
-    model = ScriptedModel(NetworkError("a"), Reply("hello", cut_after=0), "hello")
+    model = ScriptedModel(NetworkError("a"), Reply("hello", truncate_after=0), "hello")
     clock = Clock()
 
     seen, error = await collect(retry_stream(lambda: model.stream(HI), sleep=clock))
@@ -188,7 +188,7 @@ async def test_a_stream_is_opened_again_as_long_as_there_was_no_content() -> Non
 
 @pytest.mark.covers("RET-15", "STR-13")
 async def test_behind_the_first_content_a_failure_is_raised_with_what_came() -> None:
-    model = ScriptedModel(Reply("hello", pieces=5, cut_after=2), "hello")
+    model = ScriptedModel(Reply("hello", chunk_count=5, truncate_after=2), "hello")
 
     seen, error = await collect(retry_stream(lambda: model.stream(HI), sleep=Clock()))
 
@@ -208,7 +208,7 @@ async def test_a_stream_that_keeps_failing_fails() -> None:
 
 
 async def test_leaving_a_stream_closes_the_one_inside() -> None:
-    model = ScriptedModel(Reply("hello", pieces=5))
+    model = ScriptedModel(Reply("hello", chunk_count=5))
     stream = retry_stream(lambda: model.stream(HI))
     async for event in stream:
         if event.type == "text_delta":

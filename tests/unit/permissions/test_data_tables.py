@@ -11,7 +11,7 @@ from mainspring.permissions import PermissionDecision, Permissions
 from mainspring.tools.builtin import builtin_tools
 
 DATA = Path(__file__).parent / "data"
-TOOLS = {t.name: t for t in builtin_tools(every=True)}
+TOOLS = {t.name: t for t in builtin_tools(include_optional=True)}
 CONFIG = """[core]
 \trepositoryformatversion = 0
 \tbare = false
@@ -79,7 +79,7 @@ def test_the_tables_are_as_long_as_promised() -> None:
 async def test_reading_does_not_ask(line: str) -> None:
     decision = await decided("shell", {"command": line}, MemoryEnv(PLAIN))
 
-    assert decision.outcome == "allow", [(v.resource, v.reason) for v in decision.asked]
+    assert decision.outcome == "allow", [(v.resource, v.reason) for v in decision.needs_answer]
 
 
 @pytest.mark.parametrize("line", [line for line in READING if line not in ("true", "[ -d src ]")])

@@ -80,7 +80,7 @@ async def test_sensitive_paths_always_ask(path: str) -> None:
     for rules in ([], ["read_file"], ["read_file(**)", "read_file(/**)", "read_file(~/**)"], ["scope:fs-read"]):
         decision = await decided("read_file", {"path": path}, allow=rules)
         assert decision.outcome == "ask", rules
-        assert decision.asked[0].lasting
+        assert decision.needs_answer[0].lasting
 
 
 @pytest.mark.covers("SEC-03")
@@ -149,7 +149,7 @@ async def test_more_sensitive_paths_can_be_named() -> None:
 async def test_removal_asks_for_fs_delete(line: str) -> None:
     for decision in (await shell(line), await shell(line, "shell"), await shell(line, "scope:shell-run")):
         assert decision.outcome == "ask"
-        assert "fs-delete" in {v.scope for v in decision.asked}
+        assert "fs-delete" in {v.scope for v in decision.needs_answer}
     assert (await shell(line, "shell", deny=["scope:fs-delete"])).outcome == "deny"
 
 
@@ -370,7 +370,7 @@ async def test_what_cannot_be_seen_or_is_too_long_asks(line: str) -> None:
     decision = await shell(line, "shell", "shell(*)", "scope:shell-run")
 
     assert decision.outcome == "ask"
-    assert "\u202e" not in decision.asked[0].resource
+    assert "\u202e" not in decision.needs_answer[0].resource
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ FILES = {
     "public.dat": "needle",
     "other/local.txt": "needle",
 }
-TOOLS = {t.name: t for t in builtin_tools(every=True)}
+TOOLS = {t.name: t for t in builtin_tools(include_optional=True)}
 
 
 async def outcome(tool: str, arguments: dict[str, Any], **rules: Any) -> str:
@@ -334,20 +334,20 @@ async def test_searches_leave_it_out() -> None:
 async def test_a_file_that_cannot_be_read_hides_its_folder() -> None:
     files = IgnoreFiles(MemoryEnv({"src/.agentignore": b"#" * (1 << 21), "src/a": ""}))
 
-    assert await files.why(split_path("/project/src/a")) == "/project/src/.agentignore"
-    assert await files.why(split_path("/project/b")) == ""
+    assert await files.ignored_by(split_path("/project/src/a")) == "/project/src/.agentignore"
+    assert await files.ignored_by(split_path("/project/b")) == ""
 
 
 async def test_a_change_counts_soon() -> None:
     now = 0.0
     env = MemoryEnv({"a": ""})
     files = IgnoreFiles(env, clock=lambda: now)
-    assert await files.why(split_path("/project/a")) == ""
+    assert await files.ignored_by(split_path("/project/a")) == ""
 
     await env.write_bytes(".agentignore", b"a\n")
     now = 2.0
 
-    assert await files.why(split_path("/project/a")) == "/project/.agentignore"
+    assert await files.ignored_by(split_path("/project/a")) == "/project/.agentignore"
 
 
 @given(
@@ -358,8 +358,8 @@ async def test_a_change_counts_soon() -> None:
 async def test_what_lies_in_a_hidden_folder_is_hidden(lines: list[str]) -> None:
     files = IgnoreFiles(MemoryEnv({".agentignore": "\n".join(lines)}))
 
-    if await files.why(split_path("/project/a/b")) and await files.why(split_path("/project/a")):
-        assert await files.why(split_path("/project/a/c/d"))
+    if await files.ignored_by(split_path("/project/a/b")) and await files.ignored_by(split_path("/project/a")):
+        assert await files.ignored_by(split_path("/project/a/c/d"))
 
 
 @pytest.mark.covers("BYD-19")

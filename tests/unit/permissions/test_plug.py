@@ -95,11 +95,11 @@ async def test_the_rules_it_names_do_allow_the_call(line: str, rules: list[str])
     person = Person(False)
     env = project(run=lambda command: "ran")
 
-    [refused] = await results(Permissions(on_permission_request=person), call, env=env)
+    [rejected] = await results(Permissions(on_permission_request=person), call, env=env)
     [unattended] = await results(Permissions(), call, env=env)
     [allowed] = await results(Permissions(allow=rules), call, env=env)
 
-    assert refused.is_error
+    assert rejected.is_error
     assert set(person.asked[0].suggestions) == set(rules)
     assert all(rule.replace("'", "'\\''") in unattended.text for rule in rules)
     assert not allowed.is_error
@@ -257,12 +257,12 @@ async def test_a_run_can_wait_for_an_answer() -> None:
 
 
 async def test_questions_are_asked_one_after_the_other() -> None:
-    asking = most = 0
+    asking = limit = 0
 
     async def ask(request: PermissionRequest) -> bool:
-        nonlocal asking, most
+        nonlocal asking, limit
         asking += 1
-        most = max(most, asking)
+        limit = max(limit, asking)
         await asyncio.sleep(0.01)
         asking -= 1
         return True
@@ -270,7 +270,7 @@ async def test_questions_are_asked_one_after_the_other() -> None:
     permissions = Permissions(on_permission_request=ask)
     await asyncio.gather(*(results(permissions.for_child(), write(name)) for name in "abc"))
 
-    assert most == 1
+    assert limit == 1
 
 
 async def test_a_child_has_no_more_rights() -> None:
@@ -318,7 +318,7 @@ async def test_a_search_leaves_out_what_may_not_be_read() -> None:
 
 async def test_rules_of_all_who_share_an_environment_hold_in_a_search() -> None:
     env = MemoryEnv({"one.txt": "needle", "two.txt": "needle", "three.txt": "needle"})
-    env.guard = lambda path: not path.endswith("three.txt")
+    env.path_filter = lambda path: not path.endswith("three.txt")
     search = ScriptedCall("grep", {"pattern": "needle"}, id="g")
 
     await results(Permissions(deny=["read_file(one.txt)"]), search, env=env)

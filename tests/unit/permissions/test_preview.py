@@ -167,7 +167,7 @@ async def test_rules_hold_for_as_long_as_they_are_wanted() -> None:
     async def outcome() -> str:
         return (await permissions.decide("write_file", {"path": "a.txt"}, env=where, definition=write_file)).outcome
 
-    with permissions.during(rule):
+    with permissions.temporary_rules(rule):
         inside = await outcome()
         permissions.add(parse_rule("write_file(a.txt)", "allow"))
     after = await outcome()

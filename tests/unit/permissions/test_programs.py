@@ -83,7 +83,7 @@ async def test_a_program_of_the_project_asks(project: Path, entry: str, line: st
 
     assert decision.outcome == outcome, [v.reason for v in decision.verdicts]
     if outcome == "ask":
-        assert any("PATH entry" in v.reason for v in decision.asked)
+        assert any("PATH entry" in v.reason for v in decision.needs_answer)
 
 
 async def test_the_question_names_the_entry(project: Path) -> None:
@@ -91,7 +91,9 @@ async def test_the_question_names_the_entry(project: Path) -> None:
 
     decision = await Permissions().decide("shell", {"command": "ls"}, env=env, definition=TOOLS["shell"])
 
-    assert [v.reason for v in decision.asked] == ["the PATH entry 'bin' lies in the project, and its 'ls' would run"]
+    assert [v.reason for v in decision.needs_answer] == [
+        "the PATH entry 'bin' lies in the project, and its 'ls' would run"
+    ]
 
 
 async def test_a_rule_allows_a_program_of_the_project(project: Path) -> None:
@@ -158,7 +160,7 @@ async def test_a_program_of_the_project_asks_in_a_container(
 
     assert decision.outcome == outcome, [v.reason for v in decision.verdicts]
     if outcome == "ask":
-        assert any("PATH entry" in v.reason for v in decision.asked)
+        assert any("PATH entry" in v.reason for v in decision.needs_answer)
 
 
 @pytest.mark.covers("SEC-01")

@@ -228,7 +228,7 @@ def test_a_path_pattern_matches_whole_components(pattern: list[str], path: list[
     compiled = compile_path_pattern("/".join(pattern))
 
     assert matches(compiled.parts, tuple(path)) == (pattern == path)
-    assert matches(compiled.parts, tuple(path), below=True) == (path[: len(pattern)] == pattern)
+    assert matches(compiled.parts, tuple(path), include_descendants=True) == (path[: len(pattern)] == pattern)
     assert matches(compile_path_pattern("/".join(pattern) + "/**").parts, tuple(path)) == (
         path[: len(pattern)] == pattern
     )

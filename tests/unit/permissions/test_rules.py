@@ -131,10 +131,10 @@ async def test_deny_beats_allow_whatever_file_they_stand_in(deny_in: RuleSourceK
     rules += RuleSet.build(deny=["write_file(src/**)"], origin=RuleSource(deny_in))
 
     denied = await decided("write_file", {"path": "src/app.py", "content": ""}, rules=rules)
-    asked = await decided("write_file", {"path": "docs/a.md", "content": ""}, rules=rules)
+    request = await decided("write_file", {"path": "docs/a.md", "content": ""}, rules=rules)
     allowed = await decided("write_file", {"path": "notes.txt", "content": ""}, rules=rules)
 
-    assert (denied.outcome, asked.outcome, allowed.outcome) == ("deny", "ask", "allow")
+    assert (denied.outcome, request.outcome, allowed.outcome) == ("deny", "ask", "allow")
     assert denied.rule is not None
     assert denied.rule.origin.kind == deny_in
     assert allowed.rule is not None

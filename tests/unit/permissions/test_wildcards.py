@@ -41,7 +41,7 @@ def test_the_table_has_as_many_pairs_as_promised() -> None:
 async def test_everyday_lines_are_covered(rule: str, line: str) -> None:
     decision = await decide(rule, line)
 
-    assert decision.outcome == "allow", [(v.resource, v.reason) for v in decision.asked]
+    assert decision.outcome == "allow", [(v.resource, v.reason) for v in decision.needs_answer]
 
 
 @pytest.mark.parametrize(("rule", "line"), pairs("uncovered"))
@@ -71,10 +71,10 @@ async def test_the_question_names_what_the_rule_does_not_cover(rule: str, line: 
     decision = await decide(rule, line)
 
     assert decision.outcome == "ask"
-    [reason] = {v.reason for v in decision.asked if v.scope == "shell-run"}
+    [reason] = {v.reason for v in decision.needs_answer if v.scope == "shell-run"}
     assert reason == f"the rule 'shell({rule})' does not cover {named}"
     if advised:
-        assert advised in [v for each in decision.asked for v in each.allow]
+        assert advised in [v for each in decision.needs_answer for v in each.allow]
         widened = Permissions(allow=[advised], reads_free=False)
         env = MemoryEnv(FILES, links=LINKS)
         again = await widened.decide("shell", {"command": line}, env=env, definition=TOOLS["shell"])

@@ -44,7 +44,7 @@ CALLS = (
 @pytest.mark.covers("SEC-07")
 async def test_each_call_has_a_decision_and_a_result(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "deep" / "audit.jsonl", now=lambda: datetime(2026, 1, 2, tzinfo=UTC))
-    permissions = Permissions(deny=["shell(echo *)"], on_decision=audit.decided)
+    permissions = Permissions(deny=["shell(echo *)"], on_decision=audit.record_decision)
 
     await logged(audit, *CALLS, permissions=permissions)
 
@@ -73,7 +73,7 @@ async def test_secrets_are_masked_and_the_file_is_private(tmp_path: Path) -> Non
 @pytest.mark.covers("SEC-07")
 async def test_a_person_who_says_no_is_in_it(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl")
-    permissions = Permissions(on_permission_request=lambda request: False, on_decision=audit.decided)
+    permissions = Permissions(on_permission_request=lambda request: False, on_decision=audit.record_decision)
 
     await logged(audit, ScriptedCall("shell", {"command": "make"}, id="s"), permissions=permissions)
 

@@ -442,7 +442,7 @@ async def test_what_is_locked_does_not_count_where_the_window_is_measured() -> N
 
     assert len(small.requests) == 2  # nobody was asked for a summary
     disclosure = next(p for p in made.plugs if isinstance(p, Disclosure))
-    assert [s.name for s in disclosure.offered(made.tools.specs)] == ["clock", "tool_search"]
+    assert [s.name for s in disclosure.visible_specs(made.tools.specs)] == ["clock", "tool_search"]
 
 
 async def test_a_new_conversation_gets_a_catalogue_of_what_is_there() -> None:

@@ -93,7 +93,7 @@ class Dialog:
         self.asked.append(question)
         return Reply(self.chosen)
 
-    async def review(self, plan: ProposedPlan) -> PlanReview | None:
+    async def review_plan(self, plan: ProposedPlan) -> PlanReview | None:
         return None
 
 
@@ -128,10 +128,10 @@ async def test_more_can_be_put_in() -> None:
 @pytest.mark.covers("SEC-08")
 async def test_a_hook_of_an_application_can_ask() -> None:
     env = MemoryEnv({}, run=lambda command: "ran")
-    asked: list[str] = []
+    request: list[str] = []
 
     async def ask(hook: PermissionCheck) -> None:
-        asked.append(hook.input["command"])
+        request.append(hook.input["command"])
         hook.deny("the user said no")
 
     agent = Agent(
@@ -142,6 +142,6 @@ async def test_a_hook_of_an_application_can_ask() -> None:
     )
     await agent.run("go")
 
-    assert asked == ["ls"]
+    assert request == ["ls"]
     assert results(agent.messages)[0].is_error
     assert env.commands == []

@@ -27,7 +27,7 @@ class Somebody:
     async def ask(self, question: UserQuestion) -> Reply | None:
         return None
 
-    async def review(self, plan: ProposedPlan) -> PlanReview | None:
+    async def review_plan(self, plan: ProposedPlan) -> PlanReview | None:
         return PlanReview(self.decisions.pop(0))
 
 
@@ -147,4 +147,4 @@ async def test_a_folder_of_plans_that_leads_elsewhere_is_refused() -> None:
     planning(mode=mode, env=MemoryEnv({}, links={".agent": "/etc"}))
 
     with pytest.raises(PermissionError):
-        await mode.keep("plan")
+        await mode.save_plan("plan")

@@ -77,18 +77,18 @@ async def test_sub_agents_count_together() -> None:
         plugs=[limit],
         subagents=True,
     )
-    refused: list[str] = []
-    limit_gate = limit.gate
+    rejected: list[str] = []
+    limit_gate = limit.on_tool_gate
 
     def gate(hook: ToolGate) -> None:
         limit_gate(hook)
         if hook.result is not None:
-            refused.append(hook.name)
+            rejected.append(hook.name)
 
-    limit.gate = gate
+    limit.on_tool_gate = gate
     await agent.run("go")
 
-    assert refused == ["lookup", "lookup"]
+    assert rejected == ["lookup", "lookup"]
 
 
 def test_limits_have_to_be_above_zero() -> None:

@@ -140,20 +140,20 @@ def test_what_was_read_is_kept_by_folder_and_path() -> None:
     )
     state = FileReadState("/p")
 
-    state.follow([calls, answers])
+    state.update([calls, answers])
 
     expected = FileVersion("h", 7, 3, 2, 9)
     assert state.known("/p/a") == expected
     assert state.known("/p/b") is None
-    assert state.shown(FileFact("/p/a", expected, True)) == "c0_0"
+    assert state.find_earlier_read(FileFact("/p/a", expected, True)) == "c0_0"
     for other in (
         FileVersion("i", 7, 3, 2, 9),
         FileVersion("h", 7, 4, 2, 9),
         FileVersion("h", 7, 3, 3, 9),
         FileVersion("h", 7, 3, 2, 8),
     ):
-        assert state.shown(FileFact("/p/a", other, True)) is None
-    assert state.shown(FileFact("/p/a", FileVersion("h", 8, 3, 2, 9), True))  # touched, not changed
+        assert state.find_earlier_read(FileFact("/p/a", other, True)) is None
+    assert state.find_earlier_read(FileFact("/p/a", FileVersion("h", 8, 3, 2, 9), True))  # touched, not changed
 
 
 @pytest.mark.covers("GRD-02")
@@ -164,9 +164,9 @@ async def test_a_file_must_have_been_read(call: ScriptedCall) -> None:
 
     await made.run("go")
 
-    refused, _, done = results(made.messages)
-    assert refused.is_error
-    assert "a.py was not read in this conversation" in refused.text
+    rejected, _, done = results(made.messages)
+    assert rejected.is_error
+    assert "a.py was not read in this conversation" in rejected.text
     assert not done.is_error
     assert env.files["a.py"] in (b"1\n", b"all new\n")
 
@@ -192,8 +192,8 @@ async def test_a_file_that_changed_since_must_be_read_again() -> None:
     await env.write_bytes("a.py", b"one more\n")
     await made.run("go")
 
-    _, refused, _, done = results(made.messages)
-    assert "a.py has changed since you last saw it" in refused.text
+    _, rejected, _, done = results(made.messages)
+    assert "a.py has changed since you last saw it" in rejected.text
     assert not done.is_error
     assert env.files["a.py"] == b"1 more\n"
 
@@ -257,8 +257,8 @@ async def test_patches_of_several_files_are_guarded_too() -> None:
 
     await made.run("go")
 
-    _, refused, _, done, edited = results(made.messages)
-    assert "b.py was not read" in refused.text
+    _, rejected, _, done, edited = results(made.messages)
+    assert "b.py was not read" in rejected.text
     assert not done.is_error
     assert not edited.is_error
     assert env.files["b.py"] == b"3\n"
@@ -361,17 +361,17 @@ def test_stale_is_what_a_later_result_contradicts_however_it_is_followed(
         history += _message(number, *event)
         if data.draw(st.booleans()):
             hook = ContextTransform(list(history), number, "")
-            policy.transform(hook)
+            policy.on_context_transform(hook)
             sent = hook.messages
     hook = ContextTransform(list(history), 0, "")
-    policy.transform(hook)
+    policy.on_context_transform(hook)
 
     for number, (kind, path, version) in enumerate(events):
         stale = kind == "read" and any(k != "other" and p == path and v != version for k, p, v in events[number + 1 :])
         left_out = texts([hook.messages[2 * number + 1]])[0].startswith("[Left out")
         assert left_out == stale
     again = ContextTransform(list(history), 0, "")
-    policy.transform(again)
+    policy.on_context_transform(again)
     assert all(a is b for a, b in zip(again.messages, hook.messages, strict=True))  # the prompt's prefix is stable
     assert len(sent) <= len(hook.messages)
 
@@ -379,11 +379,11 @@ def test_stale_is_what_a_later_result_contradicts_however_it_is_followed(
 def test_another_history_is_looked_at_anew() -> None:
     history: list[AgentMessage] = [*_message(0, "read", "a", "x"), *_message(1, "edit", "a", "y")]
     policy = ClearStaleReads(lambda: history, "/")
-    policy.transform(ContextTransform(list(history), 0, ""))
+    policy.on_context_transform(ContextTransform(list(history), 0, ""))
     history[:] = [*_message(2, "read", "a", "y")]
 
     hook = ContextTransform(list(history), 0, "")
-    policy.transform(hook)
+    policy.on_context_transform(hook)
 
     assert hook.messages == history
 
@@ -414,7 +414,7 @@ async def test_a_file_that_was_deleted_is_not_known_when_it_comes_back() -> None
     await env.write_bytes("a.py", b"other\n")
     await made.run("go")
 
-    _, deleted, refused = results(made.messages)
+    _, deleted, rejected = results(made.messages)
     assert not deleted.is_error
-    assert "a.py has changed since you last saw it" in refused.text
+    assert "a.py has changed since you last saw it" in rejected.text
     assert env.files["a.py"] == b"other\n"

@@ -236,7 +236,7 @@ def test_whatever_the_history_only_old_results_change_and_enough_of_them(
     while True:
         history += whole[len(history) : len(history) + data.draw(st.integers(1, 6))]
         hook = ContextTransform(list(history), 0, "")
-        policy.transform(hook)
+        policy.on_context_transform(hook)
         if len(history) == len(whole):
             break
         last = hook.messages
@@ -270,7 +270,7 @@ def test_a_long_conversation_costs_no_more_by_the_turn() -> None:
         history += turn(("look", "x" * 500, None), number=number)
         hook = ContextTransform(list(history), number, "")
         started = time.perf_counter()
-        policy.transform(hook)
+        policy.on_context_transform(hook)
         costs.append(time.perf_counter() - started)
 
     assert statistics.median(costs[-50:]) < 0.001

@@ -195,16 +195,16 @@ async def test_never_more_than_the_budget_and_never_told_twice(most: int, batche
 
     result = await made.run("go")
 
-    asked = sum(n == "look" for b in batches for n in b)
+    request = sum(n == "look" for b in batches for n in b)
     counted = result.stats.tool_counts.get("look", 0)
     told = [w for w in words(made.messages) if w.startswith("[Tool budget")]
     if mode == "block":
         assert counted <= most
         assert told == []
     else:
-        assert counted == asked
+        assert counted == request
         assert len(told) <= 1
-        assert bool(told) >= (asked > most)
+        assert bool(told) >= (request > most)
 
 
 # --- what tools give back -----------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ async def test_handlers_are_joined_per_hook_in_the_order_of_the_presets() -> Non
 
 @pytest.mark.covers("PRE-09")
 def test_chat_profiles_override_the_defaults_of_behavior() -> None:
-    default = RunOptions().resolved()
+    default = RunOptions().resolve()
     build, plan = BUILD_AGENT["behavior"].resolved(), PLAN_AGENT["behavior"].resolved()
     assert default.max_turns is None
     assert (build.max_turns, plan.max_turns, plan.thinking) == (200, 50, "medium")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.messages import ImageBlock, Message, RedactedThinkingBlock, ThinkingBlock
-from mainspring.redaction import Redactor, redact
+from mainspring.redaction import Redactor, redact_environment
 from mainspring.sessions import MessageEntry, encode_entry
 
 KEYS = [
@@ -58,7 +58,7 @@ def line_of(message: Message) -> bytes:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_is_masked(key: str) -> None:
-    assert redact(f"use {key}, or not") == "use [redacted], or not"
+    assert redact_environment(f"use {key}, or not") == "use [redacted], or not"
     line = Redactor().line(line_of(Message.user(f"use {key}, or not")))
     assert json.loads(line)["message"]["content"][0]["text"] == "use [redacted], or not"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.redaction import Redactor, redact, redact_value, secret_values
+from mainspring.redaction import Redactor, environment_secrets, redact_environment, redact_value
 from tests.secret_forms import FORMS, ORDINARY_FORMS
 from tests.secret_samples import ORDINARY, SAMPLES, Sample, pem
 
@@ -46,7 +46,7 @@ X = "[redacted]"
     ],
 )
 def test_what_looks_like_a_secret_is_masked(text: str, clean: str) -> None:
-    assert redact(text) == clean
+    assert redact_environment(text) == clean
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_what_looks_like_a_secret_is_masked(text: str, clean: str) -> None:
     ],
 )
 def test_other_text_stays(text: str) -> None:
-    assert redact(text) == text
+    assert redact_environment(text) == text
 
 
 def test_known_secrets_are_masked_wherever_they_stand() -> None:
-    assert redact("my hunter2 and hunter22", "hunter2") == f"my {X} and {X}2"
-    assert redact("abc", "", "ab") == "abc"
+    assert redact_environment("my hunter2 and hunter22", "hunter2") == f"my {X} and {X}2"
+    assert redact_environment("abc", "", "ab") == "abc"
 
 
 def forms(text: str) -> list[str]:
@@ -82,17 +82,17 @@ def forms(text: str) -> list[str]:
 @pytest.mark.parametrize("sample", [*SAMPLES, *FORMS], ids=lambda sample: sample.name)
 def test_each_sample_is_redacted(sample: Sample) -> None:
     for form in forms(sample.text):
-        clean = redact(form)
+        clean = redact_environment(form)
         assert sample.secret not in clean
         assert X in clean
-        assert redact(clean) == clean
+        assert redact_environment(clean) == clean
 
 
 @pytest.mark.covers("BYD-19")
 @pytest.mark.parametrize("text", [*ORDINARY, *ORDINARY_FORMS], ids=range(len(ORDINARY) + len(ORDINARY_FORMS)))
 def test_ordinary_text_is_unchanged(text: str) -> None:
     for form in forms(text):
-        assert redact(form) == form
+        assert redact_environment(form) == form
     assert redact_value({"text": text, "items": [text]}) == {"text": text, "items": [text]}
 
 
@@ -118,9 +118,9 @@ def test_the_source_and_the_docs_of_this_project_hold_no_secret() -> None:
 
 def test_what_surrounds_a_secret_is_unchanged() -> None:
     text, _ = pem("RSA PRIVATE KEY")
-    assert redact(f"before\n{text}\nafter") == f"before\n{X}\nafter"
-    assert redact("DB_PASSWORD=abc123xyz\nDB_USER=app") == f"DB_PASSWORD={X}\nDB_USER=app"
-    assert redact('connect("h", password="abc123xyz", port=1)') == f'connect("h", password="{X}", port=1)'
+    assert redact_environment(f"before\n{text}\nafter") == f"before\n{X}\nafter"
+    assert redact_environment("DB_PASSWORD=abc123xyz\nDB_USER=app") == f"DB_PASSWORD={X}\nDB_USER=app"
+    assert redact_environment('connect("h", password="abc123xyz", port=1)') == f'connect("h", password="{X}", port=1)'
 
 
 def test_values_are_secret_by_the_name_of_their_field_or_option() -> None:
@@ -169,7 +169,7 @@ def test_some_names_of_the_environment_hold_secrets() -> None:
         "SSH_KEY": "/home/me/.ssh/id_1",
         "HOME": "/home/abc123def",
     }
-    assert secret_values(environ) == {"correct-horse", 'tok"en-value', "abc123def", "pg-pass-1"}
+    assert environment_secrets(environ) == {"correct-horse", 'tok"en-value', "abc123def", "pg-pass-1"}
     redactor = Redactor.of(environ)
     assert redactor.text('is tok"en-value or tok\\"en-value or tok%22en-value') == f"is {X} or {X} or {X}"
     assert redactor.text("in abc123def, not in 0abc123def0") == f"in {X}, not in 0abc123def0"
@@ -177,7 +177,7 @@ def test_some_names_of_the_environment_hold_secrets() -> None:
 
 def test_the_environment_of_the_process_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_PASSWORD", "xyzzy-plugh")
-    assert redact("say xyzzy-plugh") == f"say {X}"
+    assert redact_environment("say xyzzy-plugh") == f"say {X}"
     assert Redactor.of({}).text("say xyzzy-plugh") == "say xyzzy-plugh"
 
 

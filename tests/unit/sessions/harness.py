@@ -12,7 +12,7 @@ from mainspring.sessions import Session, SessionOptions, SessionPlug
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
-QUICK = SessionOptions(sync="never", retry_after=0.0)
+QUICK = SessionOptions(fsync="never", retry_after=0.0)
 
 
 @tool
@@ -38,7 +38,7 @@ def stored(session: Session) -> list[dict[str, Any]]:
 
 def text_of(session: Session) -> str:
     """A session's file."""
-    return Path(session.place).read_text("utf-8")
+    return Path(session.location).read_text("utf-8")
 
 
 def types(session: Session) -> list[str]:

@@ -83,7 +83,7 @@ async def test_a_summary_of_a_branch_outlives_a_compaction(session: Session) -> 
     await one.run("third")
     session.close()
     again = Session.open("s1", home=session.store, options=QUICK)
-    assert again.unread > 0
+    assert again.unread_entries > 0
     assert [SUMMARY in text for text in texts(again.messages)] == [False, True, False, False]
 
 
@@ -131,12 +131,12 @@ async def test_labels_and_branches_leave_what_was_said_as_it_is(session: Session
     one = agent(session, "x", "y", "z")
     await one.run("first")
     await one.run("second")
-    before = [row.data for row in session.journal.view().rows()]
+    before = [row.data for row in session.journal.log_with_pending().rows()]
     start = answers(session)[0]
     session.label("here", start)
     session.branch(start, "another try")
     await one.run("third")
-    after = [row.data for row in session.journal.view().rows()]
+    after = [row.data for row in session.journal.log_with_pending().rows()]
     assert after[: len(before)] == before
     assert texts(session.messages) == ["user: first", "assistant: x", "user: third", "assistant: z"]
 
@@ -157,7 +157,7 @@ async def test_a_whole_copy_has_all_branches_and_names(session: Session) -> None
     copy.save()
     assert copy.title == "copy"
     store = copy.store
-    place, id = copy.place, copy.id
+    place, id = copy.location, copy.id
     copy.close()
     again = Session.open(place, home=store, write=False)
     assert again.id == id != session.id
@@ -186,7 +186,7 @@ async def test_runs_are_started_completed_and_aborted(session: Session) -> None:
     assert [(r.status, r.turns, bool(r.ended)) for r in runs] == [
         ("completed", 2, True), ("aborted", runs[1].turns, True), ("open", 0, False),
     ]  # fmt: skip
-    assert again.interrupted
+    assert again.was_interrupted
     ids = [line.entry.id for line in again.journal.path(whole=True) if line.entry is not None]
     assert ids.index(runs[0].first) < ids.index(runs[0].last) < ids.index(runs[1].first) <= ids.index(runs[1].last)
     assert runs[0].usage.total_tokens >= 0

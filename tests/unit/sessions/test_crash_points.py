@@ -67,7 +67,7 @@ class Life:
 
     async def fire(self, hook: Hook) -> None:
         await self.agent.bus.emit(hook)
-        path = Path(self.session.place)
+        path = Path(self.session.location)
         now = self.now
         size = path.stat().st_size if path.exists() else 0
         if not self.moments or size > self.moments[-1].size:
@@ -208,7 +208,7 @@ def test_a_file_that_ends_anywhere_gives_a_history_that_holds(
         life = Life(Path(folder))
         asyncio.run(life.live(steps))
         life.session.close()
-        path = Path(life.session.place)
+        path = Path(life.session.location)
         if not path.exists():
             return
         whole = path.read_bytes()
@@ -251,13 +251,13 @@ def check_shortcut(path: Path) -> None:
     short = history_at(tree, log, tree.leaf)
     full = apply_entries(tree, read_path(log, tree.path(tree.leaf)))
     assert encoded(short.messages) == encoded(full.messages)
-    assert (short.refs, list(short.open), short.model) == (full.refs, list(full.open), full.model)
+    assert (short.entry_ids, list(short.open), short.model) == (full.entry_ids, list(full.open), full.model)
     assert [r and r.id for r in (short.run, short.ended)] == [r and r.id for r in (full.run, full.ended)]
     recent = read_from_end(log)
     if recent is not None and not tree.problems:
         fast = recent.history
         assert encoded(fast.messages) == encoded(full.messages)
-        assert (fast.refs, list(fast.open), fast.model) == (full.refs, list(full.open), full.model)
+        assert (fast.entry_ids, list(fast.open), fast.model) == (full.entry_ids, list(full.open), full.model)
         assert [r and r.id for r in (fast.run, fast.ended)] == [r and r.id for r in (full.run, full.ended)]
         assert (recent.tree.leaf, recent.tree.labels) == (tree.leaf, tree.labels)
     log.close()
@@ -284,7 +284,7 @@ def test_garbage_between_the_lines_never_breaks_it(
         life = Life(Path(folder))
         asyncio.run(life.live([("say", 1), *steps]))
         life.session.close()
-        path = Path(life.session.place)
+        path = Path(life.session.location)
         lines = path.read_bytes().splitlines()
         for where, junk, instead in garbage:
             at = 1 + where % len(lines)

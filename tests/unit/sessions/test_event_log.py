@@ -135,7 +135,7 @@ async def test_errors_are_told_without_secrets_and_in_short(session: Session) ->
 
 
 def session_log(session: Session) -> str:
-    home = Path(session.place).parents[2]
+    home = Path(session.location).parents[2]
     return (home / "logs" / f"{session.id}.jsonl").read_text()
 
 
@@ -344,13 +344,13 @@ async def test_a_sub_agent_is_in_the_log_of_its_parent(session: Session) -> None
 async def test_lines_wait_while_the_file_is_put_aside(tmp_path: Path) -> None:
     file = EventLogFile(tmp_path / "x.jsonl", limit=10)
     for i in range(3):
-        file.put(b"line %d" % i)
-    await file.settle(make=True)
-    settling = file.settle()
-    file.put(b"meanwhile")
+        file.append(b"line %d" % i)
+    await file.rotate(make=True)
+    settling = file.rotate()
+    file.append(b"meanwhile")
     await settling
-    file.put(b"after")
+    file.append(b"after")
     file.close()
     lines = [p.read_text().split("\n") for p in (tmp_path / "x.1.jsonl", tmp_path / "x.jsonl")]
     assert sum(lines, []) == ["line 0", "line 1", "line 2", "meanwhile", "", "after", ""]
-    assert file.lost == 0
+    assert file.dropped_lines == 0

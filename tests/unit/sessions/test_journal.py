@@ -31,7 +31,7 @@ class Disk:
         self.place = "disk"
         self.writable = True
         self.exists = True
-        self.quick = True
+        self.has_fast_append = True
         self.context_folder = None
         self.problems: list[Problem] = []
         self.lines: list[bytes] = []
@@ -56,7 +56,7 @@ class Disk:
     def rows(self) -> Iterator[StoredLine]:
         return iter(())
 
-    def back(self) -> Iterator[StoredLine]:
+    def iter_lines_backward(self) -> Iterator[StoredLine]:
         return iter(())
 
     def read(self, position: int) -> bytes:
@@ -74,10 +74,10 @@ def made(disk: Disk, retry_after: float = 0.0) -> tuple[LogWriter, list[Problem]
 async def test_small_writes_stay_in_the_loop_and_large_ones_leave_it() -> None:
     disk = Disk()
     writer, _ = made(disk)
-    await writer.put([b"a"])
+    await writer.write([b"a"])
     assert disk.threads == {threading.get_ident()}
-    await writer.put([b"x" * (MAX_INLINE_BYTES + 1)])
-    await writer.put([b"b"], sync=True)
+    await writer.write([b"x" * (MAX_INLINE_BYTES + 1)])
+    await writer.write([b"b"], sync=True)
     assert len(disk.threads) > 1
     assert [line[:1] for line in disk.lines] == [b"a", b"x", b"b"]
     assert disk.syncs == 1
@@ -87,9 +87,9 @@ async def test_the_order_is_kept_while_the_disk_is_slow() -> None:
     disk = Disk()
     writer, _ = made(disk)
     disk.gate.clear()
-    first = asyncio.create_task(writer.put([b"1"], sync=True))
+    first = asyncio.create_task(writer.write([b"1"], sync=True))
     await asyncio.to_thread(disk.entered.wait, 10)
-    rest = [asyncio.create_task(writer.put([str(i).encode()])) for i in range(2, 30)]
+    rest = [asyncio.create_task(writer.write([str(i).encode()])) for i in range(2, 30)]
     await asyncio.sleep(0)
     assert not any(t.done() for t in (first, *rest))
     disk.gate.set()
@@ -102,12 +102,12 @@ async def test_who_waits_may_be_cancelled_and_the_write_is_not() -> None:
     disk = Disk()
     writer, _ = made(disk)
     disk.gate.clear()
-    first = asyncio.create_task(writer.put([b"1"], sync=True))
+    first = asyncio.create_task(writer.write([b"1"], sync=True))
     await asyncio.to_thread(disk.entered.wait, 10)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    second = asyncio.create_task(writer.put([b"2"]))
+    second = asyncio.create_task(writer.write([b"2"]))
     await asyncio.sleep(0)
     disk.gate.set()
     await second
@@ -117,19 +117,19 @@ async def test_who_waits_may_be_cancelled_and_the_write_is_not() -> None:
 async def test_a_failure_is_told_once_and_nothing_is_lost() -> None:
     disk = Disk()
     writer, told = made(disk)
-    await writer.put([b"1"])
+    await writer.write([b"1"])
     disk.full = True
     for i in (b"2", b"3", b"4"):
-        await writer.put([i])
+        await writer.write([i])
     assert [p.kind for p in told] == ["unsaved"]
     assert "No space left on device" in str(told[0])
     assert writer.unsaved == [b"2", b"3", b"4"]
     disk.full = False
-    await writer.put([b"5"])
+    await writer.write([b"5"])
     assert disk.lines == [b"1", b"2", b"3", b"4", b"5"]
     assert [p.kind for p in told] == ["unsaved", "saved"]
     disk.full = True
-    await writer.put([b"6"])
+    await writer.write([b"6"])
     assert [p.kind for p in told] == ["unsaved", "saved", "unsaved"]
     disk.full = False
     writer.flush()
@@ -141,7 +141,7 @@ async def test_a_failing_disk_is_left_in_peace_for_a_while() -> None:
     writer, _ = made(disk, retry_after=60.0)
     disk.full = True
     for i in range(10):
-        await writer.put([str(i).encode()])
+        await writer.write([str(i).encode()])
     assert disk.tries == 1
     disk.full = False
     writer.flush()
@@ -152,7 +152,7 @@ def test_a_writer_serves_one_event_loop_after_the_other() -> None:
     disk = Disk()
     writer, _ = made(disk)
     for i in range(3):
-        asyncio.run(writer.put([str(i).encode()], sync=True))
+        asyncio.run(writer.write([str(i).encode()], sync=True))
     assert disk.lines == [b"0", b"1", b"2"]
 
 
@@ -166,7 +166,7 @@ class Room:
         self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def none(self, session: Session, more: int = 0) -> None:
-        size = Path(session.place).stat().st_size + more
+        size = Path(session.location).stat().st_size + more
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, self.before[1]))
 
     def enough(self) -> None:
@@ -188,14 +188,14 @@ async def test_a_run_goes_on_when_the_disk_is_full_and_is_stored_when_it_is_not(
     await one.run("second")
     assert [p.kind for p in session.problems] == ["unsaved"]
     assert texts(one.messages)[3:] == ["assistant: a?", "user: a=value of a", "assistant: two"]
-    with Session.open(session.place, write=False) as reader:
+    with Session.open(session.location, write=False) as reader:
         assert texts(reader.messages) == ["user: first", "assistant: one"]
         assert reader.problems == []
     room.enough()
     await one.run("third")
     assert [p.kind for p in session.problems] == ["unsaved", "saved"]
     session.close()
-    assert encoded(Session.open(session.place).messages) == encoded(one.messages)
+    assert encoded(Session.open(session.location).messages) == encoded(one.messages)
 
 
 @pytest.mark.covers("SES-15")
@@ -219,7 +219,7 @@ async def test_a_call_whose_start_cannot_be_stored_does_not_run_behind_the_back_
     assert types(session)[-1] == "intent"
     room.enough()
     session.close()
-    assert encoded(Session.open(session.place).messages) == encoded(one.messages)
+    assert encoded(Session.open(session.location).messages) == encoded(one.messages)
 
 
 async def test_a_torn_write_is_taken_back(room: Room) -> None:
@@ -234,7 +234,7 @@ async def test_a_torn_write_is_taken_back(room: Room) -> None:
 
 def test_a_store_that_is_not_a_disk_works_too() -> None:
     store = MemorySessionStore()
-    session = Session.create(home=store, options=SessionOptions(sync="always"))
+    session = Session.create(home=store, options=SessionOptions(fsync="always"))
     asyncio.run(agent(session, calling("a"), "end").run("go"))
     assert isinstance(session.journal.log, MemorySessionLog)
     session.close()
@@ -245,7 +245,7 @@ def test_a_store_that_is_not_a_disk_works_too() -> None:
 async def test_the_disk_is_waited_for_as_often_as_was_asked(sync: FsyncMode, expected: int) -> None:
     disk = Disk()
     header = SessionEntry(id="s", parent=None, timestamp=datetime.now(UTC), version=1, cwd="/")
-    session = Session(MemorySessionStore(), disk, header, SessionOptions(sync=sync))
+    session = Session(MemorySessionStore(), disk, header, SessionOptions(fsync=sync))
     session.journal.begin()
     await agent(session, calling("a"), "end").run("go")
     assert disk.syncs == expected

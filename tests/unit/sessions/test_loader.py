@@ -95,12 +95,12 @@ def test_calls_of_a_stopped_program_get_the_result_they_deserve(written: Write) 
 
 def test_opening_changes_nothing_and_the_next_write_holds_the_repair(written: Write) -> None:
     session = written(said("1", None), asked("2", "1", "a"), started("3", "2", "2", "a"))
-    path = Path(session.place)
+    path = Path(session.location)
     before = path.read_bytes()
     session.close()
     assert path.read_bytes() == before
     again = Session.open(path, options=QUICK)
-    again.custom("mine", 1)
+    again.add_custom("mine", 1)
     again.close()
     assert path.read_bytes().startswith(before)
     added = [json.loads(line) for line in path.read_bytes()[len(before) :].splitlines()]
@@ -113,7 +113,7 @@ def test_opening_changes_nothing_and_the_next_write_holds_the_repair(written: Wr
 
 
 def test_a_run_without_an_end_was_interrupted(written: Write) -> None:
-    assert written(said("1", None), entry(RunStartEntry, "2", "1", run="r")).interrupted
+    assert written(said("1", None), entry(RunStartEntry, "2", "1", run="r")).was_interrupted
 
 
 def test_paused_calls_are_given_back(written: Write) -> None:
@@ -208,9 +208,9 @@ def test_entries_of_a_newer_version_are_kept_and_told(written: Write) -> None:
     assert texts(session.messages) == ["user: 1", "user: 4"]
     assert kinds(session) == ["unknown", "unknown"]
     assert "hologram" in str(session.problems[0])
-    session.custom("mine")
+    session.add_custom("mine")
     session.close()
-    kept = Path(session.place).read_bytes()
+    kept = Path(session.location).read_bytes()
     assert newer in kept
     assert block in kept
 
@@ -219,9 +219,9 @@ def test_unknown_fields_are_kept(written: Write) -> None:
     line = encode_entry(said("1", None)).replace(b'"source"', b'"mood":"good","source"')
     session = written(line)
     assert session.problems == []
-    session.custom("mine")
+    session.add_custom("mine")
     session.close()
-    assert line in Path(session.place).read_bytes()
+    assert line in Path(session.location).read_bytes()
 
 
 def test_a_long_line_is_read(written: Write) -> None:
@@ -294,12 +294,12 @@ NOTE = CustomMessage("note")
     ],
 )
 def test_every_call_gets_one_result(given: list[Message], expected: list[str] | None) -> None:
-    mended = repair_pairs(given, ["ref"] * len(given))
-    if mended is None:
+    repaired = repair_pairs(given, ["ref"] * len(given))
+    if repaired is None:
         assert expected is None
         check_paired(given)
         return
-    messages, refs, count = mended
+    messages, refs, count = repaired
     assert [t.partition(": ")[2] for t in texts(messages)] == expected
     assert len(refs) == len(messages)
     assert count > 0

@@ -42,7 +42,7 @@ async def test_a_large_output_is_put_aside_and_read_by_lines() -> None:
     reads: list[dict[str, Any]] = []
 
     def read(request: ModelRequest) -> ScriptedCall:
-        name = store.pointers()[0].name
+        name = store.list()[0].name
         return ScriptedCall("context_read", {"name": name, "offset": 2, "limit": 3, **(reads.pop(0) if reads else {})})
 
     agent, model = agent_of(
@@ -65,7 +65,7 @@ async def test_what_a_later_prompt_is_about_is_brought_back_for_its_run(select: 
     store = MemoryOutputStore()
     choice = [Reply("2")] if select == "model" else []
     agent, model = agent_of(
-        OffloadOutputsPlug(store, select=select, room=200_000),
+        OffloadOutputsPlug(store, select=select, budget=200_000),
         ScriptedCall("report", {"topic": "bridges"}),
         ScriptedCall("report", {"topic": "zebras"}),
         Reply("done"),
@@ -80,15 +80,15 @@ async def test_what_a_later_prompt_is_about_is_brought_back_for_its_run(select: 
 
     outcome = await agent.run("What do we know of zebras?")
 
-    asked = [s.request for s in model.requests[before:]]
+    request = [s.request for s in model.requests[before:]]
     if select == "model":
-        assert "1. report(topic='bridges')" in texts(asked[0])[0]
-        asked = asked[1:]
-    brought = [t for t in texts(asked[0]) if t.startswith("Outputs of earlier calls")]
+        assert "1. report(topic='bridges')" in texts(request[0])[0]
+        request = request[1:]
+    brought = [t for t in texts(request[0]) if t.startswith("Outputs of earlier calls")]
     assert len(brought) == 1
     assert LONG in brought[0]
     assert 'tool="report"' in brought[0]
-    assert texts(asked[1])[: len(texts(asked[0]))] == texts(asked[0])
+    assert texts(request[1])[: len(texts(request[0]))] == texts(request[0])
     assert outcome.text == "They have stripes."
     assert not any("Outputs of earlier calls" in m.text for m in agent.messages if isinstance(m, Message))
     await agent.run("Thanks, goodbye")
@@ -174,7 +174,7 @@ async def test_one_endless_line_is_read_by_pages_and_half_a_character_is_no_trou
         if "goes on)" in page or page.startswith("<context-output"):
             pages.append(page)
             offset = int(page.rpartition("offset=")[2].split()[0]) if "goes on)" in page else 1
-            return Reply(calls=[ScriptedCall("context_read", {"name": store.pointers()[0].name, "offset": offset})])
+            return Reply(calls=[ScriptedCall("context_read", {"name": store.list()[0].name, "offset": offset})])
         pages.append(page)
         return Reply("done")
 

@@ -61,7 +61,7 @@ class Counting:
         return getattr(self.log, name)
 
     def back(self) -> Any:
-        for row in self.log.back():
+        for row in self.log.iter_lines_backward():
             self.count += 1
             yield row
 
@@ -75,7 +75,7 @@ def check_same(store: SessionStore, name: str = "s1") -> int:
     full = apply_entries(tree, read_path(log.log, tree.path(tree.leaf)))
     fast = recent.history
     assert encoded(fast.messages) == encoded(full.messages)
-    assert (fast.refs, list(fast.open), fast.model) == (full.refs, list(full.open), full.model)
+    assert (fast.entry_ids, list(fast.open), fast.model) == (full.entry_ids, list(full.open), full.model)
     assert [r and r.id for r in (fast.run, fast.ended)] == [r and r.id for r in (full.run, full.ended)]
     assert (recent.tree.leaf, recent.tree.labels) == (tree.leaf, tree.labels)
     log.log.close()
@@ -91,7 +91,7 @@ async def long_session(store: SessionStore, *, keep: int = 3, more: int = 2) -> 
     for i in range(20):
         await one.run(f"prompt {i}")
     session.label("the point", session.entries()[2].id)
-    session.model_change("scripted:other")
+    session.record_model("scripted:other")
     shorten(one, keep)
     for i in range(more):
         await one.run(f"more {i}")
@@ -110,8 +110,8 @@ async def test_only_what_comes_after_the_last_compaction_is_read(store: SessionS
     assert texts(again.messages) == expected
     assert (again.title, again.journal.history.model) == (title, model) == ("early name", "scripted:other")
     assert again.problems == []
-    assert 120 < again.unread < lines
-    assert len(again.entries()) > again.unread  # whoever asks for all of it gets all of it
+    assert 120 < again.unread_entries < lines
+    assert len(again.entries()) > again.unread_entries  # whoever asks for all of it gets all of it
     last = agent(again, "on")
     await last.run("and now?")
     again.label("late name")
@@ -124,7 +124,7 @@ async def test_a_second_compaction_keeps_what_the_first_one_knew(store: SessionS
     session = await long_session(store)
     session.close()
     again = Session.open("s1", home=store, options=QUICK)
-    unread = again.unread
+    unread = again.unread_entries
     one = agent(again, "x", "y")
     await one.run("a")
     shorten(one, 2, "second summary")
@@ -134,7 +134,7 @@ async def test_a_second_compaction_keeps_what_the_first_one_knew(store: SessionS
     third = Session.open("s1", home=store, options=QUICK, write=False)
     assert texts(third.messages) == ["user: second summary", "user: a", "assistant: x", "user: b", "assistant: y"]
     assert third.title == "early name"
-    assert third.unread > unread
+    assert third.unread_entries > unread
 
 
 async def test_a_compaction_on_another_branch_does_not_count(store: SessionStore) -> None:
@@ -173,7 +173,7 @@ async def test_without_a_compaction_all_is_read(store: SessionStore) -> None:
     log = store.open("s1", write=False)
     assert read_from_end(log) is None
     log.close()
-    assert Session.open("s1", home=store, write=False).unread == 0
+    assert Session.open("s1", home=store, write=False).unread_entries == 0
 
 
 async def test_a_process_killed_after_a_compaction_is_noticed(store: SessionStore) -> None:
@@ -185,7 +185,7 @@ async def test_a_process_killed_after_a_compaction_is_noticed(store: SessionStor
     session.close()
     check_same(store)
     again = Session.open("s1", home=store, options=QUICK)
-    assert again.interrupted
+    assert again.was_interrupted
     assert "Not started" in texts(again.messages)[-1]
 
 
@@ -195,12 +195,12 @@ async def test_a_compaction_in_the_middle_of_a_run_knows_that_run(store: Session
     session.journal.record(MessageEntry, message=Message.user("go", timestamp=NOW), source="prompt")
     one = agent(session, "x")
     shorten(one, 1)
-    session.plug()._replace(one.context.messages, "threshold")
+    session.plug()._record_replacement(one.context.messages, "threshold")
     session.journal.record(MessageEntry, message=Message.user("more", timestamp=NOW), source="steer")
     session.save()
     session.close()
     check_same(store)
-    assert Session.open("s1", home=store, options=QUICK, write=False).interrupted
+    assert Session.open("s1", home=store, options=QUICK, write=False).was_interrupted
 
 
 # --- files that are not as they should be ------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def path(tmp_path: Path) -> Path:
 async def stored(path: Path) -> Path:
     session = await long_session(JsonlStore(path))
     session.close()
-    return Path(session.place)
+    return Path(session.location)
 
 
 async def test_a_torn_tail_is_told_and_the_rest_is_read_from_the_end(path: Path) -> None:
@@ -223,7 +223,7 @@ async def test_a_torn_tail_is_told_and_the_rest_is_read_from_the_end(path: Path)
     spoil(file, b'{"type":"message","id":"torn","par')
     again = Session.open("s1", home=path, options=QUICK)
     assert [p.kind for p in again.problems] == ["torn"]
-    assert again.unread > 0
+    assert again.unread_entries > 0
     assert texts(again.messages) == expected
     await agent(again, "fine").run("go on")
     again.close()
@@ -247,7 +247,7 @@ async def test_where_something_is_out_of_order_all_is_read(path: Path, line: byt
     assert read_from_end(log) is None
     log.close()
     again = Session.open("s1", home=path, options=QUICK, write=False)
-    assert again.unread == 0
+    assert again.unread_entries == 0
     assert len(again.problems) == 1
 
 
@@ -256,7 +256,7 @@ async def test_damage_before_a_compaction_is_remembered(path: Path) -> None:
     session = Session.create("/work", home=store, id="s1", options=QUICK)
     await agent(session, "one").run("first")
     session.close()
-    spoil(Path(session.place), b"garbage\nmore garbage\n")
+    spoil(Path(session.location), b"garbage\nmore garbage\n")
     again = Session.open("s1", home=path, options=QUICK)
     assert len(again.problems) == 2
     one = agent(again, "two", "three")
@@ -265,7 +265,7 @@ async def test_damage_before_a_compaction_is_remembered(path: Path) -> None:
     await one.run("third")
     again.close()
     last = Session.open("s1", home=path, options=QUICK, write=False)
-    assert last.unread > 0
+    assert last.unread_entries > 0
     assert [p.kind for p in last.problems] == ["damaged"]
     assert "2 lines before the last compaction" in str(last.problems[0])
 

@@ -149,7 +149,7 @@ async def test_words_are_words_whatever_they_look_like(query: str, tmp_path: Pat
 async def test_a_session_that_goes_while_one_looks_is_left_out(tmp_path: Path) -> None:
     class Vanishing(JsonlStore):
         def open(self, name: str, *, write: bool = True):
-            if not write and name == first.place:
+            if not write and name == first.location:
                 Path(name).unlink(missing_ok=True)
             return super().open(name, write=write)
 

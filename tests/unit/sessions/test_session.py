@@ -79,7 +79,7 @@ def test_a_new_session_has_its_id_at_once_and_its_file_with_the_first_message(ho
     assert session.id
     assert not any(home.rglob("*"))
     asyncio.run(agent(session, "hi").run("go"))
-    path = Path(session.place)
+    path = Path(session.location)
     assert path == home / ".agent" / "sessions" / project_folder_name(os.path.realpath(".")) / f"{session.id}.jsonl"
     assert session.context_folder is not None
     assert session.context_folder.is_dir()
@@ -95,7 +95,7 @@ def test_a_new_session_has_its_id_at_once_and_its_file_with_the_first_message(ho
 def test_a_session_that_is_not_used_leaves_nothing(home: Path) -> None:
     with Session.create(title="unused") as session:
         session.label("still unused")
-        session.custom("mine", 1)
+        session.add_custom("mine", 1)
     assert not any(home.rglob("*"))
 
 
@@ -119,7 +119,7 @@ async def test_the_last_used_session_of_a_folder_is_found_however_it_is_spelled(
         session = Session.create(folder, options=QUICK)
         await agent(session, "hi").run(f"in {folder.name} {age}")
         session.close()
-        os.utime(session.place, (1_700_000_000 - age, 1_700_000_000 - age))
+        os.utime(session.location, (1_700_000_000 - age, 1_700_000_000 - age))
         ids.append(session.id)
     with Session.latest(tmp_path / "link" / ".." / "project", options=QUICK) as session:
         assert session.id == ids[1]
@@ -143,7 +143,7 @@ def test_a_file_that_is_no_session_is_passed_over_and_told() -> None:
     session = Session.create(options=QUICK)
     asyncio.run(agent(session, "hi").run("go"))
     session.close()
-    Path(session.place).with_name("zzz.jsonl").write_text("")
+    Path(session.location).with_name("zzz.jsonl").write_text("")
     again = Session.latest(options=QUICK)
     assert again.id == session.id
     assert "empty" in str(again.problems[0])
@@ -219,7 +219,7 @@ async def test_a_second_opener_can_go_on_in_a_copy() -> None:
     first = Session.create(options=QUICK, title="Plan")
     await agent(first, calling("a"), "hi").run("go")
     before = text_of(first)
-    second = Session.open(first.id, if_taken="fork", options=QUICK)
+    second = Session.open(first.id, if_locked="fork", options=QUICK)
     assert second.id != first.id
     assert second.writable
     assert [p.kind for p in second.problems] == ["locked"]
@@ -313,11 +313,11 @@ async def test_a_branch_waits_for_the_run() -> None:
 async def test_names_models_and_an_applications_own_entries(store: SessionStore) -> None:
     session = Session.create(home=store, options=QUICK)
     session.label("A title")
-    session.model_change("openai:gpt-5-mini", thinking="low")
+    session.record_model("openai:gpt-5-mini", thinking="low")
     await agent(session, "hi").run("go")
     entry = session.entries()[-1].id
     session.label("here", entry)
-    session.custom("mine", {"a": [1]})
+    session.add_custom("mine", {"a": [1]})
     assert session.title == "A title"
     session.close()
     again = Session.open(session.id, home=store, options=QUICK)
@@ -350,7 +350,7 @@ def test_a_session_of_a_newer_version_cannot_be_forked() -> None:
     asyncio.run(agent(session, "hi").run("go"))
     session.close()
     newer = text_of(session).replace('"version":1', '"version":9')
-    Path(session.place).write_text(newer)
+    Path(session.location).write_text(newer)
     again = Session.open(session.id, options=QUICK)
     assert [p.kind for p in again.problems] == ["newer"]
     assert len(again.messages) == 2
@@ -406,7 +406,7 @@ def test_a_turn_that_failed_says_so() -> None:
 async def test_keys_do_not_get_into_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", 'my"secret"value')
     key = "sk-ant-a1b2c3d4e5f6g7h8i9j0k1l2"
-    session = Session.create(options=SessionOptions(sync="never"))
+    session = Session.create(options=SessionOptions(fsync="never"))
     one = agent(session, calling(key, text='it is my"secret"value'), "done")
     await one.run(f"use {key}")
     stored_text = text_of(session)
@@ -458,7 +458,12 @@ async def test_a_run_in_a_session_that_was_closed_is_refused_before_the_model_is
 def test_nothing_joins_a_closed_session_which_can_still_be_read(store: Any, tmp_path: Path) -> None:
     with Session.create(home=store() if store is MemorySessionStore else store(tmp_path / "store")) as session:
         asyncio.run(agent(session, "one").run("first"))
-    for change in (lambda: session.label("x"), lambda: session.custom("x"), session.save, lambda: session.branch(None)):
+    for change in (
+        lambda: session.label("x"),
+        lambda: session.add_custom("x"),
+        session.save,
+        lambda: session.branch(None),
+    ):
         with pytest.raises(SessionError, match="closed"):
             change()
     assert texts(session.messages) == ["user: first", "assistant: one"]
@@ -508,13 +513,13 @@ def test_a_session_that_is_open_twice_in_one_process_says_so(store: Any, tmp_pat
         asyncio.run(agent(first, "one").run("first"))
         with Session.open(first.id, home=kept) as second:
             assert "is open in this process too: new messages are not saved" in str(second.problems[0])
-        with Session.open(first.id, home=kept, if_taken="fork") as third:
+        with Session.open(first.id, home=kept, if_locked="fork") as third:
             assert f"is already open: continuing in a copy, {third.id}" in str(third.problems[0])
 
 
 def reopened(session: Session) -> Session:
     session.close()
-    return Session.open(session.place, options=QUICK)
+    return Session.open(session.location, options=QUICK)
 
 
 @pytest.mark.covers("SES-14", "SES-15")
@@ -637,7 +642,7 @@ async def test_a_session_goes_on_with_a_prompt_and_without() -> None:
     last = reopened(again)
     assert texts(last.messages) == ["user: first", "assistant: second", "user: more", "assistant: third"]
     assert [e.status for e in last.entries() if isinstance(e, RunEndEntry)] == ["error", "completed", "completed"]
-    assert not last.interrupted
+    assert not last.was_interrupted
     two = agent(last, "fourth")  # nothing but the file was there in between
     await two.run("and?")
     assert texts(cast("Any", two.model).requests[0].messages) == [*texts(last.messages)[:-1]]
@@ -730,8 +735,8 @@ async def test_an_answer_that_broke_off_is_stored_with_results_for_its_calls() -
     session = Session.create(options=QUICK)
     script = Reply(
         calls=[ScriptedCall("look", {"key": "a" * 50}, id="a"), ScriptedCall("look", {"key": "b" * 50}, id="b")],
-        cut_after=3,
-        pieces=2,
+        truncate_after=3,
+        chunk_count=2,
     )
     one = agent(session, script, behavior=RunOptions(retry=None))
     with pytest.raises(AgentProviderError):
@@ -765,7 +770,7 @@ async def test_calls_that_wait_for_an_answer_are_taken_up_by_another_process() -
     assert [c.id for c in again.pending.message.tool_uses] == ["a", "b", "c"]
     assert {i: r.text for i, r in again.pending.results.items()} == {"a": "value of a"}
     assert texts(again.messages) == ["user: go"]
-    assert not again.interrupted
+    assert not again.was_interrupted
     two = agent(again, "done")
     await two.run()
     assert texts(two.messages) == [
@@ -930,7 +935,7 @@ async def test_parallel_results_are_stored_as_they_come() -> None:
 
 @pytest.mark.parametrize("sync", ["calls", "always"])
 async def test_parallel_calls_all_run_while_the_disk_is_waited_for(sync: FsyncMode) -> None:
-    session = Session.create(options=SessionOptions(sync=sync))
+    session = Session.create(options=SessionOptions(fsync=sync))
     one = agent(session, calling(*"abcdefgh"), "end")
     await one.run("go")
     assert texts(one.messages)[2] == "user: " + " ".join(f"{c}=value of {c}" for c in "abcdefgh")
@@ -950,7 +955,7 @@ async def test_only_the_public_bus_is_used() -> None:
 
 @pytest.mark.usefixtures("no_blocking")
 def test_nothing_blocks_the_event_loop() -> None:
-    session = Session.create(options=SessionOptions(sync="always"))
+    session = Session.create(options=SessionOptions(fsync="always"))
     result = asyncio.run(agent(session, calling("a", "b"), "done").run("go"))
     assert result.status == "completed"
     assert session.problems == []

@@ -255,7 +255,7 @@ def test_off_by_default_disabled_and_switched_on(tmp_path: Path) -> None:
     ):
         catalog = discover_skills(only(tmp_path, **more))
         assert {s.name for s in catalog} == on
-    assert {s.name for s in discover_skills(only(tmp_path)).off} == {"b"}
+    assert {s.name for s in discover_skills(only(tmp_path)).disabled_skills} == {"b"}
 
 
 def test_a_disabled_skill_still_hides_the_one_behind_it(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_one_that_is_off_by_itself_hides_the_one_behind_it_too(tmp_path: Path) -
     put(tmp_path / "one" / "a", text="default_enabled: false\n")
     put(tmp_path / "two" / "a")
     catalog = discover_skills(only(tmp_path / "one", tmp_path / "two"))
-    assert (catalog.skills, len(catalog.off), len(catalog.shadowed)) == ((), 1, 1)
+    assert (catalog.skills, len(catalog.disabled_skills), len(catalog.shadowed)) == ((), 1, 1)
 
 
 @pytest.mark.covers("SKL-37")

@@ -66,10 +66,10 @@ async def test_failures_stand_in_place(tmp_path: object) -> None:
 async def test_a_command_that_is_refused_does_not_run(tmp_path: object) -> None:
     env = LocalEnv(str(tmp_path))
     bus = HookBus()
-    asked: list[tuple[str, str]] = []
+    request: list[tuple[str, str]] = []
 
     def refuse(hook: PermissionCheck) -> None:
-        asked.append((hook.name, hook.input["command"]))
+        request.append((hook.name, hook.input["command"]))
         hook.deny("the user said no")
 
     bus.on(PermissionCheck, refuse)
@@ -77,5 +77,5 @@ async def test_a_command_that_is_refused_does_not_run(tmp_path: object) -> None:
     said = await InlineCommandRunner("s", env, bus)("touch x")
 
     assert said == "[not run: `touch x`: the user said no]"
-    assert asked == [("shell", "touch x")]
+    assert request == [("shell", "touch x")]
     assert await env.list_dir(".") == []

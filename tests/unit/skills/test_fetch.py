@@ -78,7 +78,7 @@ async def text_of(address: str) -> str:
         offer = await source.list_skills()
         assert offer.names == {"pdf": "pdf"}
         with tempfile.TemporaryDirectory() as home:
-            candidate = await source.candidate("pdf", Path(home))
+            candidate = await source.stage("pdf", Path(home))
             return (candidate.staged / "SKILL.md").read_text()
 
 

@@ -136,11 +136,11 @@ async def test_the_tool_reads_nothing_that_lies_beside_the_skill(tmp_path: Path,
 
 @pytest.mark.covers("SKL-09")
 async def test_no_script_takes_longer_than_a_minute_whoever_says_so(tmp_path: Path) -> None:
-    asked: list[float | None] = []
+    request: list[float | None] = []
 
     class Watched(LocalEnv):
         async def run(self, *arguments: Any, **options: Any) -> Any:
-            asked.append(options["timeout"])
+            request.append(options["timeout"])
             return await super().run(*arguments, **options)
 
     own = write_skill(tmp_path, "pdf", scripts__a_dot_sh="true")
@@ -148,7 +148,7 @@ async def test_no_script_takes_longer_than_a_minute_whoever_says_so(tmp_path: Pa
     for seconds in (5.0, 600.0, 0.0):
         script = Script(name="a", path="scripts/a.sh", timeout=seconds)
         assert (await run_script(Watched(str(tmp_path)), skill, script, str(own / "scripts" / "a.sh"), ()))["ok"]
-    assert asked == [5.0, 60.0, 60.0]
+    assert request == [5.0, 60.0, 60.0]
 
 
 @pytest.mark.covers("SKL-31")
@@ -202,8 +202,8 @@ async def test_a_script_runs_in_the_project_or_the_skill_and_tells_json(tmp_path
 @pytest.mark.covers("SKL-09")
 def test_arguments_have_limits() -> None:
     validate_arguments(["x" * 4096] * 100)
-    for wrong, why in ((["x"] * 101, "100 arguments at most"), (["é" * 2049], "4098 bytes"), (["a\0"], "NUL")):
-        with pytest.raises(ScriptError, match=why):
+    for wrong, reason in ((["x"] * 101, "100 arguments at most"), (["é" * 2049], "4098 bytes"), (["a\0"], "NUL")):
+        with pytest.raises(ScriptError, match=reason):
             validate_arguments(wrong)
 
 

@@ -61,7 +61,7 @@ def commit(folder: Path) -> str:
 async def take(spec: InstallSpec, home: Path, name: str = "") -> Candidate:
     async with open_source(spec) as source:
         offer = await source.list_skills()
-        return await source.candidate(offer.names[name or next(iter(offer.names))], home)
+        return await source.stage(offer.names[name or next(iter(offer.names))], home)
 
 
 def left(home: Path) -> set[str]:
@@ -119,7 +119,7 @@ async def test_branches_tags_and_commits(tmp_path: Path) -> None:
     skill(source, "pdf", body="two")
     second = commit(source)
     git(source, "checkout", "-q", "main")
-    for ref, wanted in {
+    for ref, requested in {
         "": first,
         "v1": first,
         "next": second,
@@ -128,8 +128,8 @@ async def test_branches_tags_and_commits(tmp_path: Path) -> None:
         second[:9]: second,
     }.items():
         candidate = await take(InstallSpec(url=f"file://{source}", git=True, ref=ref), home)
-        assert candidate.origin.commit == wanted, ref
-        assert ("two" in (candidate.staged / "SKILL.md").read_text()) == (wanted == second)
+        assert candidate.origin.commit == requested, ref
+        assert ("two" in (candidate.staged / "SKILL.md").read_text()) == (requested == second)
         discard_staged([candidate])
     for ref in ("gone", "f" * 40, "abcdef0"):
         with pytest.raises(SkillError, match=ref):
@@ -155,7 +155,7 @@ async def test_what_a_repository_offers(tmp_path: Path) -> None:
             offer = await opening.list_skills()
             assert offer.names == {"one": "one.skill.md", "a": "z/a"}
             assert set(offer.problems) == {"broken", ".claude/skills/a"}
-            single = await opening.candidate("one.skill.md", tmp_path / "home")
+            single = await opening.stage("one.skill.md", tmp_path / "home")
         assert single.preview.files == ("SKILL.md",)
         discard_staged([single])
     async with open_source(InstallSpec(url=f"file://{source}", git=True, path=".claude")) as opening:
@@ -283,7 +283,7 @@ async def test_a_newer_one_takes_the_place_of_the_older_and_says_what_changes(tm
     assert first is not None
     first = replace(first, installed=datetime(2020, 1, 1, tzinfo=UTC))
     registry.record("pdf", first)
-    registry.switch("pdf", False)
+    registry.set_enabled("pdf", False)
 
     skill(source / "pdf", body="two\n")
     (source / "pdf" / "gone.md").unlink()

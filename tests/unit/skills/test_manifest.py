@@ -56,7 +56,7 @@ Do this.
 
 @pytest.mark.covers("SKL-01", "SKL-04", "SKL-05", "SKL-06")
 def test_all_fields_of_the_format_and_of_the_extended_manifest() -> None:
-    skill = parse_skill(FULL, fallback="pdf-forms")
+    skill = parse_skill(FULL, default_name="pdf-forms")
 
     assert skill == Skill(
         name="pdf-forms",
@@ -160,7 +160,7 @@ def test_what_gives_no_skill_says_why_and_where(text: str, reason: str, line: in
     ],
 )
 def test_names_become_what_the_format_asks(name: str, called: str, odd: bool) -> None:
-    skill = parse_skill(f"---\nname: '{name}'\ndescription: d\n---\n", fallback=called if not odd else "folder")
+    skill = parse_skill(f"---\nname: '{name}'\ndescription: d\n---\n", default_name=called if not odd else "folder")
     assert skill.name == called
     assert bool(skill.warnings) == odd
 
@@ -206,7 +206,7 @@ def test_a_name_is_text_whatever_yaml_takes_it_for(value: str) -> None:  # K-02
     ],
 )  # fmt: skip
 def test_what_real_files_do_is_understood_with_a_warning(head: str, description: str, warned: str) -> None:  # K-01
-    skill = parse_skill(f"---\n{head}\n---\nbody", fallback="a")
+    skill = parse_skill(f"---\n{head}\n---\nbody", default_name="a")
     assert (skill.name, skill.description) == ("a", description)
     assert warned in "; ".join(skill.warnings)
     assert bool(skill.warnings) == bool(warned)
@@ -226,7 +226,7 @@ def test_what_real_files_do_is_understood_with_a_warning(head: str, description:
     ],
 )
 def test_bytes_of_all_editors_are_read(data: bytes) -> None:  # K-01
-    skill = parse_skill(decode_skill_file(data), fallback="a")
+    skill = parse_skill(decode_skill_file(data), default_name="a")
     assert (skill.name, skill.description, read_body(skill)) == ("a", "é", "x\ny")
 
 
@@ -308,7 +308,7 @@ def test_a_yaml_bomb_stays_small() -> None:
 
 def _skill_of(text: str) -> Skill | None:
     try:
-        return parse_skill(text, fallback="a")
+        return parse_skill(text, default_name="a")
     except SkillError:
         return None
 

@@ -97,9 +97,9 @@ def test_a_folder_outside_of_the_repository(path: str, tmp_path: Path) -> None:
 def test_what_is_pinned_and_what_needs_the_network() -> None:
     assert InstallSpec(url="https://x", git=True, ref=COMMIT).is_pinned
     assert not InstallSpec(url="https://x", git=True, ref="main").is_pinned
-    assert InstallSpec(url="https://x", git=True).remote
-    assert not InstallSpec(url="file:///x", git=True).remote
-    assert not InstallSpec(url="/x", git=False).remote
+    assert InstallSpec(url="https://x", git=True).is_remote
+    assert not InstallSpec(url="file:///x", git=True).is_remote
+    assert not InstallSpec(url="/x", git=False).is_remote
 
 
 @given(st.text(max_size=60), st.text(max_size=10), st.text(max_size=10))

@@ -24,8 +24,8 @@ def test_it_is_kept_from_program_to_program(tmp_path: Path) -> None:
     first = SkillStateFile(folder)
     assert first.entries() == {}
     first.record("a", ORIGIN)
-    first.switch("a", False)
-    first.switch("b", True)
+    first.set_enabled("a", False)
+    first.set_enabled("b", True)
     first.record_use("a", NOON)
     first.record_use("a", NOON - timedelta(days=1))
 
@@ -36,7 +36,7 @@ def test_it_is_kept_from_program_to_program(tmp_path: Path) -> None:
     }
     assert second.enabled_and_disabled() == (("b",), ("a",))
     assert second.last_used() == {"a": NOON.timestamp()}
-    second.switch("b", None)
+    second.set_enabled("b", None)
     second.forget("a")
     assert SkillStateFile(folder).entries() == {}
 
@@ -57,7 +57,7 @@ def test_many_at_a_time_lose_nothing(tmp_path: Path) -> None:
     def work(number: int) -> None:
         for _ in range(5):
             SkillStateFile(tmp_path).record_use("a")
-        SkillStateFile(tmp_path).switch(f"s{number}", True)
+        SkillStateFile(tmp_path).set_enabled(f"s{number}", True)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:
@@ -78,7 +78,7 @@ def test_a_broken_file_is_told_and_left_alone(tmp_path: Path, text: str) -> None
     for act in (
         registry.entries,
         registry.enabled_and_disabled,
-        lambda: registry.switch("a", True),
+        lambda: registry.set_enabled("a", True),
         lambda: registry.record("a", ORIGIN),
     ):
         with pytest.raises(ConfigError, match=r"\.registry\.json"):
@@ -97,7 +97,7 @@ def test_without_a_folder_it_lasts_as_long_as_the_object() -> None:
 def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
-        SkillStateFile(tmp_path / "file").switch("a", True)
+        SkillStateFile(tmp_path / "file").set_enabled("a", True)
     SkillStateFile(tmp_path / "file").record_use("a")
 
 

@@ -175,10 +175,10 @@ def test_every_child_hook_stands_for_one_of_a_child() -> None:
 def test_a_child_hook_reads_and_sets_the_fields_of_the_childs_own() -> None:
     own = ToolGate(ToolUseBlock("1", "look", {"key": "a"}), "turn", {})
     hook: ChildHook = ChildToolGate("helper-1", "helper", 2, own)
-    assert (hook.name, hook.input, hook.settled, hook.depth) == ("look", {"key": "a"}, False, 2)
+    assert (hook.name, hook.input, hook.is_decided, hook.depth) == ("look", {"key": "a"}, False, 2)
     hook.block = "no"
     assert own.block == "no"
-    assert hook.settled
+    assert hook.is_decided
     with pytest.raises(AttributeError):
         _ = hook.nothing
     with pytest.raises(AttributeError):

@@ -90,15 +90,15 @@ async def test_a_kind_may_have_tighter_limits_of_its_own() -> None:
 
 @pytest.mark.covers("SUB-07")
 async def test_three_run_at_once_and_the_rest_waits_its_turn() -> None:
-    running = most = 0
+    running = limit = 0
     order: list[str] = []
 
     @tool
     async def work(key: str) -> str:
         """Work."""
-        nonlocal running, most
+        nonlocal running, limit
         running += 1
-        most = max(most, running)
+        limit = max(limit, running)
         await asyncio.sleep(0.01)
         running -= 1
         order.append(key)
@@ -108,7 +108,7 @@ async def test_three_run_at_once_and_the_rest_waits_its_turn() -> None:
     kinds = [kind(f"k{i}", *script) for i in range(7)]
     one = parent([spawn("go", f"k{i}") for i in range(7)], "done", kinds=kinds, tools=[work])
     result = await one.run("go")
-    assert most == 3
+    assert limit == 3
     assert len(order) == 7
     assert [r.text for r in results(one)] == ["end"] * 7
     assert len(result.stats.children) == 7
@@ -187,11 +187,11 @@ async def test_an_abort_of_the_parent_ends_all_children_in_bounded_time() -> Non
         [spawn("a", "middle"), spawn("b", "deep")], "never", kinds=[deep, middle], tools=[stubborn],
         options={"depth": 2}, behavior=RunOptions(abort_grace=0.1),
     )  # fmt: skip
-    deepest = asyncio.Event()
-    one.on(ChildToolBefore, lambda hook: deepest.set() if hook.depth == 2 else None)
+    max_depth = asyncio.Event()
+    one.on(ChildToolBefore, lambda hook: max_depth.set() if hook.depth == 2 else None)
     errors = heard(one, "spawn:error")
     run = asyncio.ensure_future(one.run("go"))
-    await deepest.wait()
+    await max_depth.wait()
     started = time.monotonic()
     one.abort("enough")
     with pytest.raises(AgentAbortedError):

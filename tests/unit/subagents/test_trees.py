@@ -86,12 +86,12 @@ def walk(stats: Any) -> list[Any]:
 def test_every_tree_keeps_the_rules(root: Node, depth: int, places: int, cents: int | None) -> None:
     model = TreeModel((root[0], False, root[2]))
     running: dict[str, int] = {}
-    most: list[int] = [0]
+    limit: list[int] = [0]
 
     def watch(agent: Agent) -> None:
         def before(hook: BeforeSpawn) -> None:
             running[agent.name] = running.get(agent.name, 0) + 1
-            most[0] = max(most[0], running[agent.name])
+            limit[0] = max(limit[0], running[agent.name])
             assert hook.depth <= depth
             watch(hook.agent)
 
@@ -123,7 +123,7 @@ def test_every_tree_keeps_the_rules(root: Node, depth: int, places: int, cents: 
     children = walk(result.stats.children)
     assert all(1 <= c.depth <= depth for c in children)
     assert len({c.child_id for c in children}) == len(children)
-    assert most[0] <= places
+    assert limit[0] <= places
     assert all(n == 0 for n in running.values())
     if cents is None:
         assert result.status == "completed"

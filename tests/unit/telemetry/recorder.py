@@ -51,8 +51,8 @@ class Recorder:
         """The name of a span's parent."""
         if span.parent is None:
             return ""
-        wanted = span.parent.span_id
-        return next(s.name for s in self.spans if s.context and s.context.span_id == wanted)
+        requested = span.parent.span_id
+        return next(s.name for s in self.spans if s.context and s.context.span_id == requested)
 
     @property
     def tree(self) -> list[tuple[str, str]]:

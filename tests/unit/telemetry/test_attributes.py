@@ -84,10 +84,10 @@ async def test_nothing_that_was_said_is_sent_unless_it_is_wanted() -> None:
 @pytest.mark.parametrize("sensitive", [False, True])
 async def test_what_an_error_quotes_is_content_too(sensitive: bool) -> None:
     recorder = Recorder(sensitive=sensitive)
-    refused = RateLimitedError(f"not allowed here: {CANARY}", reason="quota", status=429)
+    rejected = RateLimitedError(f"not allowed here: {CANARY}", reason="quota", status=429)
     odd = ModelError(f"odd: {CANARY}", reason=f"it said {CANARY}")
     calls = [ScriptedCall("fetch", {"url": "broken"}), ScriptedCall("coded", {})]
-    for script in ([refused, refused], [odd], [Reply("", calls=calls), "done"]):
+    for script in ([rejected, rejected], [odd], [Reply("", calls=calls), "done"]):
         agent = Agent(
             ScriptedModel(*script), execution=MemoryEnv(), tools=[fetch, coded], plugs=[Tracing(recorder.telemetry)]
         )
@@ -122,10 +122,10 @@ async def test_what_is_wanted_is_sent_without_secrets(content: str) -> None:
         return
     first, last = (s for s in recorder.spans if s.name.startswith("chat"))
     facts = last.attributes or {}
-    asked = json.loads(str(facts["gen_ai.input.messages"]))
-    assert [m["role"] for m in asked] == ["user", "assistant", "tool"]
-    assert asked[1]["parts"][0] == {"type": "reasoning", "content": f"{CANARY} [redacted]"}
-    assert asked[1]["parts"][2]["arguments"] == {"url": f"http://x/{CANARY}", "token": "[redacted]"}
+    request = json.loads(str(facts["gen_ai.input.messages"]))
+    assert [m["role"] for m in request] == ["user", "assistant", "tool"]
+    assert request[1]["parts"][0] == {"type": "reasoning", "content": f"{CANARY} [redacted]"}
+    assert request[1]["parts"][2]["arguments"] == {"url": f"http://x/{CANARY}", "token": "[redacted]"}
     assert json.loads(str(facts["gen_ai.output.messages"]))[0]["finish_reason"] == "stop"
     assert json.loads(str(facts["gen_ai.system_instructions"])) == [{"type": "text", "content": f"Keep {CANARY}"}]
     assert json.loads(str(facts["gen_ai.tool.definitions"])) == [{"type": "function", "name": "fetch"}]

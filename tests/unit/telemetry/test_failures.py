@@ -86,7 +86,7 @@ async def test_what_cannot_be_set_up_is_told_and_runs_go_on() -> None:
     telemetry = Telemetry(pipeline=Broken())
 
     assert not telemetry.on
-    assert telemetry.problem == "it could not be set up (RuntimeError: the provider is broken)"
+    assert telemetry.disabled_reason == "it could not be set up (RuntimeError: the provider is broken)"
     assert await run(Tracing(telemetry)) == "done"
     with telemetry.helpers.start_llm_span("p", "m") as span:
         assert span.span is None

@@ -79,7 +79,7 @@ def test_what_cannot_be_is_off_and_says_why(environ: dict[str, str], given: dict
     telemetry = Telemetry(environ=environ, **given)
 
     assert not telemetry.on
-    assert why in telemetry.problem
+    assert why in telemetry.disabled_reason
 
 
 def _python(code: str, tmp_path: Path, **environ: str) -> str:

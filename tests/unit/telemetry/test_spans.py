@@ -335,15 +335,15 @@ async def test_spans_are_closed_where_a_run_is_aborted_in_a_tool() -> None:
 @pytest.mark.covers("BYD-30")
 async def test_spans_are_closed_where_a_run_is_aborted_while_the_model_answers() -> None:
     recorder = Recorder()
-    asked = asyncio.Event()
+    request = asyncio.Event()
 
     def slow(_: ModelRequest) -> Reply:
-        asked.set()
+        request.set()
         return Reply("slow", delay=30)
 
     agent = traced(recorder, slow)
     run = asyncio.ensure_future(agent.run("go"))
-    await asked.wait()
+    await request.wait()
 
     agent.abort()
     with pytest.raises(AgentAbortedError):
@@ -446,9 +446,9 @@ async def test_where_telemetry_is_off_nobody_listens() -> None:
     agent = Agent(ScriptedModel("done"), execution=MemoryEnv(), plugs=[Tracing(telemetry)])
     bare = Agent(ScriptedModel("done"), execution=MemoryEnv())
 
-    assert telemetry.problem == "OTEL_SDK_DISABLED is set"
+    assert telemetry.disabled_reason == "OTEL_SDK_DISABLED is set"
     assert not telemetry.on
-    assert len(agent.bus.observers) == len(bare.bus.observers)
+    assert len(agent.bus.listeners) == len(bare.bus.listeners)
     assert agent.bus._handlers.keys() == bare.bus._handlers.keys()
     assert (await agent.run("go")).text == "done"
     assert telemetry.close()

@@ -108,7 +108,9 @@ def point(points: list[Any], **wanted: Any) -> Any:
 async def test_tokens_time_and_money_are_measured() -> None:
     recorder = Recorder()
     calls = [ScriptedCall("look", {"key": "a"}), ScriptedCall("look", {"key": "bad"})]
-    model = ScriptedModel(Reply(calls=calls, usage=USAGE, pieces=3), Reply("done, all of it", usage=USAGE, pieces=4))
+    model = ScriptedModel(
+        Reply(calls=calls, usage=USAGE, chunk_count=3), Reply("done, all of it", usage=USAGE, chunk_count=4)
+    )
     agent = Agent(model, execution=MemoryEnv(), tools=[look], plugs=[Tracing(recorder.telemetry)])
 
     await agent.run("go")

@@ -5,8 +5,8 @@ import json
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mainspring.redaction import MASK, Redactor, redact_stream
-from mainspring.redaction.redactor import forms_of
+from mainspring.redaction import REDACTED, Redactor, redact_stream
+from mainspring.redaction.redactor import encoded_forms
 
 SHAPED = "sk-proj-abcdefgh1234567890abcdefgh"
 
@@ -38,7 +38,7 @@ def test_no_cut_hides_a_secret(secret: str, around: list[str], cuts: list[int]) 
 
     assert len(made) == len(pieces)
     assert "".join(made) == redactor.text(whole)
-    assert secret not in "".join(made) or secret in MASK
+    assert secret not in "".join(made) or secret in REDACTED
     assert SHAPED not in "".join(made)
 
 
@@ -51,12 +51,12 @@ def test_what_does_not_belong_together_is_left_alone() -> None:
     stream = "".join(f"data: {json.dumps(call)}\n\n" for call in calls)
     made = [json.loads(line[5:]) for line in redact_stream(redactor, stream).split("\n") if line]
     parts = [c["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] for c in made]
-    assert parts == ["abc", "def", MASK, "", "xyz"]
+    assert parts == ["abc", "def", REDACTED, "", "xyz"]
     same = 'event: x\nid: 7\ndata: {broken\n\ndata: [DONE]\n\ndata:  {"a":  1}\n\n'
     assert redact_stream(redactor, same) == same
 
 
 def test_a_secret_is_known_in_the_forms_of_json() -> None:
     redactor = Redactor(['ö"\\x1'])
-    for form in forms_of('ö"\\x1'):
-        assert redactor.text(f"<{form}>") == f"<{MASK}>"
+    for form in encoded_forms('ö"\\x1'):
+        assert redactor.text(f"<{form}>") == f"<{REDACTED}>"

@@ -195,9 +195,9 @@ async def test_a_call_that_was_stopped_half_way_is_refused_when_it_is_recorded(t
 def test_what_is_no_tape_is_told(tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match="there is no tape .*--tapes=once"):
         Tape(tmp_path / "none")
-    for text, why in (("{", "is no tape"), ('{"tape": 9}\n', "says 9"), ("", "says None"), ("[]", "is no tape")):
+    for text, reason in (("{", "is no tape"), ('{"tape": 9}\n', "says 9"), ("", "says None"), ("[]", "is no tape")):
         (tmp_path / "t").write_text(text, encoding="utf-8")
-        with pytest.raises(ReplayError, match=why):
+        with pytest.raises(ReplayError, match=reason):
             Tape(tmp_path / "t")
 
 

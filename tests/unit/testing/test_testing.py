@@ -24,7 +24,7 @@ async def save(path: str, text: str, ctx: ToolContext) -> str:
 @pytest.mark.covers("TST-04")
 async def test_an_agent_runs_on_doubles_alone() -> None:
     env = MemoryEnv({})
-    model = ScriptedModel(ScriptedCall("save", {"path": "a.txt", "text": "hi"}), Reply("done", pieces=2))
+    model = ScriptedModel(ScriptedCall("save", {"path": "a.txt", "text": "hi"}), Reply("done", chunk_count=2))
     agent = Agent(model, tools=[save], execution=env)
     async with agent.stream("save it") as run:
         pieces = [e.text async for e in run if isinstance(e, TextDelta)]
@@ -37,7 +37,7 @@ async def test_an_agent_runs_on_doubles_alone() -> None:
 
 @pytest.mark.covers("TST-04")
 async def test_a_script_can_fail_cut_and_wait() -> None:
-    model = ScriptedModel(RateLimitedError("slow down"), Reply("half an answer", cut_after=1, pieces=2))
+    model = ScriptedModel(RateLimitedError("slow down"), Reply("half an answer", truncate_after=1, chunk_count=2))
     agent = Agent(model, execution=MemoryEnv({}), behavior=RunOptions(retry=RetryConfig(base_delay_ms=1, jitter=0)))
     with pytest.raises(AgentProviderError, match="cut"):
         await agent.run("go")

@@ -94,7 +94,7 @@ async def test_a_definition_may_come_later() -> None:
 
     lazy = define_tool("later", definition)
     assert isinstance(lazy, LazyTool)
-    assert isinstance(await lazy.load(), Tool)
+    assert isinstance(await lazy.factory(), Tool)
 
 
 @pytest.mark.covers("TDF-03", "TDF-06", "TDF-09", "TEX-18")
@@ -127,9 +127,9 @@ async def test_the_context_knows_the_call_and_passes_reports_on() -> None:
     ctx.metadata(title="t", n=1)
     ctx.update("half")
     assert seen == [("", "t", {"n": 1}), ("half", None, None)]
-    assert not ctx.aborted
+    assert not ctx.is_aborted
     ctx.signal.cancel()
-    assert ctx.aborted
+    assert ctx.is_aborted
 
 
 async def test_the_permitted_path_is_the_one_that_is_used() -> None:
@@ -153,10 +153,10 @@ def test_a_registry_refuses_what_would_be_ambiguous() -> None:
     assert [t.name for t in registry] == ["forecast", "__class__"]
     assert [s.name for s in registry.specs] == ["forecast", "__class__"]
     assert registry.specs is registry.specs
-    only = registry.only(["forecast"])
+    only = registry.subset(["forecast"])
     assert (len(only), len(registry), "forecast" in only) == (1, 2, True)
     with pytest.raises(ConfigError, match="unknown tool nope"):
-        registry.only(["nope"])
+        registry.subset(["nope"])
     registry.remove("forecast")
     registry.remove("forecast")
     assert [s.name for s in registry.specs] == ["__class__"]

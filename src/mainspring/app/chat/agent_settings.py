@@ -148,7 +148,7 @@ class ModelSwitch:
         self._current.conversation.choice = choice
         session = self._current.session
         if session is not None and session.writable:
-            session.model_change(choice.name.spec)
+            session.record_model(choice.name.spec)
         self._retired = [model for model in self._retired if model is not choice.model]
         self._on_change()
 
@@ -219,7 +219,7 @@ class ModeSwitch:
         """Save in the session whether the agent plans, for example after a rewind to an older entry."""
         session = self._current.session
         if session is not None and session.writable:
-            session.custom(PLAN_MODE_ENTRY_TYPE, {"active": self._saved == "plan"})
+            session.add_custom(PLAN_MODE_ENTRY_TYPE, {"active": self._saved == "plan"})
 
     def run_options(self) -> RunOptions:
         """Return the options of a run in this mode. Settings take precedence over the profile of the mode."""

@@ -90,11 +90,11 @@ class ApprovalManager:
         known = self._decided.get(key)
         # The run was resumed after another call was edited. IDs are unique per message only, so the tool is compared, too.
         if known is not None and known[:2] == (request.tool, request.input):
-            return self._reply(known[2], request, key)
+            return self._to_reply(known[2], request, key)
         reused = self._reuse_approval(request)
         if reused is not None:
-            return self._reply(reused, request, key)
-        if not self._questions.attended:
+            return self._to_reply(reused, request, key)
+        if not self._questions.is_attended:
             return Reply(allow=False, reason="no user is available to answer")
         approval = await self._questions.ask_approval(self._question(request))
         await self._apply(approval, request)
@@ -102,7 +102,7 @@ class ApprovalManager:
         self._decided[key] = (request.tool, final_input, approval)
         if approval.decision == "once" and not self._is_subagent(request.agent):
             self._unused_approvals[key] = (request, approval)
-        return self._reply(approval, request, key)
+        return self._to_reply(approval, request, key)
 
     def _reuse_approval(self, request: PermissionRequest) -> Approve | None:
         """Return the unused approval of an identical call, for example one whose file had to be read first."""
@@ -139,14 +139,14 @@ class ApprovalManager:
             choices=choices_for(request.suggestions, is_edit=request.is_edit),
         )
 
-    def _reply(self, approval: Approve, request: PermissionRequest, key: CallKey) -> Reply:
+    def _to_reply(self, approval: Approve, request: PermissionRequest, key: CallKey) -> Reply:
         match approval.decision:
             case "deny" | "never":
                 return Reply(allow=False, reason=approval.reason, stop=approval.stop)
             case "edit" if request.input != approval.input:
                 if self._is_subagent(request.agent):
-                    wanted = f"the user wants the call made with other arguments: {approval.input}"
-                    return Reply(allow=False, reason=f"{approval.reason} {wanted}".strip())
+                    requested = f"the user wants the call made with other arguments: {approval.input}"
+                    return Reply(allow=False, reason=f"{approval.reason} {requested}".strip())
                 self._edited_inputs[request.call_id] = approval.input or {}
                 return Reply(allow=True, pause=True)
             case _:

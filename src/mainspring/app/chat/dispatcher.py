@@ -96,7 +96,7 @@ class CommandQueue:
         """Whether a command is running or queued."""
         return self._is_running or bool(self._commands)
 
-    def put(self, command: QueuedCommand) -> None:
+    def enqueue(self, command: QueuedCommand) -> None:
         """Queue a command."""
         self._commands.append(command)
         self._has_commands.set()
@@ -211,7 +211,7 @@ class ShellRunner:
         message = Message.user(text, id=create_queued_message("").id, timestamp=utc_now())
         if session is not None and session.writable:
             session.journal.record(MessageEntry, message=message, source="given")
-            session.journal.wanted = True
+            session.journal.save_without_message = True
             await session.journal.flush()
         agent.context.messages.append(message)
         self._publish(UserText(text, "shell", id=message.id))
@@ -252,7 +252,7 @@ class InputDispatcher:
 
     def answer(self, answer: Approve | Answer) -> str:
         """Settle a question. Return why the answer is rejected, or an empty string."""
-        return self._questions.settle(answer)
+        return self._questions.resolve(answer)
 
     def send(self, id: str, command: _PromptCommand) -> tuple[str, str]:
         """Send or queue a message. Return its ID and, if it was rejected, the reason."""
@@ -267,7 +267,7 @@ class InputDispatcher:
         elif is_running:
             self._queue.add(message)
         else:
-            self._queue.hold(False)
+            self._queue.set_paused(False)
             if self._commands.is_busy:
                 self._queue.add(message)
             else:
@@ -294,7 +294,7 @@ class InputDispatcher:
                     self._queue.remove(message.id)
                     self._runs.steer(replace(message, kind="steer"))
             case SendQueued():
-                self._queue.hold(False)
+                self._queue.set_paused(False)
                 if not self._commands.is_busy:
                     self._queue.remove(message.id)
                     self._runs.start(message, "queue")
@@ -368,14 +368,14 @@ class CommandDispatcher:
         problem = self._slash_commands.find_problem(line)
         if not problem:
             name = line.strip()[1:].split(maxsplit=1)[0].lower()
-            self._commands.put(QueuedCommand(id, name, lambda: self._slash_commands.run(line)))
+            self._commands.enqueue(QueuedCommand(id, name, lambda: self._slash_commands.run(line)))
         return problem
 
     def _press_shortcut(self, id: str, key: str) -> str:
         run = self._slash_commands.find_shortcut(key)
         if run is None:
             return f"No extension has a shortcut for {key!r}."
-        self._commands.put(QueuedCommand(id, "shortcut", run))
+        self._commands.enqueue(QueuedCommand(id, "shortcut", run))
         return ""
 
     def _queue_change(self, id: str, command: ChatCommand) -> str:
@@ -396,7 +396,7 @@ class CommandDispatcher:
                 await self._apply_setting(command)
                 return None
 
-        self._commands.put(QueuedCommand(id, str(type(command).__struct_config__.tag), run))
+        self._commands.enqueue(QueuedCommand(id, str(type(command).__struct_config__.tag), run))
         return ""
 
     async def _apply_setting(self, command: ChatCommand) -> None:

@@ -53,7 +53,7 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
         buffers: The open files of an editor, with unsaved changes; tools read and write through them.
         terminals: Terminals of the editor, which run commands unless a sandbox or a limit must apply.
         mcp_servers: Further MCP servers, as decoded JSON of an ``mcp.json``; they override those of the settings.
-        sources: Further prompts by name.
+        prompt_sources: Further prompts by name.
     """
 
     ask: LaunchOptions = LaunchOptions(prompt="")
@@ -66,7 +66,7 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     buffers: EditorBuffers | None = None
     terminals: TerminalProvider | None = None
     mcp_servers: Any = None
-    sources: tuple[PromptSource, ...] = ()
+    prompt_sources: tuple[PromptSource, ...] = ()
 
 
 class Chat:
@@ -122,7 +122,7 @@ class Chat:
             options.ask, current, self._opener, self._queue, mode, self._status, self._publish
         )
         mcp_prompts = McpPrompts(current)
-        sources = (custom_commands, SkillPrompts(current), mcp_prompts, *options.sources)
+        sources = (custom_commands, SkillPrompts(current), mcp_prompts, *options.prompt_sources)
         self._slash_commands = SlashCommands(
             self._registry, sources, mcp_prompts, current, models, self._runs, self._publish
         )
@@ -163,7 +163,7 @@ class Chat:
             ask=self._approvals.ask,
             ui=prompter,
             extra={INTERACTION_KEY: prompter, APPROVE_HUNK: self._approvals.review_hunk},
-            reserved=self._registry.names(),
+            reserved_commands=self._registry.names(),
             tools=("ask_user",),
             model=options.model,
             buffers=options.buffers,
@@ -172,7 +172,7 @@ class Chat:
         )
 
     def _publish(self, event: ChatEvent) -> None:
-        self._events.push(event)
+        self._events.publish(event)
         if isinstance(event, QueueChanged):
             self._status.publish()
 

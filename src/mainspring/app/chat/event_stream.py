@@ -47,7 +47,7 @@ class _CoalescedText:
         while self.max_size is not None and self.size > self.max_size and len(self.parts) > 1:
             self.size -= len(self.parts.popleft())
 
-    def joined(self) -> ChatEvent:
+    def to_event(self) -> ChatEvent:
         text = "".join(self.parts)
         return _replace_text(self.first, text if self.max_size is None else text[-self.max_size :], "")
 
@@ -66,7 +66,7 @@ class EventBuffer(AsyncIterator[ChatEvent]):
         self._closed = False
         self._has_events = asyncio.Event()
 
-    def push(self, event: ChatEvent) -> None:
+    def publish(self, event: ChatEvent) -> None:
         """Add an event. It is dropped if the buffer is closed."""
         if self._closed:
             return
@@ -107,7 +107,7 @@ class EventBuffer(AsyncIterator[ChatEvent]):
         first = self._events.popleft()
         if isinstance(first, _CoalescedText):
             self._open = {key: pieces for key, pieces in self._open.items() if pieces is not first}
-            return first.joined()
+            return first.to_event()
         return first
 
 

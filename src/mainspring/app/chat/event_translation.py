@@ -42,7 +42,7 @@ from mainspring.loop import CoreAgent
 from mainspring.loop.hooks import BeforeSpawn, SpawnComplete, SpawnError
 from mainspring.messages import ImageBlock, Message
 from mainspring.prompt_tags import strip_attachments
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 from mainspring.sessions import TranscriptCall, TranscriptItem
 from mainspring.subagents import SubagentRun
 from mainspring.tools.builtin.shell import TERMINAL
@@ -78,32 +78,32 @@ class AgentEventTranslator:
         match event:
             case TextDelta(text=text):
                 self._end_thinking()
-                self._work("")
+                self._set_activity("")
                 self._publish(AnswerText(text))
             case ThinkingDelta(thinking=text):
                 self._thinking.append(text)
-                self._work("Thinking")
+                self._set_activity("Thinking")
                 self._publish(ThinkingText(text))
             case TurnStart():
-                self._work(WAITING_FOR_MODEL)
+                self._set_activity(WAITING_FOR_MODEL)
                 self._on_usage()
             case MessageEnd(message=Message(role="assistant") as message):
                 self._end_thinking()
                 self._end_response(message)
             case ToolExecutionStart(call=call, label=label):
                 self._end_thinking()
-                self._start(tool_started_event(call, self._name(call.name, label)))
+                self._on_tool_start(tool_started_event(call, self._name(call.name, label)))
             case ToolExecutionUpdate():
                 terminal = str((event.metadata or {}).get(TERMINAL, ""))
                 self._publish(ToolProgress(event.call_id, event.output, one_line(event.title or ""), terminal))
             case ToolExecutionEnd():
-                self._finish(event)
+                self._on_tool_end(event)
             case ModelRetry():
                 reason = one_line(str(event.error))
                 self._publish(Retrying(event.attempt, event.max_retries, event.delay, reason))
             case AgentEnd():
                 self._end_thinking()
-                self._work("")
+                self._set_activity("")
             case _:
                 pass
 
@@ -113,7 +113,7 @@ class AgentEventTranslator:
     def _end_response(self, message: Message) -> None:
         if message.text:
             self._publish(AnswerEnd(message.text, message.stop_reason or ""))
-        self._work("")
+        self._set_activity("")
         self._on_usage()
 
     def _end_thinking(self) -> None:
@@ -121,13 +121,13 @@ class AgentEventTranslator:
             self._publish(ThinkingEnd("".join(self._thinking)))
             self._thinking = []
 
-    def _start(self, event: ToolStarted) -> None:
+    def _on_tool_start(self, event: ToolStarted) -> None:
         if event.id not in self._running:  # a call that resumes after a pause was published before it
             self._publish(event)
         self._running[event.id] = event.display
-        self._work(f"Running {event.display}")
+        self._set_activity(f"Running {event.display}")
 
-    def _finish(self, event: ToolExecutionEnd) -> None:
+    def _on_tool_end(self, event: ToolExecutionEnd) -> None:
         call, result = event.call, event.result
         display = self._running.pop(call.id, None)
         if display is None:  # the call was rejected before it started
@@ -146,9 +146,9 @@ class AgentEventTranslator:
         )
         self._publish(tool_finished_event(finished, display, event.title))
         if not self._running:
-            self._work("")
+            self._set_activity("")
 
-    def _work(self, message: str) -> None:
+    def _set_activity(self, message: str) -> None:
         if message != self._working:
             self._working = message
             self._publish(Working(message))
@@ -208,7 +208,7 @@ class SubagentTracker:
         self._running.add(hook.child_id)
         self._publish(ChildStarted(hook.child_id, hook.child, hook.task, hook.depth, parent))
         child: CoreAgent = hook.agent
-        child.bus.observe(
+        child.bus.subscribe(
             AgentEventTranslator(wrap_subagent_events(hook.child_id, self._publish), self._tool_label, self._on_usage)
         )
         self._listen(child, hook.child_id)
@@ -226,7 +226,7 @@ class SubagentTracker:
                 name=hook.child,
                 status=stats.status,
                 text=text,
-                error=redact(str(error)) or type(error).__name__ if error is not None else "",
+                error=redact_environment(str(error)) or type(error).__name__ if error is not None else "",
                 turns=stats.turns,
                 tokens=stats.usage.total_tokens,
                 cost=None if cost is None else cost.total,
@@ -304,4 +304,4 @@ def _item_events(item: TranscriptItem, tool_label: ToolLabeler) -> Iterator[Chat
 def error_notice(error: BaseException) -> Notice:
     """Return a notice about something that failed outside a run."""
     text = str(error) if isinstance(error, MainspringError | OSError) else f"{type(error).__name__}: {error}"
-    return Notice(redact(text), "error")
+    return Notice(redact_environment(text), "error")

@@ -61,7 +61,7 @@ class MessageQueue:
         publish: Publishes an event of the chat.
 
     Attributes:
-        held: Whether the messages wait for the user, because a run was stopped or failed.
+        paused: Whether the messages wait for the user, because a run was stopped or failed.
     """
 
     def __init__(self, publish: Callable[[ChatEvent], None]) -> None:
@@ -70,7 +70,7 @@ class MessageQueue:
         self._stored: dict[str, tuple[QueuedMessage, ...]] = {}  # by session
         self._sending: list[QueuedMessage] = []
         self._dirty = asyncio.Event()
-        self.held = False
+        self.paused = False
 
     def __len__(self) -> int:
         return len(self._items)
@@ -99,7 +99,7 @@ class MessageQueue:
 
     def remove_next(self) -> QueuedMessage | None:
         """Remove the first message and return it, or None if the queue is held or empty."""
-        return None if self.held or not self._items else self.remove(self._items[0].id)
+        return None if self.paused or not self._items else self.remove(self._items[0].id)
 
     def mark_sending(self, message: QueuedMessage) -> None:
         """Mark a message as being sent. It stays stored in the session until `mark_sent`."""
@@ -121,18 +121,18 @@ class MessageQueue:
             self._items = items
             self.publish()
 
-    def hold(self, held: bool) -> None:
+    def set_paused(self, held: bool) -> None:
         """Make the messages wait for the user, or not."""
         held = held and bool(self._items)
-        if held != self.held:
-            self.held = held
+        if held != self.paused:
+            self.paused = held
             self.publish()
 
     def publish(self) -> None:
         """Publish the queue, and have it saved."""
-        self.held = self.held and bool(self._items)
+        self.paused = self.paused and bool(self._items)
         items = tuple([Queued(m.id, m.text, m.kind, len(m.attachments)) for m in self._items])
-        self._publish(QueueChanged(items, self.held))
+        self._publish(QueueChanged(items, self.paused))
         self._dirty.set()
 
     # --- steering ---------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class MessageQueue:
             conversation: The conversation.
             is_copy: Whether its session is a copy, whose stored queue belongs to the original.
         """
-        conversation.agent.bus.observe(self._on_event)
+        conversation.agent.bus.subscribe(self._on_event)
         conversation.agent.on(BeforeInject, lambda hook: self._inject(hook, conversation), order=_ORDER_FIRST)
         session = conversation.session
         if session is not None:
@@ -179,7 +179,7 @@ class MessageQueue:
         known = {each.id for each in self._items}
         self._stored[session.id] = stored
         self._items = [*[each for each in stored if each.id not in known], *self._items]
-        self.held = bool(self._items)
+        self.paused = bool(self._items)
         self._dirty.set()
 
     def invalidate(self, session: Session) -> None:
@@ -192,15 +192,15 @@ class MessageQueue:
         await self._dirty.wait()
         self._dirty.clear()
 
-    async def save(self, session: Session | None, *, moved: bool = False) -> None:
-        """Store the queue in a session if it changed; with ``moved`` as empty, since another session stores it now."""
-        items = () if moved else (*self._sending, *self._items)
+    async def save(self, session: Session | None, *, session_changed: bool = False) -> None:
+        """Store the queue in a session if it changed; with ``session_changed`` as empty, since another session stores it now."""
+        items = () if session_changed else (*self._sending, *self._items)
         if session is None or not session.writable or items == self._stored.get(session.id, ()):
             return
         self._stored[session.id] = items
         size = sum(len(a.data) for each in items for a in each.attachments)
         stored = items if size <= _MAX_STORED_BYTES else tuple([replace(each, attachments=()) for each in items])
-        session.custom(QUEUE_ENTRY, msgspec.to_builtins(stored))
+        session.add_custom(QUEUE_ENTRY, msgspec.to_builtins(stored))
         await session.journal.flush()
 
 

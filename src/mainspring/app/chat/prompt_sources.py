@@ -60,7 +60,7 @@ class RenderedPrompt(Struct, frozen=True, kw_only=True):
 class PromptSource(Protocol):
     """Offers prompts by name."""
 
-    def offers(self) -> Sequence[SlashPrompt]:
+    def list_prompts(self) -> Sequence[SlashPrompt]:
         """Return the prompts that are known now."""
         ...
 
@@ -117,7 +117,7 @@ class CustomCommandPrompts(PromptSource):
 
         self._commands = await asyncio.to_thread(find)
 
-    def offers(self) -> Sequence[SlashPrompt]:
+    def list_prompts(self) -> Sequence[SlashPrompt]:
         """Return the custom commands."""
         return [SlashPrompt(c.name, c.description, c.usage.partition(" ")[2]) for c in self._commands]
 
@@ -142,7 +142,7 @@ class CustomCommandPrompts(PromptSource):
             model=model.id,
         )
         command = call.command
-        return RenderedPrompt(text=text, model=command.model or "", tools=command.tool_names, allow=command.allowed)
+        return RenderedPrompt(text=text, model=command.model or "", tools=command.tool_names, allow=command.allow_rules)
 
 
 class SkillPrompts(PromptSource):
@@ -155,7 +155,7 @@ class SkillPrompts(PromptSource):
     def __init__(self, current: CurrentConversation) -> None:
         self._current = current
 
-    def offers(self) -> Sequence[SlashPrompt]:
+    def list_prompts(self) -> Sequence[SlashPrompt]:
         """Return the skills."""
         skills = list_skills(self._current)
         return [SlashPrompt(f"{SKILL_PREFIX}{name}", description, "[PROMPT]") for name, description in skills]
@@ -191,7 +191,7 @@ class McpPrompts(PromptSource):
         self._current = current
         self._known: dict[str, McpPrompt] = {}
 
-    def offers(self) -> Sequence[SlashPrompt]:
+    def list_prompts(self) -> Sequence[SlashPrompt]:
         """Return the prompts that the last `refresh` found."""
         return [
             SlashPrompt(
@@ -220,7 +220,7 @@ class McpPrompts(PromptSource):
             known = ", ".join(f"/{each}" for each in sorted(self._known))
             hint = f"Use {known}." if known else "The MCP servers offer no prompts; check them with /mcp."
             raise ConfigError(f"Unknown prompt: /{name}. {hint}")
-        messages: list[Message] = await prompt.messages(prompt.assign(arguments.split()))
+        messages: list[Message] = await prompt.messages(prompt.parse_arguments(arguments.split()))
         return RenderedPrompt(text="\n\n".join(message.text for message in messages))
 
 

@@ -20,12 +20,12 @@ class PendingQuestions:
 
     Args:
         publish: Publishes an event of the chat.
-        attended: Whether a user can answer.
+        is_attended: Whether a user can answer.
     """
 
     def __init__(self, publish: Callable[[ChatEvent], None], *, attended: bool = True) -> None:
         self._publish = publish
-        self.attended = attended
+        self.is_attended = attended
         self._open: dict[str, tuple[ApprovalAsked | QuestionAsked, asyncio.Future[Approve | Answer]]] = {}
         self._count = 0
 
@@ -34,33 +34,33 @@ class PendingQuestions:
         self._count += 1
         return f"q{self._count}"
 
-    async def ask_approval(self, asked: ApprovalAsked) -> Approve:
+    async def ask_approval(self, request: ApprovalAsked) -> Approve:
         """Ask the user to approve a call."""
-        return await self._ask(asked, Approve)
+        return await self._ask(request, Approve)
 
-    async def ask_question(self, asked: QuestionAsked) -> Answer:
+    async def ask_question(self, request: QuestionAsked) -> Answer:
         """Ask the user anything else. without a user, the question is declined."""
-        return await self._ask(asked, Answer) if self.attended else Answer(asked.id, declined=True)
+        return await self._ask(request, Answer) if self.is_attended else Answer(request.id, declined=True)
 
-    async def _ask(self, asked: ApprovalAsked | QuestionAsked, kind: type[AnswerT]) -> AnswerT:
+    async def _ask(self, request: ApprovalAsked | QuestionAsked, kind: type[AnswerT]) -> AnswerT:
         future: asyncio.Future[Approve | Answer] = asyncio.get_running_loop().create_future()
-        self._open[asked.id] = (asked, future)
-        self._publish(asked)
+        self._open[request.id] = (request, future)
+        self._publish(request)
         answer: Approve | Answer | None = None
         try:
             answer = await future
             return cast("AnswerT", answer)
         finally:
-            del self._open[asked.id]
-            self._publish(_settled_event(asked, answer))
+            del self._open[request.id]
+            self._publish(_settled_event(request, answer))
 
-    def settle(self, answer: Approve | Answer) -> str:
+    def resolve(self, answer: Approve | Answer) -> str:
         """Accept the answer to a question. Return why it is rejected, or an empty string."""
         entry = self._open.get(answer.id)
         if entry is None:
             return f"No pending question {answer.id!r}. It may already have been answered."
-        asked, future = entry
-        problem = _find_problem(asked, answer)
+        request, future = entry
+        problem = _find_problem(request, answer)
         if not problem and not future.done():
             future.set_result(answer)
         return problem
@@ -71,27 +71,27 @@ class PendingQuestions:
             future.cancel()
 
 
-def _settled_event(asked: ApprovalAsked | QuestionAsked, answer: Approve | Answer | None) -> ChatEvent:
-    if isinstance(asked, ApprovalAsked):
-        return ApprovalSettled(asked.id, answer.decision if isinstance(answer, Approve) else "aborted")
+def _settled_event(request: ApprovalAsked | QuestionAsked, answer: Approve | Answer | None) -> ChatEvent:
+    if isinstance(request, ApprovalAsked):
+        return ApprovalSettled(request.id, answer.decision if isinstance(answer, Approve) else "aborted")
     if not isinstance(answer, Answer):
-        return QuestionSettled(asked.id, "aborted")
-    return QuestionSettled(asked.id, "declined" if answer.declined else "answered")
+        return QuestionSettled(request.id, "aborted")
+    return QuestionSettled(request.id, "declined" if answer.declined else "answered")
 
 
-def _find_problem(asked: ApprovalAsked | QuestionAsked, answer: Approve | Answer) -> str:
+def _find_problem(request: ApprovalAsked | QuestionAsked, answer: Approve | Answer) -> str:
     """Return why an answer does not fit a question, or an empty string."""
-    match asked, answer:
+    match request, answer:
         case ApprovalAsked(), Approve():
-            return _find_approval_problem(asked, answer)
+            return _find_approval_problem(request, answer)
         case QuestionAsked(), Answer():
-            known = {option.value for option in asked.options}
+            known = {option.value for option in request.options}
             unknown = [value for value in answer.chosen if value not in known]
             if unknown:
                 return f"Unknown option: {unknown[0]}. Use {', '.join(sorted(known)) or 'text'}."
-            if len(answer.chosen) > 1 and not asked.multiple:
+            if len(answer.chosen) > 1 and not request.multiple:
                 return "Choose only one option."
-            if asked.kind == "plan" and not answer.declined and not answer.chosen and not answer.text.strip():
+            if request.kind == "plan" and not answer.declined and not answer.chosen and not answer.text.strip():
                 return "Approve, revise, or reject the plan."
             return ""
         case ApprovalAsked(), _:
@@ -100,15 +100,15 @@ def _find_problem(asked: ApprovalAsked | QuestionAsked, answer: Approve | Answer
             return f"{answer.id!r} is a question. Send an answer command."
 
 
-def _find_approval_problem(asked: ApprovalAsked, answer: Approve) -> str:
+def _find_approval_problem(request: ApprovalAsked, answer: Approve) -> str:
     if answer.decision == "edit" and answer.input is None:
         return "No arguments to call the tool with. Set `input`."
-    if answer.decision in ("always", "never") and not answer.rule.strip() and not asked.suggestions:
+    if answer.decision in ("always", "never") and not answer.rule.strip() and not request.suggestions:
         return "No rule can be saved for this call. Allow it once, or provide a rule."
     if answer.hunks is not None:
-        if not asked.choose_hunks:
+        if not request.choose_hunks:
             return "This call has no hunks to choose from."
-        known = {hunk.number for diff in asked.diffs for hunk in diff.hunks}
+        known = {hunk.number for diff in request.diffs for hunk in diff.hunks}
         unknown = sorted(set(answer.hunks) - known)
         if unknown:
             return f"Unknown hunk: {unknown[0]}. Use {min(known)} to {max(known)}."
@@ -136,25 +136,25 @@ class UserPrompter:
         self._publish = publish
 
     @property
-    def attended(self) -> bool:
+    def is_attended(self) -> bool:
         """Whether a user can answer."""
-        return self._questions.attended
+        return self._questions.is_attended
 
     async def ask(self, question: UserQuestion) -> Reply | None:
         """Ask a question. Return None if the user declined to answer."""
         options = tuple([Option(o.label, o.label, o.description) for o in question.options])
-        asked = QuestionAsked(
+        request = QuestionAsked(
             self._questions.new_id(), "ask", question.text, options=options, multiple=question.multiple
         )
-        answer = await self._questions.ask_question(asked)
+        answer = await self._questions.ask_question(request)
         return None if answer.declined else Reply(answer.chosen, answer.text)
 
-    async def review(self, plan: ProposedPlan) -> PlanReview | None:
+    async def review_plan(self, plan: ProposedPlan) -> PlanReview | None:
         """Ask the user to review a plan. Return None if they declined."""
-        asked = QuestionAsked(
+        request = QuestionAsked(
             self._questions.new_id(), "plan", plan.text, title=plan.title, options=_PLAN_REVIEW_OPTIONS
         )
-        answer = await self._questions.ask_question(asked)
+        answer = await self._questions.ask_question(request)
         if answer.declined:
             return None
         match answer.chosen:

@@ -35,7 +35,7 @@ from mainspring.loop import Deny, RunResult
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ModelProvider
 from mainspring.permissions import RuleSource, parse_rule
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 from mainspring.tools import ToolErrorCode
 from mainspring.tools.support.background import ON_COMPLETION_KEY
 
@@ -179,7 +179,7 @@ class RunController:
     def abort(self, reason: str) -> None:
         """Abort the run. Each of its tool calls still gets a result, and each question is settled."""
         if self._signal is not None:
-            self._queue.hold(True)
+            self._queue.set_paused(True)
             self._signal.cancel(reason or STOPPED_BY_USER)
 
     def abort_subagent(self, id: str, reason: str) -> bool:
@@ -236,7 +236,7 @@ class RunController:
         self._is_running, self._signal = False, None
         self._mode.save_change()
         if result.status != "completed":
-            self._queue.hold(True)
+            self._queue.set_paused(True)
         self._status.publish()
         error, hint = _describe_failure(result.error)
         cost = result.usage.cost
@@ -260,7 +260,7 @@ class RunController:
         self, message: QueuedMessage | None, signal: CancelToken, overrides: RunOverrides
     ) -> RunResult:
         """Run the agent and turn each error into a result, so that the chat continues."""
-        forget = self._current.agent.bus.observe(self._count_denied)
+        forget = self._current.agent.bus.subscribe(self._count_denied)
         try:
             return await self._run_agent(message, signal, overrides)
         except asyncio.CancelledError:
@@ -273,7 +273,7 @@ class RunController:
             if isinstance(error, AgentError):
                 return RunResult(status="error", error=error)
             is_known = isinstance(error, MainspringError | OSError)
-            failure = AgentError(redact(str(error) if is_known else f"{type(error).__name__}: {error}"))
+            failure = AgentError(redact_environment(str(error) if is_known else f"{type(error).__name__}: {error}"))
             failure.__cause__ = error
             return RunResult(status="error", error=failure)
         finally:
@@ -292,9 +292,11 @@ class RunController:
         if overrides.model is not None:
             options["model"] = overrides.model
         if overrides.tools is not None:
-            options["tools"] = agent.tools.only([name for name in overrides.tools if agent.tools.get(name) is not None])
+            options["tools"] = agent.tools.subset(
+                [name for name in overrides.tools if agent.tools.get(name) is not None]
+            )
         rules = [parse_rule(text, "allow", RuleSource("user", "this command")) for text in overrides.allow]
-        with conversation.permissions.during(*rules):
+        with conversation.permissions.temporary_rules(*rules):
             result = await agent.run(prompt, **options)
             while result.status == "paused" and (edits := self._approvals.pop_edited_inputs()):
                 agent.answer(edits)  # the run resumes with the same calls, some of them with other arguments
@@ -312,7 +314,7 @@ class RunController:
             return
         if all(each.id != message.id for each in self._current.agent.messages):
             self._queue.add(message, first=True)
-            self._queue.hold(True)
+            self._queue.set_paused(True)
 
     def _count_denied(self, event: object) -> None:
         if isinstance(event, ToolExecutionEnd):
@@ -324,7 +326,7 @@ class RunController:
         match report:
             case RunNotice(text=text):
                 self._publish(Notice(text))
-            case Progress(text=text, share=share, last=last):
+            case Progress(text=text, fraction=share, last=last):
                 self._publish(Working("" if last else f"{text} {share:.0%}"))
             case _:
                 pass
@@ -355,4 +357,4 @@ def _describe_failure(error: BaseException | None) -> tuple[str, str]:
     cause = getattr(error, "cause", None) or error.__cause__
     is_retryable = isinstance(cause, ModelError) and cause.retryable
     hint = "This error may be temporary. Send the message again to retry." if is_retryable else ""
-    return redact(str(error)) or type(error).__name__, hint
+    return redact_environment(str(error)) or type(error).__name__, hint

@@ -198,10 +198,10 @@ class SessionCommands:
         extension = posixpath.splitext(file)[1].lstrip(".").lower()
         render = self._exporters.get(extension)
         if render is not None:
-            transcript = await asyncio.to_thread(export_transcript, session.place, self._place, self._environ)
+            transcript = await asyncio.to_thread(export_transcript, session.location, self._place, self._environ)
             data = render(transcript).encode("utf-8", "replace")
         elif extension == "jsonl":
-            lines = await asyncio.to_thread(export_jsonl, session.place, self._place, self._environ)
+            lines = await asyncio.to_thread(export_jsonl, session.location, self._place, self._environ)
             data = b"\n".join(lines) + b"\n"
         else:
             known = ", ".join(f".{each}" for each in (*self._exporters, "jsonl"))
@@ -251,12 +251,12 @@ class InfoCommands:
         )
 
     async def _run_help(self, arguments: str) -> CommandResult:
-        wanted = arguments.strip().removeprefix("/")
+        requested = arguments.strip().removeprefix("/")
         rows = self._commands.describe()
-        if wanted:
-            rows = [row for row in rows if row[0] == f"/{wanted}"]
+        if requested:
+            rows = [row for row in rows if row[0] == f"/{requested}"]
             if not rows:
-                raise ConfigError(f"Unknown command: /{wanted}. List all commands with /help.")
+                raise ConfigError(f"Unknown command: /{requested}. List all commands with /help.")
         return Table(("command", "arguments", "description"), tuple(rows), "Commands")
 
     async def _run_context(self, _: str) -> CommandResult:
@@ -276,7 +276,7 @@ class InfoCommands:
         return Fields((*fields, ("message count", f"{len(messages)}")), "Context")
 
     async def _run_cost(self, _: str) -> CommandResult:
-        status, behavior = self._status.status(), self._current.agent.behavior.resolved()
+        status, behavior = self._status.status(), self._current.agent.behavior.resolve()
         cost = "unknown: the model has no known price" if status.cost is None else f"${status.cost:.4f}"
         fields = [("cost", cost), ("tokens", f"{status.tokens:,}")]
         if behavior.max_cost is not None:

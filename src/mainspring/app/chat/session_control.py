@@ -112,7 +112,7 @@ class ConversationOpener:
 
     async def _attach(self, conversation: Conversation, *, is_copy: bool) -> None:
         agent = conversation.agent
-        agent.bus.observe(AgentEventTranslator(self._publish, self._current.tool_label, self._status.publish))
+        agent.bus.subscribe(AgentEventTranslator(self._publish, self._current.tool_label, self._status.publish))
         agent.on(BudgetWarning, lambda hook: self._publish(Notice(format_budget_warning(hook), "warn")))
         for part in self._parts:
             await part.attach(conversation)
@@ -128,7 +128,7 @@ class ConversationOpener:
         await self._models.close_retired()
 
     async def _close(self, conversation: Conversation, *, moves_on: bool = False) -> None:
-        await self._queue.save(conversation.session, moved=moves_on)
+        await self._queue.save(conversation.session, session_changed=moves_on)
         if moves_on:  # the next conversation uses the model's connections
             conversation.choice = Choice(NonOwningModel(conversation.choice.model), conversation.choice.why)
         await conversation.aclose()
@@ -202,7 +202,7 @@ class SessionController:
         """
         place = await asyncio.to_thread(self._find, name)
         current = self._current.session
-        if current is not None and place == current.place:
+        if current is not None and place == current.location:
             raise SessionError("This session is already open.")
         await self._open(session=place)
         await self._publish_session("resumed", replay=True)
@@ -223,7 +223,7 @@ class SessionController:
                 if entry:
                     made.branch(_fork_point(made, entry), "fork")
                 made.save()
-                return made.place
+                return made.location
 
         await self._open(session=await asyncio.to_thread(copy), is_copy=True)
         await self._publish_session("forked", replay=True)
@@ -296,7 +296,7 @@ class SessionController:
         text = _describe_rewind(plan, files=files, conversation=conversation)
         if wanted.preview:
             return Changes(f"Would rewind: {text}", diffs)
-        done = await rewind(session, env, plan, files=files, conversation=conversation, force=wanted.force)
+        done = await rewind(session, env, plan, files=files, conversation=conversation, overwrite=wanted.force)
         if done.conversation:
             if session.writable:  # the session continues from an older entry, before the stored mode and queue
                 self._mode.save()
@@ -314,7 +314,7 @@ class SessionController:
         session = self._current.require_session()
         await session.journal.flush()
         try:
-            return await asyncio.to_thread(read_transcript, session.store, session.place)
+            return await asyncio.to_thread(read_transcript, session.store, session.location)
         except OSError as error:
             raise SessionError(f"Session {session.id} has no messages yet.") from error
 
@@ -326,7 +326,7 @@ class SessionController:
         folder = home.root if home else None
         if name:
             return find_session(name, conversation.env.cwd, home=folder).place
-        current = conversation.session.place if conversation.session else ""
+        current = conversation.session.location if conversation.session else ""
         sessions = self.list_sessions()
         place = next((info.place for info in sessions if info.place != current and not info.problem), None)
         if place is None:
@@ -365,14 +365,14 @@ class SessionController:
             id=session.id if session else "",
             title=session.title if session else "",
             messages=messages,
-            place=session.place if session else "",
+            place=session.location if session else "",
             draft=draft,
         )
         self._publish(changed)
         self._status.publish()
         if replay:
             await self._replay(messages)
-        if self._queue.held and reason != "renamed":
+        if self._queue.paused and reason != "renamed":
             self._queue.publish()
         if conversation.agent.pending is not None:
             self._publish(

@@ -32,7 +32,7 @@ from mainspring.app.workspace.trust_actions import (
 )
 from mainspring.errors import ConfigError
 from mainspring.models.catalog import load_catalog
-from mainspring.permissions import Rule, RuleSet, SessionGrant, find_unused_rules
+from mainspring.permissions import RuleSet, SessionGrant, SpecRule, find_unused_rules
 
 _MODES: tuple[tuple[AgentMode, str], ...] = (
     ("build", "Ask before changing anything"),
@@ -97,9 +97,9 @@ class AgentCommands:
         )
 
     async def _run_model(self, arguments: str) -> CommandResult:
-        wanted = arguments.strip()
-        if wanted:
-            self._models.switch(wanted)
+        requested = arguments.strip()
+        if requested:
+            self._models.switch(requested)
             return Text(f"Switched to {self._current.conversation.choice.name.spec}.")
         name = self._current.conversation.choice.name
         choices = [
@@ -120,38 +120,38 @@ class AgentCommands:
         config = self._current.conversation.settings.config
         names: list[tuple[str, str]] = []
         for provider in registry_of(config).names():
-            ids = [entry.id for entry in load_catalog().of(provider)]
+            ids = [entry.id for entry in load_catalog().entries(provider)]
             ids += [id for id in config.providers.get(provider).models if id not in ids]
             names += [(f"{provider}:{id}", "") for id in ids]
         return names
 
     async def _run_thinking(self, arguments: str) -> CommandResult:
-        wanted = arguments.strip().lower()
-        if not wanted:
+        requested = arguments.strip().lower()
+        if not requested:
             level = self._current.agent.thinking
             choices = [Choice(each, f"/thinking {each}", "", each == level) for each in get_args(ThinkingLevelName)]
             default = Choice("default", "/thinking default", _PROVIDER_DEFAULT, level is None)
             return Picker("Reasoning effort", (default, *choices))
-        self._models.set_thinking(None if wanted == "default" else wanted)
-        return Text(f"Reasoning effort set to {wanted}.")
+        self._models.set_thinking(None if requested == "default" else requested)
+        return Text(f"Reasoning effort set to {requested}.")
 
     async def _complete_levels(self) -> Sequence[tuple[str, str]]:
         return [("default", _PROVIDER_DEFAULT), *[(level, "") for level in get_args(ThinkingLevelName)]]
 
     async def _run_mode(self, arguments: str) -> CommandResult:
-        wanted = re.sub(r"[\s-]+", "_", arguments.strip().lower())
-        if not wanted:
+        requested = re.sub(r"[\s-]+", "_", arguments.strip().lower())
+        if not requested:
             plan = self._current.conversation.plan
             choices = [Choice(name, f"/mode {name}", about, name == self._mode.mode) for name, about in _MODES]
             if plan is not None and plan.state.file:
                 choices.append(Choice("execute", "/mode execute", f"Execute {plan.state.file}"))
             return Picker("Mode", tuple(choices))
-        if wanted == "execute":
+        if requested == "execute":
             self._runs.execute_plan("")
             return Text("Executing the plan.")
-        mode: AgentMode | None = next((name for name in get_args(AgentMode) if name == wanted), None)
+        mode: AgentMode | None = next((name for name in get_args(AgentMode) if name == requested), None)
         if mode is None:
-            raise ConfigError(f"Unknown mode: {wanted}. Use build, accept_edits, plan, or execute.")
+            raise ConfigError(f"Unknown mode: {requested}. Use build, accept_edits, plan, or execute.")
         self._mode.set(mode)
         return Fields((("mode", mode), ("effect", dict(_MODES)[mode])))
 
@@ -174,7 +174,7 @@ class _Grant(Struct, frozen=True):
     text: str
     reach: str
     place: str
-    source: Rule | SessionGrant | None = None
+    source: SpecRule | SessionGrant | None = None
 
 
 _ALL_EDITS = "all edits in this project"
@@ -286,7 +286,7 @@ class PermissionCommands:
         grants = self._find_grants()
         grant = pick(wanted, [each.text for each in grants], grants)
         match grant.source:
-            case Rule():
+            case SpecRule():
                 await asyncio.to_thread(files.remove, grant.source)
                 permissions.remove(*files.same(grant.source, permissions.engine.rules))
             case SessionGrant():
@@ -315,7 +315,7 @@ def _split_reach(text: str) -> tuple[Reach, str]:
     return "everywhere", rest.strip()
 
 
-def _describe_effect(rule: Rule) -> str:
+def _describe_effect(rule: SpecRule) -> str:
     return "" if rule.effect != "allow" or rule.origin.trusted else "nothing: the folder is not trusted"
 
 
@@ -357,19 +357,19 @@ class WorkspaceCommands:
 
     async def _run_trust(self, arguments: str) -> CommandResult:
         cwd = self._current.cwd
-        wanted = arguments.strip().lower()
+        requested = arguments.strip().lower()
         next_step = "Takes effect when you start a new conversation (/clear)."
-        if wanted in ("yes", "on"):
+        if requested in ("yes", "on"):
             path = await asyncio.to_thread(trust_folder, cwd, self._place, self._environ)
             contents = await asyncio.to_thread(list_active_content, cwd, self._place, self._environ)
             lines = [f"{content.file}: {line}" for content in contents for line in content.what]
             return Text("\n".join([f"Trusted {path}. {next_step}", *lines]))
-        if wanted in ("no", "off"):
+        if requested in ("no", "off"):
             path, was_trusted = await asyncio.to_thread(untrust_folder, cwd, self._place, self._environ)
             if not was_trusted:
                 return Text(f"{path} is not in the list of trusted folders.")
             return Text(f"{path} is no longer trusted. {next_step}")
-        if wanted:
+        if requested:
             raise ConfigError(
                 "Use /trust to show the status, /trust yes to trust this folder, or /trust no to stop it."
             )

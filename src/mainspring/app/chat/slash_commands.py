@@ -115,7 +115,7 @@ class SlashCommands:
 
     def names(self) -> dict[str, str]:
         """Return all names that can be typed after a slash, each with its summary."""
-        names = {prompt.name: prompt.summary for source in self._sources for prompt in source.offers()}
+        names = {prompt.name: prompt.summary for source in self._sources for prompt in source.list_prompts()}
         names |= {command.name: command.description for command in self._current.extension_commands}
         return names | {command.name: command.summary for command in self.registry}
 
@@ -123,7 +123,7 @@ class SlashCommands:
         """Return all that can be typed: the command, its arguments, and its summary."""
         rows = [(f"/{c.name}", c.arguments, c.summary) for c in self.registry]
         rows += [(f"/{c.name}", "", c.description) for c in self._current.extension_commands]
-        rows += [(f"/{p.name}", p.arguments, p.summary) for source in self._sources for p in source.offers()]
+        rows += [(f"/{p.name}", p.arguments, p.summary) for source in self._sources for p in source.list_prompts()]
         return [*rows, *_INPUT_FORMS]
 
     def find_problem(self, line: str) -> str:
@@ -153,7 +153,7 @@ class SlashCommands:
             return await command.run(arguments)
         extensions = self._current.agent.extensions
         if extensions is not None:
-            if extensions.waiting:
+            if extensions.has_pending:
                 await extensions.prepare()
             output = await extensions.runner.run_command(f"/{line.strip().removeprefix('/')}")
             if output is not None:
@@ -244,18 +244,18 @@ def _find_busy_problem(command: SlashCommand) -> str:
 def _rank_matches(typed: str, offered: Iterable[tuple[str, str]]) -> Sequence[tuple[str, str]]:
     """Return the offers that match: exact ones, then those that start with the text, then those that contain it."""
     prefix = "./" if typed.startswith("./") else ""
-    wanted = typed.removeprefix("./").lower()
+    requested = typed.removeprefix("./").lower()
     ranks: list[tuple[int, int, str, str]] = []
     for text, detail in offered:
         lower = text.lower()
         last = lower.rstrip("/").rpartition("/")[2]
-        if lower == wanted:
+        if lower == requested:
             rank = 0
-        elif lower.startswith(wanted):
+        elif lower.startswith(requested):
             rank = 1
-        elif last.startswith(wanted):
+        elif last.startswith(requested):
             rank = 2
-        elif wanted in lower:
+        elif requested in lower:
             rank = 3
         else:
             continue

@@ -103,10 +103,10 @@ class StatusReporter:
         """Return the status now."""
         conversation = self._current.conversation
         agent, session, choice = conversation.agent, conversation.session, conversation.choice
-        options = self._mode.run_options().over(agent.behavior).resolved()
+        options = self._mode.run_options().merged_with(agent.behavior).resolve()
         ledger = agent.ledger
-        while ledger.above is not None:
-            ledger = ledger.above
+        while ledger.parent is not None:
+            ledger = ledger.parent
         self._update_from_last_message(agent.context.messages)
         is_running = self._is_running()
         return Status(

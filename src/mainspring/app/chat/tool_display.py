@@ -35,7 +35,7 @@ def parse_diff(text: str, number: int = 0) -> tuple[FileDiff, ...]:
                     continue
                 diffs[-1] = replace(diffs[-1], note="; ".join(filter(None, (diffs[-1].note, line.strip("()")))))
                 continue
-            body = tuple(_body(lines, int(header[1] or 1), int(header[2] or 1)))
+            body = tuple(_hunk_lines(lines, int(header[1] or 1), int(header[2] or 1)))
             diffs[-1] = replace(
                 diffs[-1],
                 hunks=(*diffs[-1].hunks, Hunk(number, line, body)),
@@ -46,7 +46,7 @@ def parse_diff(text: str, number: int = 0) -> tuple[FileDiff, ...]:
     return tuple(diffs)
 
 
-def _body(lines: Iterator[str], old: int, new: int) -> Iterator[str]:
+def _hunk_lines(lines: Iterator[str], old: int, new: int) -> Iterator[str]:
     """Yield as many lines as the header of a hunk counts, since a removed line can look like the next header."""
     while old > 0 or new > 0:
         line = next(lines, None)

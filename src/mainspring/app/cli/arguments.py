@@ -30,7 +30,7 @@ _USAGE = """mainspring [options]
        mainspring -p "PROMPT" [options]
        mainspring COMMAND [options]"""
 
-DESCRIPTION = """An agent for the terminal: ask, and it reads, searches, edits and runs what you allow.
+MAX_DESCRIPTION_CHARS = """An agent for the terminal: ask, and it reads, searches, edits and runs what you allow.
 
 first steps:
   mainspring check                    is there a model? what is missing, and how to get it
@@ -85,7 +85,7 @@ exit codes: 0 done, 1 error, 2 usage or configuration, 3 a limit was reached, 4 
 
 def run_parser() -> Parser:
     """The options of a run."""
-    parser = Parser("mainspring", _USAGE, DESCRIPTION, EPILOG)
+    parser = Parser("mainspring", _USAGE, MAX_DESCRIPTION_CHARS, EPILOG)
     add = parser.add_argument
     add("-V", "--version", action="store_true", help="show the version and leave")
     add(

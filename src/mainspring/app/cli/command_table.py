@@ -21,7 +21,7 @@ def _check() -> Parser:
     return parser
 
 
-def _models() -> Parser:
+def _complete_models() -> Parser:
     parser = _command_parser(
         "models", "List the models that can be used here, or fetch the embedded one: models get [NAME]."
     )
@@ -390,7 +390,7 @@ def _skills() -> Parser:
 
 COMMANDS: dict[str, Callable[[], Parser]] = {
     "check": _check,
-    "models": _models,
+    "models": _complete_models,
     "tools": _tools,
     "sessions": _sessions,
     "config": _config,

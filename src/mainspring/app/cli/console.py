@@ -62,7 +62,7 @@ class Console:
         verbose: Whether details are wanted.
 
     Attributes:
-        live: Whether somebody watches stdout as it comes.
+        is_stdout_terminal: Whether somebody watches stdout as it comes.
         verbose: Whether details are wanted.
     """
 
@@ -76,7 +76,7 @@ class Console:
     ) -> None:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
-        self.live = _is_terminal(self._out)
+        self.is_stdout_terminal = _is_terminal(self._out)
         self.is_stderr_terminal = _is_terminal(self._err)
         self.verbose = verbose
         self._styled = self.is_stderr_terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
@@ -94,7 +94,7 @@ class Console:
         """
         if not text:
             return
-        self._write_out(escape_invisible(text, prose=True, before=self._tail) if self.live else text)
+        self._write_out(escape_invisible(text, prose=True, before=self._tail) if self.is_stdout_terminal else text)
         self._tail = (self._tail + text)[-_KEPT:]
         self._out_open = not text.endswith("\n")
 
@@ -109,7 +109,7 @@ class Console:
 
     def break_line(self) -> None:
         """On a terminal, begin a new line before something else is shown."""
-        if self.live:
+        if self.is_stdout_terminal:
             self.end_answer()
 
     def data(self, text: str) -> None:
@@ -119,7 +119,7 @@ class Console:
             BrokenPipeError: If nobody reads any more.
             OutputError: If it cannot be written.
         """
-        self._write_out((visible_json(text) if self.live else text) + "\n")
+        self._write_out((visible_json(text) if self.is_stdout_terminal else text) + "\n")
 
     def _write_out(self, text: str) -> None:
         try:
@@ -131,11 +131,11 @@ class Console:
             discard_stream(self._out)
             raise OutputError(f"the answer cannot be written: {getattr(error, 'strerror', None) or error}") from error
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         """Tell something beside the answer."""
         self._line(text, _DIM)
 
-    def detail(self, text: str) -> None:
+    def verbose_info(self, text: str) -> None:
         """Tell something that only matters with ``-v``."""
         if self.verbose:
             self._line(text, _DIM)

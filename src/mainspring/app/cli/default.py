@@ -20,7 +20,11 @@ def run(options: argparse.Namespace) -> int:
     if options.prompt is None and options.execute is None and options.output == "text" and is_interactive_terminal():
         return import_module("mainspring.app.tui.start").run(options)
     piped = StdinReader()  # reads while the rest is loaded
-    if options.prompt is None and options.execute is None and (piped.terminal or not piped.ready() or piped.empty):
+    if (
+        options.prompt is None
+        and options.execute is None
+        and (piped.is_terminal or not piped.wait_for_data() or piped.is_empty)
+    ):
         raise UsageError(
             "there is no prompt; give one with -p, or pipe one in. First steps: mainspring --help",
             run_parser().format_usage(),

@@ -13,7 +13,7 @@ from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.json_schema import VERSION, Failure, ResultLine, encode
 from mainspring.errors import AgentProviderError, ErrorCode, MainspringError, ModelError
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 from mainspring.text import escape_invisible
 
 _ADVICE = {
@@ -46,12 +46,12 @@ def describe_error(error: BaseException) -> str:
         advice = f"the server asks to wait {_format_duration(cause.retry_after)}; then go on with --continue, or use another model"
     if advice and not _has_advice(text):
         text = f"{text.rstrip().removesuffix('.')}; {advice}"
-    return redact(text)
+    return redact_environment(text)
 
 
 def format_traceback(error: BaseException) -> str:
     """The stack trace, for ``-v``."""
-    return redact("".join(traceback.format_exception(error)))
+    return redact_environment("".join(traceback.format_exception(error)))
 
 
 def _format_duration(seconds: float) -> str:
@@ -68,7 +68,7 @@ def _has_advice(text: str) -> bool:
 
 def report_usage_error(error: UsageError, given: Sequence[str]) -> int:
     """Say it; the exit code."""
-    text = redact(str(error))
+    text = redact_environment(str(error))
     if error.usage:
         print(escape_invisible(error.usage.rstrip(), prose=True), file=sys.stderr)
     print(escape_invisible(f"mainspring: error: {text}", prose=True), file=sys.stderr)

@@ -54,14 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             gc.freeze()  # the interpreter looks for cycles in all there is once more when it ends, which nobody needs
 
 
-def _run(given: list[str], *, owns_process: bool) -> int:
+def _run(arguments: list[str], *, owns_process: bool) -> int:
     console = import_module("mainspring.app.cli.console")
     if owns_process:
         console.reserve_standard_fds()
         console.use_utf8(sys.stdout, sys.stderr)
     args = import_module("mainspring.app.cli.arguments")
     try:
-        name, options = args.parse_arguments(given)
+        name, options = args.parse_arguments(arguments)
         if getattr(options, "version", False):
             print(f"mainspring {__version__}")
             return 0
@@ -76,7 +76,7 @@ def _run(given: list[str], *, owns_process: bool) -> int:
             restore_keyboard_interrupt()
         return command.run(options)
     except args.UsageError as error:
-        return import_module("mainspring.app.cli.errors").report_usage_error(error, given)
+        return import_module("mainspring.app.cli.errors").report_usage_error(error, arguments)
 
 
 if __name__ == "__main__":

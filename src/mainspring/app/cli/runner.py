@@ -12,7 +12,7 @@ from mainspring.app.cli.console import Console, OutputError
 from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.exit_codes import ERROR, INTERRUPTED, PIPE_CLOSED, exit_code_for_error
 from mainspring.app.run.options import LaunchOptions, PermissionFlags, SandboxOptions, WorkspaceOptions
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 
 def run_command(options: argparse.Namespace, work: Callable[[Console], int]) -> int:
@@ -30,14 +30,14 @@ def run_command(options: argparse.Namespace, work: Callable[[Console], int]) -> 
     except BrokenPipeError:
         return PIPE_CLOSED
     except OutputError as error:
-        console.fail(f"error: {redact(str(error))}")
+        console.fail(f"error: {redact_environment(str(error))}")
         return ERROR
     except KeyboardInterrupt:
         console.fail("interrupted")
         return INTERRUPTED
     except Exception as error:  # whatever it is, people read a line and scripts a code
         console.fail(f"error: {describe_error(error)}")
-        console.detail(format_traceback(error))
+        console.verbose_info(format_traceback(error))
         return exit_code_for_error(error)
     finally:
         console.close()
@@ -47,7 +47,7 @@ class _RedactingFormatter(logging.Formatter):
     """Formats a record, with its stack trace, without secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+        return redact_environment(super().format(record))
 
 
 def configure_logging(wanted: bool) -> None:

@@ -26,16 +26,16 @@ class ScreenShutdown:
     """Listens while it is entered; signals that were ignored stay ignored.
 
     Args:
-        leave: Ends the screen; is called within the handler.
+        before_exit: Ends the screen; is called within the handler.
         restore: Brings the terminal back before the process ends at once.
 
     Attributes:
         number: The signal that came first; 0 where none did.
     """
 
-    def __init__(self, leave: Callable[[], object], restore: Callable[[], object]) -> None:
+    def __init__(self, before_exit: Callable[[], object], restore: Callable[[], object]) -> None:
         self.number = 0
-        self._leave = leave
+        self._leave = before_exit
         self._restore = restore
         self._before: dict[int, Any] = {}
         self._limit: threading.Timer | None = None
@@ -57,19 +57,19 @@ class ScreenShutdown:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.number:
-            self._now()
+            self._exit_now()
         self.number = number
-        self.hurry()
+        self.start_deadline()
         self._leave()
 
-    def hurry(self, seconds: float = _SCREEN_GRACE_SECONDS) -> None:
+    def start_deadline(self, seconds: float = _SCREEN_GRACE_SECONDS) -> None:
         """From now on the end may take so long, whatever hangs."""
         if self._limit is None:
-            self._limit = threading.Timer(seconds, self._now)
+            self._limit = threading.Timer(seconds, self._exit_now)
             self._limit.daemon = True
             self._limit.start()
 
-    def _now(self) -> None:
+    def _exit_now(self) -> None:
         restoring = threading.Thread(target=self._restore, daemon=True)  # hangs where nobody reads the terminal
         try:
             restoring.start()
@@ -91,16 +91,16 @@ class GracefulShutdown:
 
     Args:
         token: Is set by the first signal.
-        leave: Called in a thread before the process leaves at once, which does not wait long for it.
+        before_exit: Called in a thread before the process leaves at once, which does not wait long for it.
 
     Attributes:
         number: The signal that came first; 0 where none did.
     """
 
-    def __init__(self, token: CancelToken, leave: Callable[[int], object]) -> None:
+    def __init__(self, token: CancelToken, before_exit: Callable[[int], object]) -> None:
         self.number = 0
         self._token = token
-        self._leave = leave
+        self._leave = before_exit
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> GracefulShutdown:
@@ -134,10 +134,10 @@ class GracefulShutdown:
             if came[0] in self._before:
                 select.select([self._woken], [], [], _GRACE_SECONDS)
                 self.number = self.number or came[0]
-                self._now()
+                self._exit_now()
         os.close(self._woken)
 
-    def _now(self) -> None:
+    def _exit_now(self) -> None:
         """Leave, whatever else hangs: an output that nobody reads may be in the middle of a write."""
         try:
             leaving = threading.Thread(target=self._leave, args=(self.number,), daemon=True)

@@ -62,17 +62,17 @@ class StdinReader:
     """Reads stdin in a thread, from the moment it is made.
 
     Attributes:
-        terminal: Whether stdin is a terminal; then nothing is read before it is asked for.
+        is_terminal: Whether stdin is a terminal; then nothing is read before it is asked for.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = sys.stdin.fileno() if descriptor is None else descriptor
-        self.terminal = os.isatty(self._descriptor)
+        self.is_terminal = os.isatty(self._descriptor)
         self._data = bytearray()
         self._first = threading.Event()
         self._done = threading.Event()
         self._error: OSError | None = None
-        if not self.terminal:
+        if not self.is_terminal:
             self._start()
 
     def _start(self) -> None:
@@ -91,19 +91,19 @@ class StdinReader:
         self._done.set()
         self._first.set()
 
-    def ready(self, seconds: float = FIRST_BYTE_SECONDS) -> bool:
+    def wait_for_data(self, seconds: float = FIRST_BYTE_SECONDS) -> bool:
         """Whether something (or the end) came within some time, or is going to come."""
         return self._first.wait(0.0) or has_producer(self._descriptor) or self._first.wait(seconds)
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether the end came with nothing before it."""
         return self._done.is_set() and not self._data
 
     def wait(self, seconds: float = _SLOW_SECONDS, *, stop: Callable[[], bool] = _never) -> bool:
         """Whether the end came within some time, or ``stop`` said that it does not matter any more."""
-        if self.terminal and not self._done.is_set():
-            self.terminal = False
+        if self.is_terminal and not self._done.is_set():
+            self.is_terminal = False
             self._start()
         limit = time.monotonic() + seconds
         while not self._done.wait(_STEP) and not stop():

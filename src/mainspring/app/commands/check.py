@@ -27,7 +27,7 @@ from mainspring.app.providers.availability import ProbeResult, missing_requireme
 from mainspring.app.providers.select_model import DETECT_SECONDS, EMBEDDED_PROVIDER, Choice, make, select_model
 from mainspring.app.run.events import ModelIdentity
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.mcp_servers import discover_mcp_servers
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.paths import UserPaths
@@ -41,7 +41,7 @@ from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
 from mainspring.models.providers.local_servers import NAME as LOCAL
 from mainspring.models.transport.environment import is_loopback
 from mainspring.programs import find_program
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 CheckStatus = Literal["ok", "note", "missing", "wrong"]
 """``missing`` and ``wrong`` are what keeps a run from working; a ``note`` is worth knowing."""
@@ -85,8 +85,8 @@ async def run_checks(
     Raises:
         ConfigError: If the folder is none, or a settings file is broken.
     """
-    cwd, settings = load(place, {("model",): model} if model else {}, environ)
-    items = [_python(), *_places(cwd, settings), *_check_programs()]
+    cwd, settings = load_rules(place, {("model",): model} if model else {}, environ)
+    items = [_python(), *_check_folders(cwd, settings), *_check_programs()]
     items.append(await _check_local_servers())
     items.append(await asyncio.to_thread(_check_embedded_engine))
     items += await asyncio.to_thread(_mcp_servers, cwd, settings)
@@ -112,7 +112,7 @@ def _python() -> CheckItem:
     return CheckItem(name="python", state="ok", text=f"{version} on {platform.system()} {platform.machine()}")
 
 
-def _places(cwd: str, settings: Settings) -> list[CheckItem]:
+def _check_folders(cwd: str, settings: Settings) -> list[CheckItem]:
     files = [str(f) for f in (settings.home and settings.home.settings, settings.project_file) if f and f.exists()]
     items = [
         CheckItem(name="folder", state="ok", text=cwd),
@@ -191,9 +191,11 @@ async def _check_providers(settings: Settings) -> list[CheckItem]:
     return [_provider(name, model, lack, answers) for name, model, lack in found]
 
 
-def _provider(name: str, model: ModelProvider | None, lack: str, answers: Mapping[str, ProbeResult]) -> CheckItem:
-    if model is None or lack:
-        return CheckItem(name=f"provider {name}", state="note", text="not set up", advice=lack)
+def _provider(
+    name: str, model: ModelProvider | None, missing_reason: str, answers: Mapping[str, ProbeResult]
+) -> CheckItem:
+    if model is None or missing_reason:
+        return CheckItem(name=f"provider {name}", state="note", text="not set up", advice=missing_reason)
     if not isinstance(model, HttpModel):
         return CheckItem(name=f"provider {name}", state="ok", text=f"set up; {model.model}")
     url = model.profile.base_url
@@ -232,21 +234,21 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             model = {"model": report.model.spec if report.model else None}
             error = {"error": describe_error(report.error) if report.error else None}
-            console.data(redact(msgspec.json.encode({**model, **error, "items": report.items}).decode()))
+            console.data(redact_environment(msgspec.json.encode({**model, **error, "items": report.items}).decode()))
         else:
-            for line in _format_report(report, every=console.verbose):
-                console.row(redact(line))
+            for line in _format_report(report, include_all=console.verbose):
+                console.row(redact_environment(line))
         return exit_code_for_error(report.error) if report.error else OK
 
     return run_command(options, work)
 
 
-def _format_report(report: CheckReport, *, every: bool) -> list[str]:
+def _format_report(report: CheckReport, *, include_all: bool) -> list[str]:
     """What was found; the providers that nobody set up in one line, unless everything is asked for."""
     lines: list[str] = []
     unused: list[str] = []
     for item in report.items:
-        if not every and item.state == "note" and item.name.startswith("provider "):
+        if not include_all and item.state == "note" and item.name.startswith("provider "):
             unused.append(item.name.removeprefix("provider "))
             continue
         lines.append(f"{_STATUS_LABELS[item.state]}  {item.name}: {item.text}")

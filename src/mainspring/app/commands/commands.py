@@ -41,7 +41,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for command in found.commands:
         console.row(f"{command.usage:{width}}  {one_line(command.description, 100)} ({command.scope})")
     for skipped in found.skipped:
-        console.say(f"{skipped.path}: {skipped.reason}")
+        console.info(f"{skipped.path}: {skipped.reason}")
     if not found.commands:
-        console.say("there are no commands; a file ~/.agent/commands/NAME.md or .agent/commands/NAME.md makes one")
+        console.info("there are no commands; a file ~/.agent/commands/NAME.md or .agent/commands/NAME.md makes one")
     return 0

@@ -78,7 +78,7 @@ def _set_or_unset(options: argparse.Namespace, console: Console) -> int:
     if options.action == "set":
         value = StdinReader().text().strip() if options.value == STDIN_MARK else options.value
     file = change_config(options.key, value, place=workspace_options(options), project=options.project)
-    console.say(f"{options.key} {'set in' if value is not None else 'taken out of'} {file}")
+    console.info(f"{options.key} {'set in' if value is not None else 'taken out of'} {file}")
     return 0
 
 
@@ -99,9 +99,9 @@ def _schema(console: Console) -> int:
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:
-    found = describe_settings(workspace_options(options), every=options.all)
+    found = describe_settings(workspace_options(options), include_unset=options.all)
     for warning in found.warnings:
-        console.say(f"note: {warning}")
+        console.info(f"note: {warning}")
     if options.action == "path":
         for file in found.files:
             console.row(file)
@@ -111,12 +111,12 @@ def _show(options: argparse.Namespace, console: Console) -> int:
         for line in _format_table(found):
             console.row(line)
         if not found.settings:
-            console.say("nothing is set; the defaults hold. `mainspring config init` sets a provider up")
+            console.info("nothing is set; the defaults hold. `mainspring config init` sets a provider up")
     return 0
 
 
-def _format_table(found: SettingsView) -> list[str]:
-    shown = [(f"{s.key} = {json.dumps(s.value, ensure_ascii=False)}", s.origin) for s in found.settings]
+def _format_table(view: SettingsView) -> list[str]:
+    shown = [(f"{s.key} = {json.dumps(s.value, ensure_ascii=False)}", s.origin) for s in view.settings]
     width = min(max((len(text) for text, _ in shown), default=0), 60)
     return [f"{text:{width}}   # {origin}" for text, origin in shown]
 
@@ -147,15 +147,15 @@ def run_edit(options: argparse.Namespace, console: Console) -> int:
             except ConfigError as error:
                 console.fail(str(error))
                 if not (sys.stdin.isatty() and _ask_retry()):
-                    console.say(f"nothing was changed in {file}")
+                    console.info(f"nothing was changed in {file}")
                     return USAGE
     if text == before:
-        console.say(f"nothing was changed in {file}")
+        console.info(f"nothing was changed in {file}")
         return 0
     save_edited(file, before, text, private=not options.project)
     for warning in warnings:
-        console.say(f"note: {warning}")
-    console.say(f"{file} was changed")
+        console.info(f"note: {warning}")
+    console.info(f"{file} was changed")
     return 0
 
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from mainspring.app.cli.console import Console, one_line, visible_row
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Usage
@@ -66,10 +66,10 @@ class CostRow(Struct, kw_only=True, rename="camel"):
     unpriced_tokens: int = 0
     by_children: float = 0.0
 
-    def add(self, spent: SpendingRecord) -> None:
+    def add(self, record: SpendingRecord) -> None:
         """Count it."""
-        usage = spent.usage
-        self.calls += spent.calls
+        usage = record.usage
+        self.calls += record.calls
         self.input_tokens += usage.input_tokens
         self.cache_read += usage.cache_read
         self.cache_write += usage.cache_write
@@ -77,9 +77,9 @@ class CostRow(Struct, kw_only=True, rename="camel"):
         self.reasoning_tokens += usage.reasoning_tokens
         if usage.cost is not None:
             self.cost += usage.cost.total
-            self.by_children += usage.cost.total if spent.child else 0.0
+            self.by_children += usage.cost.total if record.child else 0.0
         elif usage.total_tokens:
-            self.unpriced_calls += max(spent.calls, 1)
+            self.unpriced_calls += max(record.calls, 1)
             self.unpriced_tokens += usage.total_tokens
 
 
@@ -146,7 +146,7 @@ def cost_report(
     if by not in get_args(GroupBy):
         raise ConfigError(f"a report is by {', '.join(get_args(GroupBy))}, not by {by!r}")
     begin = parse_since(since, now or datetime.now(UTC)) if since else None
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     rows: dict[str, CostRow] = {}
     total = CostRow(key="total")
     events = iter_all_events(home=settings.home.root) if settings.home is not None else iter(())
@@ -199,7 +199,7 @@ def iter_spending(events: Iterator[LogEvent]) -> Iterator[SpendingRecord]:
                     run.add(spent)
                 yield spent
             case "run_end" if run is not None and event.run == run.id:
-                rest = run.rest(event)
+                rest = run.unaccounted(event)
                 run = None
                 if rest is not None:
                     yield rest
@@ -217,13 +217,13 @@ class _RunSpending:
         self.usage = Usage.zero()
         self.models: list[str] = []
 
-    def add(self, spent: SpendingRecord) -> None:
+    def add(self, record: SpendingRecord) -> None:
         """A call that the log tells of."""
-        self.usage += spent.usage
-        if spent.model != UNKNOWN_MODEL and spent.model not in self.models:
-            self.models.append(spent.model)
+        self.usage += record.usage
+        if record.model != UNKNOWN_MODEL and record.model not in self.models:
+            self.models.append(record.model)
 
-    def rest(self, end: LogEvent) -> SpendingRecord | None:
+    def unaccounted(self, end: LogEvent) -> SpendingRecord | None:
         """What the run came to beyond its calls."""
         whole, known = end.usage, self.usage
         if whole is None:
@@ -265,16 +265,16 @@ def _call(event: LogEvent, run: _RunSpending | None) -> SpendingRecord:
     )
 
 
-def _key(spent: SpendingRecord, by: GroupBy) -> str:
-    match by:
+def _key(record: SpendingRecord, group_by: GroupBy) -> str:
+    match group_by:
         case "day":
-            return f"{spent.time.astimezone():%Y-%m-%d}"
+            return f"{record.time.astimezone():%Y-%m-%d}"
         case "project":
-            return spent.project or "(no folder)"
+            return record.project or "(no folder)"
         case "model":
-            return spent.model
+            return record.model
         case "session":
-            return spent.session
+            return record.session
 
 
 _COLUMNS = ("calls", "input", "cache read", "cache write", "output", "cost")
@@ -287,7 +287,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:
-    report = cost_report(workspace_options(options), by=options.by, since=options.since or "", here=options.here)
+    report = cost_report(workspace_options(options), by=options.by, since=options.since or "", here=options.current)
     if options.json:
         console.data(msgspec.json.encode(report).decode())
         return 0
@@ -295,19 +295,19 @@ def _show(options: argparse.Namespace, console: Console) -> int:
         console.answer(_csv(report))
         return 0
     if not report.rows:
-        console.say(
+        console.info(
             "nothing was spent" + (" since then" if report.since else "; runs that are not saved are not counted")
         )
         return 0
     console.answer(_table(report))
     total = report.total
     if total.unpriced_calls:
-        console.say(
+        console.info(
             f"{pluralize(total.unpriced_calls, 'call')} with {total.unpriced_tokens:,} tokens, of which the price is not known, are not in the sum; "
             'set one: "prices" of the provider, see docs/cost.md'
         )
     if total.by_children:
-        console.say(f"of the sum, sub-agents spent ${total.by_children:.4f}")
+        console.info(f"of the sum, sub-agents spent ${total.by_children:.4f}")
     return 0
 
 

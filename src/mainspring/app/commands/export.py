@@ -31,24 +31,24 @@ def run(options: argparse.Namespace) -> int:
     return run_command(options, lambda console: _export(options, form or "html", console))
 
 
-def _export(options: argparse.Namespace, form: str, console: Console) -> int:
+def _export(options: argparse.Namespace, format: str, console: Console) -> int:
     place = workspace_options(options)
-    if form == "jsonl":
+    if format == "jsonl":
         lines = export_jsonl(options.session, place)
         text = "".join(f"{line.decode('utf-8')}\n" for line in lines)
         name = options.session or "session"
     else:
         transcript = export_transcript(options.session, place)
-        text = render_html(transcript) if form == "html" else render_markdown(transcript)
+        text = render_html(transcript) if format == "html" else render_markdown(transcript)
         name = transcript.id
     if options.out == STDIN_MARK:
         console.answer(text)
         return 0
-    target = Path(os.path.expanduser(options.out)) if options.out else Path(f"{Path(name).stem}{_SUFFIX[form]}")
+    target = Path(os.path.expanduser(options.out)) if options.out else Path(f"{Path(name).stem}{_SUFFIX[format]}")
     if options.cwd and not target.is_absolute():
         target = Path(options.cwd) / target
     _write(target, text, replace=options.force)
-    console.say(f"written to {target}")
+    console.info(f"written to {target}")
     return 0
 
 

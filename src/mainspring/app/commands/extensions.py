@@ -17,7 +17,7 @@ from mainspring.app.cli.exit_codes import OK
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.compose.extensions import extension_finder, extension_paths
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 
 
 class ExtensionView(Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ def list_extensions(place: WorkspaceOptions, environ: Mapping[str, str] = os.env
     Raises:
         ConfigError: If the settings are broken.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     found = extension_finder(extension_paths(cwd, settings), settings)()
     seen: dict[str, str] = {}
     views: list[ExtensionView] = []
@@ -69,14 +69,14 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for each in found:
         console.row(_line(each))
     if not found:
-        console.say(
+        console.info(
             "there are no extensions: Python files in ~/.agent/extensions, or in that folder of a project that you trust"
         )
     return OK
 
 
-def _line(each: ExtensionView) -> str:
-    place = f"{each.place}:{each.line}" if each.line else each.place
-    if each.problem:
-        return f"{each.name}  not used: {each.problem} ({place})"
-    return f"{each.name}  {each.origin}  {place}"
+def _line(extension: ExtensionView) -> str:
+    place = f"{extension.place}:{extension.line}" if extension.line else extension.place
+    if extension.problem:
+        return f"{extension.name}  not used: {extension.problem} ({place})"
+    return f"{extension.name}  {extension.origin}  {place}"

@@ -23,7 +23,7 @@ from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.cli.stdin import StdinReader
 from mainspring.app.compose.extensions import command_hooks, hook_depth
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
 from mainspring.extensions.command_hooks import COMMAND_EVENTS, CommandHook, HookCommandRunner, Verdict
@@ -66,7 +66,7 @@ def list_hooks(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ)
     Raises:
         ConfigError: If the settings are broken.
     """
-    return tuple(command_hooks(load(place, {}, environ)[1]))
+    return tuple(command_hooks(load_rules(place, {}, environ)[1]))
 
 
 async def try_hooks(
@@ -86,28 +86,28 @@ async def try_hooks(
     """
     if event not in COMMAND_EVENTS:
         raise ConfigError(f"there is no event {event!r}; there are {', '.join(COMMAND_EVENTS)}")
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     payload = _payload(event, tool, _parse_object(arguments), cwd)
     env = LocalEnv(cwd)
     try:
         runner = HookCommandRunner(command_hooks(settings), env, hook_depth(environ))
         name = getattr(payload, "tool_name", "")
-        asked = runner.asked(event, hook_tool_names(name) if name else _matcher_subjects(payload))
-        verdicts = await runner.ask(asked, payload)
+        request = runner.asked(event, hook_tool_names(name) if name else _matcher_subjects(payload))
+        verdicts = await runner.ask(request, payload)
     finally:
         await env.aclose()
     wrong = [v for v in verdicts if v.deny is not None or v.stop is not None or (v.failure and v.hook.fails_closed)]
     return HookTest(verdicts=tuple(verdicts), refused=bool(wrong))
 
 
-def _payload(event: CommandEvent, tool: str, given: dict[str, Any], cwd: str) -> Any:
+def _payload(event: CommandEvent, tool: str, mapping: dict[str, Any], cwd: str) -> Any:
     kind = INPUTS[event]
     known = kind.__struct_fields__
     fields = {name: value for name, value in _SAMPLE_PAYLOAD.items() if name in known} | {"cwd": cwd}
     if "tool_name" in known:
-        fields |= {"tool_name": tool or "shell", "tool_input": given or {"command": "echo hello"}}
+        fields |= {"tool_name": tool or "shell", "tool_input": mapping or {"command": "echo hello"}}
     else:
-        fields |= given
+        fields |= mapping
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
@@ -154,7 +154,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for h in found:
         console.row(f"{h.event}  {h.matcher or '*'}  {h.command}  ({h.timeout:g} s, {h.origin})")
     if not found:
-        console.say("no command is asked; they belong into the settings, under hooks")
+        console.info("no command is asked; they belong into the settings, under hooks")
     return OK
 
 
@@ -167,7 +167,7 @@ def _test(options: argparse.Namespace, console: Console) -> int:
         for line in _format_results(tried):
             console.row(line)
         if not tried.verdicts:
-            console.say("no command is asked about this")
+            console.info("no command is asked about this")
     return DENIED if tried.refused else OK
 
 

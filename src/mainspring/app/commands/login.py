@@ -26,12 +26,12 @@ def log_in(provider: str, console: Console, *, browser: bool, place: WorkspaceOp
     """Log in; the exit code."""
 
     def show(address: str) -> None:
-        console.say("open this address in a browser on this machine, and agree there:")
-        console.say(address)
+        console.info("open this address in a browser on this machine, and agree there:")
+        console.info(address)
         if browser:
             webbrowser.open(address)
 
     file = asyncio.run(login.log_in(provider, show, place or WorkspaceOptions()))
-    console.say(f"logged in; the tokens are in {file}")
-    console.say(f'try it: mainspring -p "Hello" --provider {provider}')
+    console.info(f"logged in; the tokens are in {file}")
+    console.info(f'try it: mainspring -p "Hello" --provider {provider}')
     return 0

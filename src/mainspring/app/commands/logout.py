@@ -14,7 +14,7 @@ def run(options: argparse.Namespace) -> int:
 
     def work(console: Console) -> int:
         file, known = log_out(options.provider, workspace_options(options))
-        console.say(f"{file} was removed" if known else f"there was no login: {file} does not exist")
+        console.info(f"{file} was removed" if known else f"there was no login: {file} does not exist")
         return 0
 
     return run_command(options, work)

@@ -24,7 +24,7 @@ from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.exit_codes import ERROR, OK
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.mcp_servers import McpDiscovery, add_server, discover_mcp_servers, remove_server
 from mainspring.app.workspace.settings import Settings
 from mainspring.errors import ConfigError, MainspringError
@@ -38,7 +38,7 @@ from mainspring.mcp.tool_search import ServerTokenCost, estimate_cost, estimate_
 from mainspring.mcp.types import McpError
 from mainspring.messages import ToolDefinition
 from mainspring.models.codec.tool_schema import simplify_tool_schema
-from mainspring.redaction import redact, redact_value
+from mainspring.redaction import redact_environment, redact_value
 from mainspring.text import pluralize
 
 McpServerState = Literal["ready", "failed", "login", "disabled", "not tried"]
@@ -121,7 +121,7 @@ async def inspect_servers(
         ConfigError: If the settings are broken, or there is no server of a name.
     """
     cwd, settings, found = await asyncio.to_thread(_discover, place, environ)
-    wanted = [_get_server(found, name) for name in names] if names else sorted(found.servers, key=lambda s: s.name)
+    requested = [_get_server(found, name) for name in names] if names else sorted(found.servers, key=lambda s: s.name)
     default = settings.config.mcp.disclosure
     keys = mcp.server_prefixes([s.name for s in found.servers])
     home = settings.home.root if settings.home else None
@@ -135,7 +135,7 @@ async def inspect_servers(
             environ=environ,
             log=ServerLog(server_log_path(home, config.name) if home else None),
         )
-        for config in wanted
+        for config in requested
     ]
     views = await asyncio.gather(*[_view(server, default, connect) for server in made])
     lazy = any(v.disclosure == "lazy" for v in views)
@@ -195,16 +195,16 @@ def read_log(
 
 
 def _discover(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, Settings, McpDiscovery]:
-    cwd, settings = load(place, {}, environ)[:2]
+    cwd, settings = load_rules(place, {}, environ)[:2]
     return cwd, settings, discover_mcp_servers(cwd, settings)
 
 
-def _get_server(found: McpDiscovery, name: str) -> McpServerConfig:
-    for server in found.servers:
+def _get_server(discovery: McpDiscovery, name: str) -> McpServerConfig:
+    for server in discovery.servers:
         if server.name == name:
             return server
-    known = ", ".join(sorted(s.name for s in found.servers)) or "none; add one: mainspring mcp add NAME -- COMMAND"
-    raise ConfigError("\n".join([f"there is no MCP server {name!r}; there are {known}", *found.notices]))
+    known = ", ".join(sorted(s.name for s in discovery.servers)) or "none; add one: mainspring mcp add NAME -- COMMAND"
+    raise ConfigError("\n".join([f"there is no MCP server {name!r}; there are {known}", *discovery.notices]))
 
 
 def _login_file(settings: Settings) -> Path:
@@ -232,8 +232,8 @@ async def _view(server: McpServer, default: Literal["eager", "lazy"], connect: b
             **known,
             state="ready",
             seconds=round(server.seconds, 3),
-            about=" ".join(filter(None, (server.facts.name, server.facts.version, server.facts.protocol))),
-            offers=tuple(sorted(server.facts.capabilities)),
+            about=" ".join(filter(None, (server.info.name, server.info.version, server.info.protocol))),
+            offers=tuple(sorted(server.info.capabilities)),
             cost=estimate_cost(specs),
             tools=tuple(_mcp_actions_tools(server, specs)),
         )
@@ -257,7 +257,7 @@ def _mcp_actions_tools(server: McpServer, specs: Sequence[ToolDefinition]) -> It
 
 def describe_target(config: McpServerConfig) -> str:
     """The command line or address of a server, without secrets."""
-    return redact(config.url) or " ".join(redact_value([config.command, *config.args]))
+    return redact_environment(config.url) or " ".join(redact_value([config.command, *config.args]))
 
 
 _MARKS = {"ready": "ready  ", "failed": "failed ", "login": "login  ", "disabled": "off    ", "not tried": "       "}
@@ -281,7 +281,7 @@ def run(options: argparse.Namespace) -> int:
         "add": _add,
         "remove": _remove,
         "test": _test,
-        "tools": _tools,
+        "tools": _print_tools,
         "login": _login,
         "logout": _logout,
         "logs": _logs,
@@ -296,7 +296,7 @@ def _inspect(options: argparse.Namespace, console: Console, *, connect: bool = T
     names = [options.name] if options.name else []
     found = asyncio.run(inspect_servers(workspace_options(options), names, connect=connect))
     for notice in found.notices:
-        console.say(notice)
+        console.info(notice)
     return found
 
 
@@ -309,11 +309,11 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for server in found.servers:
         console.row(f"{_MARKS[server.state]}  {server.name:{width}}  {_describe(server)}")
     if not found.servers:
-        console.say(
+        console.info(
             "there are no MCP servers; add one: mainspring mcp add NAME -- COMMAND, or: mainspring mcp add NAME URL"
         )
     for line in _total_cost(found):
-        console.say(line)
+        console.info(line)
     return OK
 
 
@@ -325,14 +325,14 @@ def _describe(server: ServerStatus) -> str:
     return one_line(f"{server.error} ({server.target})".strip(), 400)
 
 
-def _total_cost(found: ServerOverview) -> Iterator[str]:
+def _total_cost(overview: ServerOverview) -> Iterator[str]:
     """What all of them cost together, as they are configured."""
-    ready = [s for s in found.servers if s.state == "ready"]
+    ready = [s for s in overview.servers if s.state == "ready"]
     if ready:
-        now = sum(s.cost.eager if s.disclosure == "eager" else s.cost.lazy for s in ready) + found.search
+        now = sum(s.cost.eager if s.disclosure == "eager" else s.cost.lazy for s in ready) + overview.search
         eager = sum(s.cost.eager for s in ready)
         yield f"together about {now} tokens in each request" + (
-            f"; all eager it would be {eager}" if found.search else ""
+            f"; all eager it would be {eager}" if overview.search else ""
         )
 
 
@@ -354,7 +354,7 @@ def _not_ready_message(server: ServerStatus) -> str:
     return server.error or f"MCP server {server.name!r} is switched off in {server.place or 'its configuration'}"
 
 
-def _tools(options: argparse.Namespace, console: Console) -> int:
+def _print_tools(options: argparse.Namespace, console: Console) -> int:
     found = _inspect(options, console)
     if options.json:
         tools = [{"server": s.name, **msgspec.to_builtins(t)} for s in found.servers for t in s.tools]
@@ -374,7 +374,7 @@ def _logs(options: argparse.Namespace, console: Console) -> int:
         return OK
     for line in lines:
         console.row(line)
-    console.say(f"{file}" if lines else f"nothing was written yet; it would be in {file}")
+    console.info(f"{file}" if lines else f"nothing was written yet; it would be in {file}")
     return OK
 
 
@@ -409,10 +409,10 @@ def _entry(options: argparse.Namespace) -> dict[str, object]:
 
 def _add(options: argparse.Namespace, console: Console) -> int:
     place = workspace_options(options)
-    console.say(add_server(options.name, options.entry, place, project=options.project, force=options.force))
+    console.info(add_server(options.name, options.entry, place, project=options.project, force=options.force))
     program = options.entry.get("command")
     if program and "$" not in program and shutil.which(program) is None:
-        console.say(
+        console.info(
             f"note: there is no program {program!r} here now; if it was meant as a part of the name, take the server out again: "
             f"mainspring mcp remove {options.name}"
         )
@@ -427,18 +427,18 @@ def _parse_pair(text: str, mark: str, usage: str) -> tuple[str, str]:
 
 
 def _remove(options: argparse.Namespace, console: Console) -> int:
-    console.say(remove_server(options.name, workspace_options(options), project=options.project))
+    console.info(remove_server(options.name, workspace_options(options), project=options.project))
     return OK
 
 
 def _login(options: argparse.Namespace, console: Console) -> int:
     def show(url: str) -> None:
-        console.say(f"log in here, if no browser opens:\n{url}")
+        console.info(f"log in here, if no browser opens:\n{url}")
 
-    console.say(asyncio.run(_log_in(options.name, workspace_options(options), show, browser=not options.no_browser)))
+    console.info(asyncio.run(_log_in(options.name, workspace_options(options), show, browser=not options.no_browser)))
     return OK
 
 
 def _logout(options: argparse.Namespace, console: Console) -> int:
-    console.say(asyncio.run(_log_out(options.name, workspace_options(options))))
+    console.info(asyncio.run(_log_out(options.name, workspace_options(options))))
     return OK

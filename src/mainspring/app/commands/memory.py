@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
 def _add(options: argparse.Namespace, console: Console) -> int:
     note = StdinReader().text() if options.note == STDIN_MARK else options.note
     where = "user" if options.user else "project"
-    console.say(asyncio.run(add_memory(note, workspace_options(options), section=options.section, where=where)))
+    console.info(asyncio.run(add_memory(note, workspace_options(options), section=options.section, where=where)))
     return 0
 
 
@@ -45,8 +45,8 @@ def _show(options: argparse.Namespace, console: Console) -> int:
             console.row(file.path)
         elif file.text:
             note = "" if file.read else "  (not read: the folder is not trusted; mainspring trust)"
-            console.say(f"{file.path}{note}")
+            console.info(f"{file.path}{note}")
             console.answer(file.text.rstrip("\n") + "\n")
     if options.action == "show" and not any(file.text for file in found):
-        console.say("nothing is remembered yet; mainspring memory add NOTE, or ask the agent to remember something")
+        console.info("nothing is remembered yet; mainspring memory add NOTE, or ask the agent to remember something")
     return 0

@@ -32,7 +32,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     width = max((len(view.spec) for view in found), default=0)
     for view in found:
         console.row(f"{'*' if view.chosen else ' '} {_MARKS[view.state]}  {view.spec:{width}}  {_describe(view)}")
-    console.say(
+    console.info(
         "* answers where --model names none"
         if any(v.chosen for v in found)
         else "nothing answers yet: mainspring check"
@@ -65,7 +65,7 @@ def _download(options: argparse.Namespace, console: Console) -> int:
     signal = CancelToken()
 
     async def get() -> str:
-        return await download_model(options.name, workspace_options(options), TextRenderer(console).report, signal)
+        return await download_model(options.name, workspace_options(options), TextRenderer(console).on_event, signal)
 
     with GracefulShutdown(signal, lambda number: None) as interrupts:
         try:

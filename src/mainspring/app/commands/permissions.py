@@ -50,7 +50,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for rule in found:
         console.row(_format_rule(rule))
     if not found:
-        console.say(
+        console.info(
             "No rules yet. Reading in the folder is allowed, everything else asks. "
             "Allow something in this project with: mainspring permissions allow 'shell(npm test)'"
         )
@@ -60,13 +60,13 @@ def _list(options: argparse.Namespace, console: Console) -> int:
 def _save(options: argparse.Namespace, console: Console) -> int:
     file = save_rule(options.action, options.tool, workspace_options(options), everywhere=options.everywhere)
     reach = "every project" if options.everywhere else "this project"
-    console.say(f"Saved for {reach} in {file}: {options.action} {options.tool}")
+    console.info(f"Saved for {reach} in {file}: {options.action} {options.tool}")
     return OK
 
 
 def _revoke(options: argparse.Namespace, console: Console) -> int:
     rule, file = revoke_rule(options.tool, workspace_options(options))
-    console.say(f"Revoked in {file}: {rule.effect} {rule.rule}")
+    console.info(f"Revoked in {file}: {rule.effect} {rule.rule}")
     return OK
 
 
@@ -83,15 +83,16 @@ def _explain(options: argparse.Namespace, console: Console) -> int:
     return OK
 
 
-def _format_explanation(found: CallExplanation) -> list[str]:
-    lines = [f"{found.outcome}: {found.reason}"]
-    if found.rule is not None:
-        lines.append(f"decided by: {_format_rule(found.rule)}")
-    for part in found.parts:
+def _format_explanation(explanation: CallExplanation) -> list[str]:
+    lines = [f"{explanation.outcome}: {explanation.reason}"]
+    if explanation.rule is not None:
+        lines.append(f"decided by: {_format_rule(explanation.rule)}")
+    for part in explanation.parts:
         lines.append(f"  {part.outcome:5}  {part.scope:9}  {part.resource}")
         lines.append(f"         {part.reason}" + (f"; {_format_rule(part.rule)}" if part.rule is not None else ""))
     lines += [
-        f"would be allowed by: {' '.join(f'--allow {shlex.quote(rule)}' for rule in each)}" for each in found.advice
+        f"would be allowed by: {' '.join(f'--allow {shlex.quote(rule)}' for rule in each)}"
+        for each in explanation.advice
     ]
     return lines
 

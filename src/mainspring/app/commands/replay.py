@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
             calls = ", ".join(f"{call['name']}({json.dumps(call['arguments'])})" for call in result["tool_calls"])
             told = f"error {error['code']}: {error['message']}" if error else f"{result['text']} {calls}".strip()
             console.row(f"{result['file']}: {one_line(told)}")
-        console.say(str(tally))
+        console.info(str(tally))
         return 0
 
     return run_command(options, work)

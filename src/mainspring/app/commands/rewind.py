@@ -16,7 +16,7 @@ from msgspec import Struct
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.env import LocalEnv
 from mainspring.errors import SessionError
 from mainspring.sessions import Session, find_session, read_transcript
@@ -64,7 +64,7 @@ def list_rewind_points(
     Raises:
         SessionError: If there is no such session.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     home = settings.home.root if settings.home else None
     info = find_session(name or "", cwd, home=home)
     with Session.open(info.place, home=home, write=False) as session:
@@ -82,7 +82,7 @@ async def rewind_session(
     Raises:
         SessionError: If there is no such session or entry, or it cannot be done; nothing has changed then.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     home = settings.home.root if settings.home else None
     info = find_session(name or "", cwd, home=home)
     env = LocalEnv(cwd)
@@ -96,7 +96,7 @@ async def rewind_session(
             if step.dry:
                 return plan, None
             return plan, await rewind(
-                session, env, plan, files=step.files, conversation=step.conversation, force=step.force
+                session, env, plan, files=step.files, conversation=step.conversation, overwrite=step.force
             )
     finally:
         await env.aclose()
@@ -113,7 +113,7 @@ def _target(session: Session, to: str) -> str | None:
 
 
 def _rewind_points(session: Session) -> list[RewindPoint]:
-    transcript = read_transcript(session.store, session.place)
+    transcript = read_transcript(session.store, session.location)
     path = [item for item in transcript.items if item.active]
     prompts = [(i, item) for i, item in enumerate(path) if item.kind == "user" and item.source == "prompt"]
     found: list[RewindPoint] = []
@@ -168,15 +168,15 @@ def _rewind(options: argparse.Namespace, console: Console) -> int:
             console.row(f"{restore.path}  {_ACTION_LABELS[restore.action]}")
         for conflict in plan.conflicts:
             if done is None:
-                console.say(f"conflict: {conflict.path}: {conflict.reason}")
+                console.info(f"conflict: {conflict.path}: {conflict.reason}")
             elif not conflict.forcible:
-                console.say(f"left as it is: {conflict.path}: {conflict.reason}")
+                console.info(f"left as it is: {conflict.path}: {conflict.reason}")
         for command in plan.uncovered:
-            console.say(f"not covered: what {one_line(command, 100)} changed stays as it is")
+            console.info(f"not covered: what {one_line(command, 100)} changed stays as it is")
     if step.conversation:
         verbs = ("would be", "would be") if done is None else ("was", "were")
         left = pluralize(plan.messages, f"message {verbs[0]}", f"messages {verbs[1]}")
-        console.say(f"{left} left behind; the session keeps what was left")
+        console.info(f"{left} left behind; the session keeps what was left")
     if done is not None:
-        console.say("mainspring rewind --undo takes it back")
+        console.info("mainspring rewind --undo takes it back")
     return 0

@@ -141,7 +141,7 @@ async def _report(run: DurableRun, info: RunInfo) -> RunDetails:
             result = await run.result()
             status, error = result.status, str(result.error or "")
     fields: dict[str, Any] = {**asdict(info), "error": error, "status": status}
-    return RunDetails(run=RunSummary(**fields), waiting=[WaitingView.of(call) for call in calls])
+    return RunDetails(run=RunSummary(**fields), waiting=[WaitingView.from_call(call) for call in calls])
 
 
 _ACTION_ARGUMENTS = {
@@ -188,8 +188,8 @@ async def _dispatch(options: argparse.Namespace, url: str, console: Console) -> 
                 )
                 started = await runs.start(options.agent, prompt, run_id=options.id)
                 console.row(started.id)
-                if why := (await started.info()).error:  # a worker may come later
-                    console.say(f"it waits: {why}")
+                if reason := (await started.info()).error:  # a worker may come later
+                    console.info(f"it waits: {reason}")
             case "show":
                 _show(await get_run(runs.run(options.words[0])), options, console)
             case "follow":
@@ -209,9 +209,9 @@ async def _list(options: argparse.Namespace, runs: DurableClient, console: Conso
         console.data(msgspec.json.encode(found).decode())
         return OK
     for run in found:
-        console.row(_line(run))
+        console.row(_format_run(run))
     if not found:
-        console.say("there are no runs; mainspring runs start PROMPT")
+        console.info("there are no runs; mainspring runs start PROMPT")
     return OK
 
 
@@ -224,7 +224,7 @@ async def _prune(options: argparse.Namespace, runs: DurableClient, console: Cons
     console.row(f"{pluralize(count, 'run')} {what}")
 
 
-def _line(run: RunSummary) -> str:
+def _format_run(run: RunSummary) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created))
     return f"{run.id}  {run.status:<9}  {when}  {run.agent}" + (f"  ({one_line(run.error)})" if run.error else "")
 
@@ -233,7 +233,7 @@ def _show(report: RunDetails, options: argparse.Namespace, console: Console) -> 
     if options.json:
         console.data(msgspec.json.encode(report).decode())
         return
-    console.row(_line(report.run))
+    console.row(_format_run(report.run))
     for call in report.waiting:
         given = msgspec.json.encode(call.input).decode()
         console.row(f"  waits for an answer: {call.call_id}  {call.tool} {one_line(given)}")
@@ -266,7 +266,7 @@ async def _follow(options: argparse.Namespace, runs: DurableClient, console: Con
     run = runs.run(options.words[0])
     await run.info()
     code = ERROR
-    async for item in run.follow(options.after):
+    async for item in run.events(options.after):
         if options.json:
             console.data(f'{{"number":{item.number},"event":{encode_feed_event(item.event).decode()}}}')
         elif isinstance(item.event, Text):
@@ -274,7 +274,7 @@ async def _follow(options: argparse.Namespace, runs: DurableClient, console: Con
         else:
             console.break_line()
             if line := _describe_event(item.event):
-                console.say(line)
+                console.info(line)
         if isinstance(item.event, RunEnded):
             code = OK if item.event.status == "completed" else ERROR
     if not options.json:

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     works: dict[str, Callable[[argparse.Namespace, Console], int]] = {
         "list": _list,
         "show": _show,
-        "tree": _tree,
+        "tree": _files_in_listing,
         "search": _search,
         "name": _name,
         "rm": _remove,
@@ -102,7 +102,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         text = one_line(info.problem or info.title or info.preview, 80)
         console.row(f"{info.id}  {_format_time(info.updated)}  {text}{where}")
     if not found:
-        console.say(
+        console.info(
             "there are no sessions" + ("" if options.all else " of this folder; --all lists those of all folders")
         )
     return 0
@@ -117,10 +117,10 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _tree(options: argparse.Namespace, console: Console) -> int:
+def _files_in_listing(options: argparse.Namespace, console: Console) -> int:
     transcript = export_transcript(" ".join(options.words) or None, workspace_options(options))
     for problem in transcript.problems:
-        console.say(f"note: {problem}")
+        console.info(f"note: {problem}")
     if options.json:
         console.data(msgspec.json.encode(transcript.items).decode())
         return 0
@@ -137,20 +137,20 @@ def _search(options: argparse.Namespace, console: Console) -> int:
     for hit in hits:
         console.row(f"{hit.session.id}  {_format_time(hit.when)}  {hit.role}: {one_line(hit.text, 160)}")
     if not hits:
-        console.say("nothing was found" + ("" if options.all else " in this folder; --all looks through all folders"))
+        console.info("nothing was found" + ("" if options.all else " in this folder; --all looks through all folders"))
     return 0 if hits else 1
 
 
 def _name(options: argparse.Namespace, console: Console) -> int:
     name, *title = options.words
     info = rename_session(name, " ".join(title), workspace_options(options))
-    console.say(f"session {info.id} is called {' '.join(title)!r} now")
+    console.info(f"session {info.id} is called {' '.join(title)!r} now")
     return 0
 
 
 def _remove(options: argparse.Namespace, console: Console) -> int:
     info = remove_session(" ".join(options.words), workspace_options(options))
-    console.say(f"session {info.id} was removed")
+    console.info(f"session {info.id} was removed")
     return 0
 
 
@@ -158,7 +158,7 @@ def _purge(options: argparse.Namespace, console: Console) -> int:
     removed = purge_sessions(options.keep, workspace_options(options))
     for info in removed:
         console.row(info.id)
-    console.say(
+    console.info(
         f"{pluralize(len(removed), 'session was', 'sessions were')} removed; the last {options.keep} of this folder stay"
     )
     return 0
@@ -167,11 +167,11 @@ def _purge(options: argparse.Namespace, console: Console) -> int:
 def _import(options: argparse.Namespace, console: Console) -> int:
     session, problems = import_file(" ".join(options.words), workspace_options(options))
     for problem in problems:
-        console.say(f"note: {problem}")
-    console.say(f"imported; go on with: mainspring --session {session} -p ...")
+        console.info(f"note: {problem}")
+    console.info(f"imported; go on with: mainspring --session {session} -p ...")
     console.row(session)
     return 0
 
 
-def _format_time(when: datetime | None) -> str:
-    return f"{when.astimezone():%Y-%m-%d %H:%M}" if when else "?"
+def _format_time(time: datetime | None) -> str:
+    return f"{time.astimezone():%Y-%m-%d %H:%M}" if time else "?"

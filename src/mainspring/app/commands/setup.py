@@ -28,7 +28,7 @@ from mainspring.app.providers.setup import (
     set_up_provider,
 )
 from mainspring.errors import ConfigError, MainspringError, ModelError
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 _CUSTOM_PROVIDER = "mine"
 
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
             return _init(options, console, options.value)
         case "remove":
             file = remove_provider(options.value, workspace_options(options), project=options.project)
-            console.say(f"{options.value} taken out of {file}")
+            console.info(f"{options.value} taken out of {file}")
             return 0
         case _:
             return _list(options, console)
@@ -51,14 +51,14 @@ def run(options: argparse.Namespace, console: Console) -> int:
 def _list(options: argparse.Namespace, console: Console) -> int:
     views = list_providers(workspace_options(options))
     if options.json:
-        console.data(redact(msgspec.json.encode(views).decode()))
+        console.data(redact_environment(msgspec.json.encode(views).decode()))
         return 0
     width = max(len(view.name) for view in views)
     for view in views:
         mark = "* " if view.default else "  "
         what = view.model if view.state == "ready" else "-"
         console.row(f"{mark}{view.name:{width}}  {view.state:7}  {what}  {view.label}".rstrip())
-    console.say("set one up: mainspring config init NAME; what one lacks: mainspring check")
+    console.info("set one up: mainspring config init NAME; what one lacks: mainspring check")
     return 0
 
 
@@ -89,7 +89,7 @@ def _init(options: argparse.Namespace, console: Console, name: str | None) -> in
 def _save(options: argparse.Namespace, console: Console, answers: SetupAnswers, *, asks: bool) -> int:
     test = not options.no_test
     if test:
-        console.say(f"trying {answers.provider} ...")
+        console.info(f"trying {answers.provider} ...")
     try:
         done = asyncio.run(set_up_provider(answers, workspace_options(options), test=test))
     except MainspringError as error:
@@ -97,19 +97,19 @@ def _save(options: argparse.Namespace, console: Console, answers: SetupAnswers, 
             raise
         if not asks:
             if isinstance(error, ModelError):
-                console.say("nothing was saved; --no-test saves it without trying")
+                console.info("nothing was saved; --no-test saves it without trying")
             raise
         console.fail(describe_error(error))
         if not _confirm("Save it anyway?", default=False):
-            console.say("nothing was changed")
+            console.info("nothing was changed")
             return USAGE
         done = asyncio.run(set_up_provider(answers, workspace_options(options), test=False))
     if done.tried is not None:
-        console.say(f"it answers: {done.tried[:60]}" if done.tried else "it answers")
+        console.info(f"it answers: {done.tried[:60]}" if done.tried else "it answers")
     for note in done.notes:
-        console.say(f"note: {note}")
-    console.say(f"{answers.provider} is set up in {done.file}; model: {done.spec}")
-    console.say('try it: mainspring -p "What is in this folder?"')
+        console.info(f"note: {note}")
+    console.info(f"{answers.provider} is set up in {done.file}; model: {done.spec}")
+    console.info('try it: mainspring -p "What is in this folder?"')
     return 0
 
 
@@ -145,22 +145,22 @@ def _answers_from_flags(options: argparse.Namespace) -> dict[str, str]:
 def _choose_provider(options: argparse.Namespace, console: Console) -> str:
     ready = {view.name for view in list_providers(workspace_options(options)) if view.state == "ready"}
     names = list(PROVIDER_SETUPS)
-    console.say("Which provider?")
+    console.info("Which provider?")
     for number, wizard in enumerate(PROVIDER_SETUPS.values(), 1):
         note = " (can be used as it is)" if wizard.provider in ready else ""
-        console.say(f"  {number:2}  {wizard.provider:10}  {wizard.label}{note}")
+        console.info(f"  {number:2}  {wizard.provider:10}  {wizard.label}{note}")
     while True:
         said = _prompt("Number or name", names[0]).lower()
         if said.isdecimal() and 1 <= int(said) <= len(names):
             return names[int(said) - 1]
         if said in PROVIDER_SETUPS:
             return said
-        console.say(f"there is no provider {said!r} here")
+        console.info(f"there is no provider {said!r} here")
 
 
 def _ask_questions(wizard: ProviderSetup, answers: SetupAnswers, console: Console) -> SetupAnswers:
     """Ask what the provider needs."""
-    console.say(f"{wizard.label}: {wizard.about}")
+    console.info(f"{wizard.label}: {wizard.about}")
     values = dict(answers.values)
     name = answers.provider
     if wizard.named and name == wizard.provider and name == "compatible":

@@ -74,17 +74,17 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         state = "" if each.state == "on" else f"  ({each.state})"
         console.row(f"{each.name:<{width}}  {each.source:<7}  {one_line(each.brief, 100)}{state}")
     if not found.skills:
-        console.say(
+        console.info(
             "there are no skills; mainspring skills new NAME begins one, mainspring skills install fetches some"
         )
     lost = [p for p in found.problems if p.level == "error"]
     for problem in lost:
-        console.say(f"not loaded: {problem.path}{f':{problem.line}' if problem.line else ''}: {problem.reason}")
+        console.info(f"not loaded: {problem.path}{f':{problem.line}' if problem.line else ''}: {problem.reason}")
     odd = [p for p in found.problems if p.level != "error"]
     for problem in odd:
-        console.detail(f"odd: {problem.path}: {problem.reason}")
+        console.verbose_info(f"odd: {problem.path}: {problem.reason}")
     if odd and not options.verbose:
-        console.say(f"skills with something odd about them: {len({p.path for p in odd})}; -v shows what")
+        console.info(f"skills with something odd about them: {len({p.path for p in odd})}; -v shows what")
     return OK
 
 
@@ -94,14 +94,14 @@ def _show(options: argparse.Namespace, console: Console) -> int:
         console.data(msgspec.json.encode(found).decode())
         return OK
     for line in _skill_details(found):
-        console.say(line)
+        console.info(line)
     console.answer(found.body.rstrip("\n") + "\n")
     return OK
 
 
-def _skill_details(found: SkillDetail) -> list[str]:
+def _skill_details(detail: SkillDetail) -> list[str]:
     """What is known of a skill, a line each."""
-    view, skill = found.view, found.skill
+    view, skill = detail.view, detail.skill
     lines = [f"{skill.name} ({view.source}, {view.state}) {view.path or ''}".rstrip(), skill.description]
     if view.origin:
         lines.append(f"from {view.origin}{f' at {view.commit}' if view.commit else ''}")
@@ -112,10 +112,10 @@ def _skill_details(found: SkillDetail) -> list[str]:
         "limits tools to": ", ".join(skill.allowed_tools) if skill.allowed_tools is not None else None,
         "scripts": ", ".join(s.name for s in skill.scripts),
         "toolsets": ", ".join(skill.toolsets),
-        "runs when used": "; ".join(found.shell_lines),
+        "runs when used": "; ".join(detail.shell_lines),
     }
     lines += [f"{name}: {value}" for name, value in facts.items() if value]
-    return [*lines, *[f"missing: {text}" for text in found.lacking], *[f"odd: {text}" for text in skill.warnings]]
+    return [*lines, *[f"missing: {text}" for text in detail.lacking], *[f"odd: {text}" for text in skill.warnings]]
 
 
 def _validate(options: argparse.Namespace, console: Console) -> int:
@@ -129,7 +129,7 @@ def _validate(options: argparse.Namespace, console: Console) -> int:
             console.row(line)
     if len(verdicts) > 1:
         valid, loads = sum(v.valid for v in verdicts), sum(v.loads for v in verdicts)
-        console.say(f"{len(verdicts)} skills: valid by the letter {valid}, can be used here {loads}")
+        console.info(f"{len(verdicts)} skills: valid by the letter {valid}, can be used here {loads}")
     return code
 
 
@@ -149,7 +149,7 @@ def _install(options: argparse.Namespace, console: Console) -> int:
             ref=options.ref,
             path=options.path,
             names=options.skill,
-            every=options.all,
+            select_all=options.all,
             force=options.force,
         )
     )
@@ -159,7 +159,7 @@ def _install(options: argparse.Namespace, console: Console) -> int:
 def _update(options: argparse.Namespace, console: Console) -> int:
     fetched = asyncio.run(fetch_updates(options.words, workspace_options(options), force=options.force))
     if not fetched and not options.json:
-        console.say("no skill was installed that could be newer")
+        console.info("no skill was installed that could be newer")
     return _confirm_and_apply(fetched, "update", options, console)
 
 
@@ -170,12 +170,12 @@ def _confirm_and_apply(
     done: list[SkillChange] = []
     try:
         for each in fetched:
-            wanted = False
+            requested = False
             if each.preview is not None:
                 for line in _format_preview(each.preview, each.changes):
-                    console.say(line)
-                wanted = options.yes or _confirm(f"{verb} {each.name}?", console)
-            done.append(apply_pending(each, wanted=wanted))
+                    console.info(line)
+                requested = options.yes or _confirm(f"{verb} {each.name}?", console)
+            done.append(apply_pending(each, wanted=requested))
     finally:
         discard_pending(fetched)
     return _report(done, options, console)
@@ -189,11 +189,11 @@ def _report(done: Sequence[SkillChange], options: argparse.Namespace, console: C
         if each.what == "failed":
             console.fail(f"{each.name}: {each.text}")
         elif each.what == "refused":
-            console.say(f"{each.name}: left as it is")
+            console.info(f"{each.name}: left as it is")
         else:
             console.row(f"{each.name}: {each.what}{more}  {each.path}")
             if each.text:
-                console.say(each.text)
+                console.info(each.text)
     return ERROR if any(each.what in ("failed", "refused") for each in done) else OK
 
 
@@ -230,24 +230,24 @@ def _format_preview(preview: InstallPreview, changes: SkillChanges | None) -> li
 
 def _confirm(question: str, console: Console) -> bool:
     if not sys.stdin.isatty():
-        console.say(f"{question} There is nobody to ask, so it is not done; --yes says yes")
+        console.info(f"{question} There is nobody to ask, so it is not done; --yes says yes")
         return False
     print(f"{visible_row(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _enable(options: argparse.Namespace, console: Console) -> int:
-    return _set_enabled(options, console, on=True)
+    return _set_enabled(options, console, is_enabled=True)
 
 
 def _disable(options: argparse.Namespace, console: Console) -> int:
-    return _set_enabled(options, console, on=False)
+    return _set_enabled(options, console, is_enabled=False)
 
 
-def _set_enabled(options: argparse.Namespace, console: Console, *, on: bool) -> int:
+def _set_enabled(options: argparse.Namespace, console: Console, *, is_enabled: bool) -> int:
     name = options.words[0]
-    note = set_skill_enabled(name, on, workspace_options(options))
-    console.say(f"{name} is {'on' if on else 'off'}{f'; but {note}' if note else ''}")
+    note = set_skill_enabled(name, is_enabled, workspace_options(options))
+    console.info(f"{name} is {'on' if is_enabled else 'off'}{f'; but {note}' if note else ''}")
     return OK
 
 
@@ -256,7 +256,7 @@ def _remove(options: argparse.Namespace, console: Console) -> int:
     gone = remove_skill(
         name, workspace_options(options), lambda path: options.yes or _confirm(f"remove {path}?", console)
     )
-    console.say(f"{name}: left as it is" if gone is None else f"{gone} is removed")
+    console.info(f"{name}: left as it is" if gone is None else f"{gone} is removed")
     return ERROR if gone is None else OK
 
 
@@ -269,7 +269,7 @@ def _new(options: argparse.Namespace, console: Console) -> int:
         scripts=options.scripts,
     )
     console.row(str(made))
-    console.say(f"fill it in; mainspring skills validate {options.words[0]} says what is wrong with it")
+    console.info(f"fill it in; mainspring skills validate {options.words[0]} says what is wrong with it")
     return OK
 
 

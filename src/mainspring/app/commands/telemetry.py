@@ -30,16 +30,18 @@ def run(options: argparse.Namespace) -> int:
 
 def _start(options: argparse.Namespace, console: Console) -> int:
     choice: Choice = "viewer" if options.viewer else "aspire" if options.aspire else "auto"
-    dashboard, new = start_dashboard(workspace_options(options), choice=choice, port=options.port, say=console.say)
+    dashboard, new = start_dashboard(
+        workspace_options(options), choice=choice, port=options.port, on_message=console.info
+    )
     if options.json:
         console.data(msgspec.json.encode(dashboard).decode())
         return 0
-    console.say("started" if new else "it is there already")
-    console.say(f"spans go to {dashboard.endpoint}; have runs send them: mainspring config set telemetry.enabled true")
+    console.info("started" if new else "it is there already")
+    console.info(f"spans go to {dashboard.endpoint}; have runs send them: mainspring config set telemetry.enabled true")
     if dashboard.kind == "viewer":
-        console.say("runs of saved conversations are shown without that")
+        console.info("runs of saved conversations are shown without that")
     if not dashboard.endpoint.endswith(":4318"):
-        console.say(f"and: mainspring config set telemetry.endpoint {dashboard.endpoint}")
+        console.info(f"and: mainspring config set telemetry.endpoint {dashboard.endpoint}")
     console.row(dashboard.url)
     return 0
 
@@ -49,9 +51,9 @@ def _stop(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(was).decode())
     elif was.dashboard is None:
-        console.say("there is none to stop")
+        console.info("there is none to stop")
     else:
-        console.say("it was not there any more" if was.note else "stopped")
+        console.info("it was not there any more" if was.note else "stopped")
     return 0
 
 
@@ -80,7 +82,7 @@ def _url(options: argparse.Namespace, console: Console) -> int:
 def _serve(options: argparse.Namespace, console: Console) -> int:
     def ready(dashboard: Dashboard) -> None:
         if not options.json:
-            console.say(f"spans go to {dashboard.endpoint}; Ctrl-C ends it")
+            console.info(f"spans go to {dashboard.endpoint}; Ctrl-C ends it")
             console.row(dashboard.url)
             return
         console.data(msgspec.json.encode(dashboard).decode())

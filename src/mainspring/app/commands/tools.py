@@ -25,12 +25,12 @@ from mainspring.app.cli.stdin import StdinReader
 from mainspring.app.compose.conversation import select_tools
 from mainspring.app.compose.environment import tool_services
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv
 from mainspring.errors import AgentError
-from mainspring.events import Done, StreamEvent, StreamStart, ToolExecutionEnd
+from mainspring.events import CommandResult, StreamEvent, StreamStart, ToolExecutionEnd
 from mainspring.loop import RunOptions
 from mainspring.messages import Message, TextBlock, ToolResultBlock
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
@@ -80,7 +80,7 @@ def list_tools() -> list[BuiltinToolView]:
             description=tool.description,
             input_schema=tool.input_schema,
         )
-        for tool in builtin_tools(every=True)
+        for tool in builtin_tools(include_optional=True)
     ]
 
 
@@ -108,8 +108,8 @@ async def call_tool(
     Raises:
         ConfigError: If there is no such tool, or the settings are broken.
     """
-    cwd, settings = load(place, {}, environ)
-    [tool] = select_tools(builtin_tools(every=True), [name])
+    cwd, settings = load_rules(place, {}, environ)
+    [tool] = select_tools(builtin_tools(include_optional=True), [name])
     env = LocalEnv(cwd)
     try:
         permissions = build_permissions(settings, rules, cwd, mode="allow")
@@ -187,7 +187,7 @@ class _SingleCallModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         yield StreamStart()
-        yield Done("tool_use", self._message)
+        yield CommandResult("tool_use", self._message)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         return ModelResponse(self._message)

@@ -32,11 +32,11 @@ def _run(options: argparse.Namespace, console: Console) -> int:
             for t in found:
                 console.row(f"{t.folder}  since {t.since:%Y-%m-%d}")
             if not found:
-                console.say("no folder is trusted")
+                console.info("no folder is trusted")
         return 0
     if options.remove:
         path, known = untrust_folder(options.folder, workspace_options(options))
-        console.say(
+        console.info(
             f"{path} is trusted no more" if known else f"{path} was not in the list; mainspring trust --list shows it"
         )
         return 0 if known else 1
@@ -48,18 +48,18 @@ def _run(options: argparse.Namespace, console: Console) -> int:
             _print_active_content(acts, console)
         return 0
     path = trust_folder(options.folder, workspace_options(options))
-    console.say(
+    console.info(
         f"{path} is trusted: its settings, commands, hooks, extensions, servers, skills and memory count from now on"
     )
     _print_active_content(list_active_content(options.folder, workspace_options(options)), console)
     return 0
 
 
-def _print_active_content(acts: Sequence[ActiveContent], console: Console) -> None:
+def _print_active_content(active_content: Sequence[ActiveContent], console: Console) -> None:
     """What acts by itself, with the very commands."""
-    for act in acts:
-        console.say(f"  {act.file}")
+    for act in active_content:
+        console.info(f"  {act.file}")
         for line in act.what:
-            console.say(f"    {line}")
-    if not acts:
-        console.say("  nothing in it acts by itself")
+            console.info(f"    {line}")
+    if not active_content:
+        console.info("  nothing in it acts by itself")

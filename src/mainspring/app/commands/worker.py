@@ -62,7 +62,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 
 async def run_worker(
     options: WorkerOptions,
-    asked: LaunchOptions,
+    launch: LaunchOptions,
     report: RunEventHandler,
     stop: CancelToken,
     on_ready: Callable[[str, Sequence[str]], object],
@@ -73,7 +73,7 @@ async def run_worker(
 
     Args:
         options: What kind of worker.
-        asked: Model, rules and limits of the command's own agent.
+        launch: Model, rules and limits of the command's own agent.
         report: Is told what people should know.
         stop: Set once to drain.
         on_ready: Called with its name and its agents, once it is at work.
@@ -83,7 +83,7 @@ async def run_worker(
         ConfigError: If something is wrong with options, settings or the agents.
         DurableError: If the database cannot be used.
     """
-    agents = await _agents(options, replace(asked, save=False, session=None, session_id=None), report, environ)
+    agents = await _agents(options, replace(launch, save=False, session=None, session_id=None), report, environ)
     engine = create_durable_engine(
         options.url,
         version=options.version,
@@ -117,14 +117,14 @@ async def _pruning(engine: Engine, keep: float | None) -> AsyncGenerator[None]:
 
 
 async def _agents(
-    options: WorkerOptions, asked: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str]
+    options: WorkerOptions, launch: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str]
 ) -> dict[str, Factory]:
     found: dict[str, Factory] = {}
     if options.own:
-        await check_builtin_agent(asked, report, environ)
-        found[BUILTIN_AGENT] = builtin_agent_factory(asked, _ignore_report, environ)
+        await check_builtin_agent(launch, report, environ)
+        found[BUILTIN_AGENT] = builtin_agent_factory(launch, _ignore_report, environ)
     for place in options.agents:
-        found |= await asyncio.to_thread(load_agents, place, asked.place.cwd or os.getcwd())
+        found |= await asyncio.to_thread(load_agents, place, launch.place.cwd or os.getcwd())
     if not found:
         raise ConfigError("there is no agent; name some with --agents MODULE:NAME, or leave --only-agents out")
     return found
@@ -162,7 +162,7 @@ def runs_database_url(options: argparse.Namespace) -> str:
 
 
 async def _run(options: argparse.Namespace, url: str, console: Console) -> int:
-    wanted = WorkerOptions(
+    requested = WorkerOptions(
         url=url,
         version=options.code_version,
         name=options.name,
@@ -179,15 +179,15 @@ async def _run(options: argparse.Namespace, url: str, console: Console) -> int:
 
     def tell(report: RunEvent) -> None:
         if isinstance(report, Notice):
-            console.say(f"note: {report.text}")
+            console.info(f"note: {report.text}")
         elif isinstance(report, Progress):
-            console.progress(report.text, report.share, last=report.last)
+            console.progress(report.text, report.fraction, last=report.last)
 
     def ready(name: str, agents: Sequence[str]) -> None:
-        console.say(f"worker {name} does the runs of {', '.join(agents)}; SIGTERM lets it finish its steps and leave")
+        console.info(f"worker {name} does the runs of {', '.join(agents)}; SIGTERM lets it finish its steps and leave")
 
-    working = asyncio.ensure_future(run_worker(wanted, launch_options(options), tell, stop, ready))
-    _install_signal_handlers(lambda: _end(working, stop, console))
+    working = asyncio.ensure_future(run_worker(requested, launch_options(options), tell, stop, ready))
+    _install_signal_handlers(lambda: _on_stop_signal(working, stop, console))
     try:
         await working
     except asyncio.CancelledError:
@@ -195,20 +195,20 @@ async def _run(options: argparse.Namespace, url: str, console: Console) -> int:
     return OK
 
 
-def _end(working: asyncio.Future[None], stop: CancelToken, console: Console) -> None:
+def _on_stop_signal(working: asyncio.Future[None], stop: CancelToken, console: Console) -> None:
     """The first signal lets it drain, the second does not."""
     if stop.cancelled:
         working.cancel()
         return
-    console.say("leaving: what is under way comes to its end; once more to leave at once")
+    console.info("leaving: what is under way comes to its end; once more to leave at once")
     stop.cancel()
 
 
-def _install_signal_handlers(act: Callable[[], None]) -> None:
+def _install_signal_handlers(action: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     if sys.platform == "win32":  # asyncio has no handlers there
-        signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(act))
+        signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(action))
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
-            loop.add_signal_handler(number, act)
+            loop.add_signal_handler(number, action)

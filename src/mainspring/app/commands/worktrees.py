@@ -42,7 +42,7 @@ def enter_worktree(name: str, place: WorkspaceOptions, environ: Mapping[str, str
         ConfigError: If it cannot be made.
     """
     trees = open_worktrees(place, environ)
-    tree = trees.enter(name)
+    tree = trees.get_or_create(name)
     return trees.matching_folder(tree), tree
 
 
@@ -95,7 +95,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         )
         console.row(f"{tree.name}  {tree.branch}  {state}  {tree.path}")
     if not found:
-        console.say(f"no worktrees of {trees.root}; mainspring --worktree NAME begins one")
+        console.info(f"no worktrees of {trees.root}; mainspring --worktree NAME begins one")
     return 0
 
 
@@ -103,5 +103,5 @@ def _remove(options: argparse.Namespace, console: Console) -> int:
     trees = open_worktrees(workspace_options(options))
     tree = trees.remove(options.name, branch=options.branch, ignored=options.ignored, force=options.force)
     kept = "" if options.branch else f"; its branch {tree.branch} stays"
-    console.say(f"{tree.path} was removed{kept}")
+    console.info(f"{tree.path} was removed{kept}")
     return 0

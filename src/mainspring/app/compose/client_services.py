@@ -21,7 +21,7 @@ class ClientServices(Struct, frozen=True, kw_only=True):
         ask: Asks about calls.
         ui: Asks and tells for extensions.
         extra: What tools find in their context, as somebody to talk to.
-        reserved: Names of commands that extensions do not get.
+        reserved_commands: Names of commands that extensions do not get.
         tools: Names of further tools that are offered, since somebody can answer.
         model: A model in place of the one that would be chosen.
         buffers: The files that an editor has open.
@@ -35,7 +35,7 @@ class ClientServices(Struct, frozen=True, kw_only=True):
     ask: PermissionCallback | None = None
     ui: UserInterface | None = None
     extra: Mapping[str, Any] = {}
-    reserved: tuple[str, ...] = ()
+    reserved_commands: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     model: ModelProvider | None = None
     buffers: EditorBuffers | None = None

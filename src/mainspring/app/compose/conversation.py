@@ -27,7 +27,7 @@ from mainspring.app.compose.system_prompt import build_prompt_setup
 from mainspring.app.providers.select_model import Choice, make, select_model
 from mainspring.app.run.events import Notice, RunEventHandler
 from mainspring.app.run.options import LaunchOptions
-from mainspring.app.workspace.load import broad_folder_warnings, load
+from mainspring.app.workspace.load import broad_folder_warnings, load_rules
 from mainspring.app.workspace.mcp_servers import build_mcp_plug
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.paths import UserPaths, find_project_root
@@ -84,7 +84,7 @@ class Conversation(Struct, eq=False):
     permissions: Permissions
     settings: Settings
     session: Session | None = None
-    outputs: OffloadOutputsPlug | None = None
+    output_store: OffloadOutputsPlug | None = None
     plan: PlanMode | None = None
     telemetry: Telemetry | None = None
     sandbox: str = ""
@@ -93,8 +93,8 @@ class Conversation(Struct, eq=False):
         """Tell that it is over, end programs, close connections, finish the session; what does not end in time is left."""
         await _suppress_errors(lambda: asyncio.wait_for(self.agent.shutdown(), _CLOSE_SECONDS))
         closing: list[Callable[[], Awaitable[object]]] = [self.env.aclose, self.choice.model.aclose]
-        if self.outputs is not None:
-            closing.append(self.outputs.close)
+        if self.output_store is not None:
+            closing.append(self.output_store.close)
         if self.session is not None:
             session = self.session
             closing.append(lambda: asyncio.to_thread(session.close))
@@ -113,7 +113,7 @@ async def _suppress_errors(close: Callable[[], Awaitable[object]]) -> None:
 
 
 async def open_conversation(
-    options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str], front: ClientServices | None = None
+    options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str], client: ClientServices | None = None
 ) -> Conversation:
     """Everything for a run. Asks no model, and creates no file and starts no process unless a sandbox is asked for.
 
@@ -121,28 +121,31 @@ async def open_conversation(
         options: What was asked for.
         report: Is told what people should know.
         environ: The environment.
-        front: The front end, where somebody is there to answer.
+        client: The front end, where somebody is there to answer.
 
     Raises:
         ConfigError: If something is wrong with options or settings.
         SessionError: If the session to go on with cannot be opened.
     """
-    front = front or ClientServices()
-    cwd, settings = load(options.place, options.flags(), environ)
+    client = client or ClientServices()
+    cwd, settings = load_rules(options.place, options.setting_overrides(), environ)
     for warning in (*settings.warnings, *broad_folder_warnings(cwd, environ), *trust_warnings(cwd, settings.home)):
         report(Notice(warning))
     redactor = redactor_of(settings, environ)
     audit = build_audit_log(settings, redactor)
     permissions = build_permissions(
-        settings, options.rules, cwd, on_deny=options.on_deny, on_decision=audit.decided if audit else None
+        settings, options.rules, cwd, on_deny=options.on_deny, on_decision=audit.record_decision if audit else None
     )
-    permissions.on_permission_request, permissions.unattended = front.ask, front.unattended
+    permissions.on_permission_request, permissions.unattended = client.ask, client.unattended
     permissions.accept_edits = options.accept_edits
-    offered = [*builtin_tools(), *(select_tools(builtin_tools(every=True), front.tools) if front.tools else ())]
+    offered = [
+        *builtin_tools(),
+        *(select_tools(builtin_tools(include_optional=True), client.tools) if client.tools else ()),
+    ]
     if options.tools is not None:
         names = [n for n in options.tools if COMMON_ALIASES.get(n, n) != SPAWN_TOOL]
-        offered = select_tools(builtin_tools(every=True), names)
-    choice = Choice(front.model, "given") if front.model else await select_model(settings, environ)
+        offered = select_tools(builtin_tools(include_optional=True), names)
+    choice = Choice(client.model, "given") if client.model else await select_model(settings, environ)
     small = choice.model.info.tools == "union"
     rules = permissions.engine.rules
     if small and options.tools is None:
@@ -159,27 +162,27 @@ async def open_conversation(
         if confined:
             report(Notice(confined))
         held = bool(confined) or settings.config.execution.max_processes is not None
-        terminals = None if held else front.terminals
-        works = EditorEnv(env, front.buffers, terminals) if front.buffers is not None else env
+        terminals = None if held else client.terminals
+        works = EditorEnv(env, client.buffers, terminals) if client.buffers is not None else env
         told = await build_prompt_setup(
-            works, settings, choice, permissions, report, small=small, alone=front.ask is None
+            works, settings, choice, permissions, report, is_small_model=small, is_unattended=client.ask is None
         )
         telemetry = (
             await build_telemetry(settings, environ, redactor, report) if settings.config.telemetry.enabled else None
         )
-        plan = build_plan_mode(options, session, report, switchable=front.ask is not None)
+        plan = build_plan_mode(options, session, report, switchable=client.ask is not None)
         named = options.tools is not None  # and so nothing else is offered
-        plugs, outputs = build_plugs(cwd, settings, session, redactor, bare=small or named)
+        plugs, outputs = build_plugs(cwd, settings, session, redactor, minimal=small or named)
         skilled = not named and (not small or are_skills_allowed(rules))
         agent = Agent(
-            front.wrap(choice.model) if front.wrap else choice.model,
+            client.wrap(choice.model) if client.wrap else choice.model,
             name="mainspring",
             system=told.system,
             tools=with_language_servers(offered, settings),
             behavior=build_behavior(settings.config, build_compaction(settings)),
             execution=works,
             permissions=permissions,
-            skills=await asyncio.to_thread(build_skills, cwd, settings, asks=front.ask is not None)
+            skills=await asyncio.to_thread(build_skills, cwd, settings, asks=client.ask is not None)
             if skilled
             else None,
             mcp_servers=None
@@ -189,8 +192,8 @@ async def open_conversation(
                 cwd,
                 settings,
                 report,
-                front.ask is None,
-                front.servers,
+                client.ask is None,
+                client.servers,
                 (lambda key: is_server_allowed(key, rules)) if small else None,
             ),
             tool_disclosure=settings.config.mcp.disclosure,
@@ -200,10 +203,10 @@ async def open_conversation(
                 *safety_plugs(plan, audit),
                 *plugs,
                 *told.plugs,
-                *await build_extension_plugs(cwd, settings, env, report, session, environ, front),
+                *await build_extension_plugs(cwd, settings, env, report, session, environ, client),
             ],
-            extra={**tool_services(settings.home), **front.extra},
-            steps=front.steps,
+            extra={**tool_services(settings.home), **client.extra},
+            steps=client.steps,
         )
         enable_background_wakeups(agent)
     except BaseException:
@@ -227,15 +230,15 @@ def _report_rules_without_tool(rules: RuleSet, report: RunEventHandler) -> None:
 
 
 def build_plugs(
-    cwd: str, settings: Settings, session: Session | None, redactor: Redactor, *, bare: bool
+    cwd: str, settings: Settings, session: Session | None, redactor: Redactor, *, minimal: bool
 ) -> tuple[list[Plugin], OffloadOutputsPlug | None]:
-    """What the agent of the command has beside its tools and permissions; one that is ``bare`` has no use for more."""
+    """What the agent of the command has beside its tools and permissions; one that is ``minimal`` has no use for more."""
     stored: list[Plugin] = (
         []
         if session is None
         else [FileSnapshots(session), SessionPlug(session), SessionEventLog(session, redactor=redactor)]
     )
-    if bare:
+    if minimal:
         return stored, None
     folder = session.context_folder if session else None
     outputs = OffloadOutputsPlug(FileOutputStore(folder) if folder else MemoryOutputStore())
@@ -281,7 +284,7 @@ def select_tools(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             raise ConfigError(f"there is no tool {name!r}; {hint}")
-    return list(ToolRegistry(tools).only(names))
+    return list(ToolRegistry(tools).subset(names))
 
 
 def build_behavior(config: AppConfig, compaction: Compaction | None = None) -> RunOptions:
@@ -307,15 +310,15 @@ def build_compaction(settings: Settings) -> Compaction | None:
     Raises:
         ConfigError: If the model that is to sum up cannot be made.
     """
-    wanted = settings.config.compaction
-    if not wanted.enabled:
+    requested = settings.config.compaction
+    if not requested.enabled:
         return None
     given: dict[str, Any] = {
-        "reserve": wanted.reserve_tokens,
-        "keep_recent": wanted.keep_recent_tokens,
-        "threshold": wanted.threshold,
-        "prompt": wanted.prompt,
-        "model": make(wanted.model, settings.config, registry_of(settings.config)) if wanted.model else None,
+        "reserve": requested.reserve_tokens,
+        "keep_recent": requested.keep_recent_tokens,
+        "threshold": requested.threshold,
+        "prompt": requested.prompt,
+        "model": make(requested.model, settings.config, registry_of(settings.config)) if requested.model else None,
     }
     return Compaction(**{name: value for name, value in given.items() if value is not None})
 
@@ -344,12 +347,12 @@ def open_session(
     if not options.save:
         return None
     folder = home.root if home else None
-    how = SessionOptions(redact=redactor.line) if redactor else None
+    how = SessionOptions(redact_line=redactor.line) if redactor else None
     if options.session_id and not resolve_store(folder).exists(options.session_id):
         return Session.create(cwd, home=folder, id=options.session_id, options=how)
     name = options.session or options.session_id
     if name:
-        session = Session.open(find_session(name, cwd, home=folder).place, home=folder, if_taken="fork", options=how)
+        session = Session.open(find_session(name, cwd, home=folder).place, home=folder, if_locked="fork", options=how)
     elif options.continued:
         try:
             session = Session.latest(cwd, home=folder, if_taken="fork", options=how)
@@ -370,7 +373,7 @@ def record_model_change(session: Session, agent: Agent, choice: Choice) -> None:
     answers = (m for m in reversed(agent.messages) if isinstance(m, Message) and m.role == "assistant")
     last = next(answers, None)
     if last is not None and (last.provider, last.model) != (choice.model.provider, choice.model.model):
-        session.model_change(choice.name.spec)
+        session.record_model(choice.name.spec)
 
 
 SMALL_MODEL_TOOLS = ("read_file", "list_files", "grep")
@@ -406,15 +409,15 @@ async def build_telemetry(
     settings: Settings, environ: Mapping[str, str], redactor: Redactor, report: RunEventHandler
 ) -> Telemetry | None:
     """What the settings switch on; ``None`` where they do not, and then nothing of it is imported."""
-    wanted = settings.config.telemetry
-    if not wanted.enabled:
+    requested = settings.config.telemetry
+    if not requested.enabled:
         return None
     options = TelemetryOptions(
-        endpoint=wanted.endpoint, sensitive=wanted.enable_sensitive_data, span_names=wanted.span_names
+        endpoint=requested.endpoint, sensitive=requested.enable_sensitive_data, span_names=requested.span_names
     )
     telemetry = await asyncio.to_thread(Telemetry, options, environ=environ, redactor=redactor)
-    if telemetry.problem:
-        report(Notice(f"telemetry is enabled, but nothing is sent: {telemetry.problem}"))
+    if telemetry.disabled_reason:
+        report(Notice(f"telemetry is enabled, but nothing is sent: {telemetry.disabled_reason}"))
     return telemetry
 
 

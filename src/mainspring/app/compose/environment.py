@@ -53,21 +53,21 @@ def create_environment(settings: Settings, cwd: str) -> tuple[LocalEnv, str]:
     Raises:
         ConfigError: If a sandbox is asked for and none works here.
     """
-    asked, limits, home = settings.config.sandbox, settings.config.execution, settings.home
+    request, limits, home = settings.config.sandbox, settings.config.execution, settings.home
     options: dict[str, Any] = {"max_processes": limits.max_processes, "reachable": limits.reachable}
-    if asked.layer == "none":
+    if request.layer == "none":
         # The command has said already where its folder was deleted, and answers all the same.
         return LocalEnv(cwd, must_exist=False, **options), ""
     hidden = IgnoredPaths(cwd)
     env = sandbox.SandboxEnv(
         cwd,
-        provider=sandbox.find_backend(None if asked.layer == "auto" else asked.layer),
-        network=asked.network,
-        writable=_paths(asked.writable, cwd),
-        readable=[*([] if home is None else [str(home.skills), str(home.context)]), *_paths(asked.readable, cwd)],
+        provider=sandbox.find_backend(None if request.layer == "auto" else request.layer),
+        network=request.network,
+        writable=_paths(request.writable, cwd),
+        readable=[*([] if home is None else [str(home.skills), str(home.context)]), *_paths(request.readable, cwd)],
         hidden=lambda: (
             *hidden(),
-            *_paths(asked.hidden, cwd),
+            *_paths(request.hidden, cwd),
             *([] if home is None else [str(home.settings)]),
         ),
         journal=None if home is None else str(home.root / "sandbox"),
@@ -90,8 +90,8 @@ def _paths(names: Sequence[str], cwd: str) -> list[str]:
 
 def with_language_servers(tools: Sequence[Tool], settings: Settings) -> list[Tool]:
     """The tools; those that change files also tell what the language servers of the settings say of the change."""
-    wanted = {name: server for name, server in settings.config.language_servers.items() if server.enabled}
-    if not wanted:
+    requested = {name: server for name, server in settings.config.language_servers.items() if server.enabled}
+    if not requested:
         return list(tools)
     servers = [
         diagnostics.LanguageServerConfig(
@@ -101,7 +101,7 @@ def with_language_servers(tools: Sequence[Tool], settings: Settings) -> list[Too
             options=server.options,
             settings=server.settings,
         )
-        for name, server in sorted(wanted.items())
+        for name, server in sorted(requested.items())
     ]
     return [diagnostics.with_diagnostics(t, servers) if t.name in EDITING_TOOLS else t for t in tools]
 
@@ -130,11 +130,11 @@ class IgnoredPaths:
         above: list[tuple[int, Any]] = []
         for depth in range(len(parts)):
             above = self._with_ignore_file(above, "/" + "/".join(parts[:depth]), depth)
-        yield from self._below(parts, above)
+        yield from self._walk(parts, above)
 
-    def _below(self, parts: tuple[str, ...], above: list[tuple[int, Any]]) -> Iterator[str]:
+    def _walk(self, parts: tuple[str, ...], parents: list[tuple[int, Any]]) -> Iterator[str]:
         folder = "/" + "/".join(parts)
-        files = self._with_ignore_file(above, folder, len(parts))
+        files = self._with_ignore_file(parents, folder, len(parts))
         try:
             with os.scandir(folder) as entries:
                 found = [(entry.path, entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -145,18 +145,18 @@ class IgnoredPaths:
             if _is_ignored(inner, files, is_folder):
                 yield path
             elif is_folder and name not in VCS_DIRECTORIES:
-                yield from self._below(inner, files)
+                yield from self._walk(inner, files)
 
-    def _with_ignore_file(self, above: list[tuple[int, Any]], folder: str, depth: int) -> list[tuple[int, Any]]:
+    def _with_ignore_file(self, parents: list[tuple[int, Any]], folder: str, depth: int) -> list[tuple[int, Any]]:
         try:
             with open(os.path.join(folder, IGNORE_FILE_NAME), "rb") as file:
                 data = file.read(MAX_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
-            return above
+            return parents
         except OSError:  # it is there, and what it says is not known
             data = _EVERYTHING
         rules = parse_rules(data)
-        return above if rules is None else [*above, (depth, rules)]
+        return parents if rules is None else [*parents, (depth, rules)]
 
 
 def _is_ignored(parts: tuple[str, ...], files: list[tuple[int, Any]], is_folder: bool) -> bool:

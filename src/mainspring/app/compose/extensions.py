@@ -53,26 +53,26 @@ class ExtensionPaths(Struct, frozen=True):
 def extension_paths(cwd: str, settings: Settings) -> ExtensionPaths:
     """Where extensions are looked for."""
     home = settings.home
-    wanted = [(text, Path(os.path.expanduser(text))) for text in settings.config.extensions.paths]
+    requested = [(text, Path(os.path.expanduser(text))) for text in settings.config.extensions.paths]
     user = [home.extensions] if home else []
     root = find_project_root(cwd, "extensions", home)
     return ExtensionPaths(
-        user=(*user, *(path for _, path in wanted if path.is_absolute())),
+        user=(*user, *(path for _, path in requested if path.is_absolute())),
         project=root / PROJECT_FOLDER / "extensions" if root else None,
         trusted=root is not None and TrustStore(home).covers(root),
-        relative=tuple([text for text, path in wanted if not path.is_absolute()]),
+        relative=tuple([text for text, path in requested if not path.is_absolute()]),
     )
 
 
 def extension_finder(places: ExtensionPaths, settings: Settings) -> Callable[[], FoundExtensions]:
     """Looks for extensions whenever it is called; blocks and runs their code."""
-    wanted = settings.config.extensions
+    requested = settings.config.extensions
     return lambda: find_extensions(
         user=places.user,
         project=places.project,
         trusted=places.trusted,
-        packages=wanted.packages,
-        leave_out=wanted.disabled,
+        packages=requested.packages,
+        leave_out=requested.disabled,
     )
 
 
@@ -91,11 +91,11 @@ async def build_extension_plugs(
         ConfigError: If a command of the settings is none.
     """
 
-    def tell(text: str, level: NoticeLevel) -> None:
+    def notify(text: str, level: NoticeLevel) -> None:
         report(Notice(text if level == "info" else f"{level}: {text}"))
 
     front = front or ClientServices()
-    ui = front.ui or NonInteractiveUI(tell)
+    ui = front.ui or NonInteractiveUI(notify)
     plugs: list[Plugin] = []
     places = extension_paths(cwd, settings)
     for text in places.relative:
@@ -104,14 +104,14 @@ async def build_extension_plugs(
     found = await asyncio.to_thread(find)
     if found.extensions or found.problems:
         helping = ExtensionSource("help", help_command, origin="builtin")
-        own = [] if "help" in front.reserved else [helping]
-        plugs.append(Extensions(own, ui=ui, find=find, found=found, reserved=front.reserved))
+        own = [] if "help" in front.reserved_commands else [helping]
+        plugs.append(Extensions(own, ui=ui, find=find, discovered=found, reserved=front.reserved_commands))
     hooks = command_hooks(settings)
     depth = hook_depth(environ)
     if depth:  # programs that tools start are as deep as this one
         env.variables[DEPTH] = str(depth)
     if hooks:
-        transcript = str(session.place) if session else ""
+        transcript = str(session.location) if session else ""
         plugs.append(CommandHooks(hooks, ui=ui, transcript=transcript, depth=depth))
     return plugs
 

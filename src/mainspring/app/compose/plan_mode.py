@@ -44,7 +44,7 @@ def build_plan_mode(
     before = _is_on_in_session(session)
     active = options.execute is None and (options.plan or before)
     if session is not None and session.writable and active != before:
-        session.custom(PLAN_MODE_ENTRY_TYPE, {"active": active})
+        session.add_custom(PLAN_MODE_ENTRY_TYPE, {"active": active})
     if not active:
         return PlanMode(state=PlanState(active=False)) if switchable else None
     if switchable:
@@ -106,7 +106,7 @@ async def save_answer_as_plan(plan: PlanMode | None, text: str, report: RunEvent
         return
     if not plan.state.file and text.strip():
         try:
-            await plan.keep(text)
+            await plan.save_plan(text)
         except OSError as error:
             report(Notice(f"the plan could not be kept: {error.strerror or error}"))
     if plan.state.file:

@@ -55,10 +55,10 @@ def build_system_prompt(
     today: date,
     *,
     instructions: str | None = None,
-    alone: bool = True,
-    small: bool = False,
+    is_unattended: bool = True,
+    is_small_model: bool = False,
     model: ModelIdentity | None = None,
-    layer: str | None = None,
+    provider_prompt: str | None = None,
     files: str = "",
 ) -> str:
     """The prompt.
@@ -67,20 +67,22 @@ def build_system_prompt(
         cwd: The folder.
         today: The date; never the time, so that the prompt stays the same and caches hold.
         instructions: The user's own, in place of the built-in ones.
-        alone: Whether there is nobody to ask.
-        small: Whether the model is a small one with instructions of its own; it gets what the user wrote, no more.
+        is_unattended: Whether there is nobody to ask.
+        is_small_model: Whether the model is a small one with instructions of its own; it gets what the user wrote, no more.
         model: Who answers.
-        layer: What its models are told beside everything else; a built-in text for some providers if ``None``.
+        provider_prompt: What its models are told beside everything else; a built-in text for some providers if ``None``.
         files: What instruction files say.
     """
     provider = model.provider if model else ""
     values = placeholder_values(cwd, today, provider=provider, model=model.id if model else "")
     own = substitute_variables(instructions, values) if instructions else ""
-    layer = PROVIDER_PROMPTS.get(provider, "") if layer is None else substitute_variables(layer, values)
-    if small:
+    provider_prompt = (
+        PROVIDER_PROMPTS.get(provider, "") if provider_prompt is None else substitute_variables(provider_prompt, values)
+    )
+    if is_small_model:
         return own
-    parts = [own or BASE_PROMPT, layer, _environment_section(values)]
-    if alone and not own:
+    parts = [own or BASE_PROMPT, provider_prompt, _environment_section(values)]
+    if is_unattended and not own:
         parts.insert(1, UNATTENDED_PROMPT)
     return "\n\n".join([part for part in (*parts, files) if part])
 
@@ -106,8 +108,8 @@ async def build_prompt_setup(
     permissions: Permissions,
     report: RunEventHandler,
     *,
-    small: bool,
-    alone: bool,
+    is_small_model: bool,
+    is_unattended: bool,
 ) -> PromptSetup:
     """Put together what the agent is told.
 
@@ -117,8 +119,8 @@ async def build_prompt_setup(
         choice: Who answers.
         permissions: Decides which files may be read.
         report: Is told what was cut and left out.
-        small: Whether the model is a small one, which gets no more than the user wrote.
-        alone: Whether there is nobody to ask.
+        is_small_model: Whether the model is a small one, which gets no more than the user wrote.
+        is_unattended: Whether there is nobody to ask.
     """
     cwd = env.cwd
     name, config = choice.name, settings.config
@@ -140,21 +142,21 @@ async def build_prompt_setup(
         trusted=all(map(TrustStore(settings.home).covers, {cwd, str(find_repository(Path(cwd)) or cwd)})),
         allowed=is_allowed,
     )
-    reads = config.instructions.enabled and not small
+    reads = config.instructions.enabled and not is_small_model
     files = ""
     if reads:
         found = await reader.read_initial()
-        files = found.part()
+        files = found.prompt_section()
         for note in found.notes:
             report(Notice(note))
     system = build_system_prompt(
         cwd,
         date.today(),
         instructions=config.agent.system_prompt,
-        alone=alone,
-        small=small,
+        is_unattended=is_unattended,
+        is_small_model=is_small_model,
         model=name,
-        layer=config.providers.get(name.provider).system_prompt,
+        provider_prompt=config.providers.get(name.provider).system_prompt,
         files=files,
     )
     return PromptSetup(system, (SubfolderInstructions(reader, cwd),) if reads else ())

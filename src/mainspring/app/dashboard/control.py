@@ -23,7 +23,7 @@ from msgspec import Struct
 from mainspring.app.dashboard.session_runs import SavedRuns
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.servers.viewer import Viewer
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.env.container.container import find_engine, last_output_line, run_engine
 from mainspring.errors import ConfigError, MainspringError
@@ -86,7 +86,7 @@ def start_dashboard(
     *,
     choice: Choice = "auto",
     port: int | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    on_message: Callable[[str], None] = lambda _: None,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[Dashboard, bool]:
     """Start a dashboard, unless one is there. Blocks until it answers.
@@ -95,7 +95,7 @@ def start_dashboard(
         place: Where the command works.
         choice: Which; ``auto`` is Aspire's where an engine for containers answers, else ours.
         port: Where spans come in; by default 4318, or another where that is taken.
-        say: Told what takes long.
+        on_message: Told what takes long.
         environ: The environment.
 
     Returns:
@@ -114,8 +114,8 @@ def start_dashboard(
                 f"there is one already, and it is not the one you ask for ({known.dashboard.kind}); stop it first: mainspring telemetry stop"
             )
         return known.dashboard, False
-    engine = "" if choice == "viewer" else _find_container_engine(choice, say)
-    dashboard = _container_or_none(engine, choice, port, say, place) if engine else None
+    engine = "" if choice == "viewer" else _find_container_engine(choice, on_message)
+    dashboard = _container_or_none(engine, choice, port, on_message, place) if engine else None
     dashboard = dashboard or _start_viewer(home, port, place, environ)
     _save_state(home, dashboard)
     return dashboard, True
@@ -207,10 +207,10 @@ def _start_viewer(home: UserPaths, port: int | None, place: WorkspaceOptions, en
         return _started_viewer(home, 0, place, environ)  # somebody took it in between
 
 
-def _started_viewer(home: UserPaths, wanted: int, place: WorkspaceOptions, environ: Mapping[str, str]) -> Dashboard:
+def _started_viewer(home: UserPaths, expected: int, place: WorkspaceOptions, environ: Mapping[str, str]) -> Dashboard:
     command = python_module("mainspring", "telemetry", "serve", "--json")
-    if wanted:
-        command += ["--port", str(wanted)]
+    if expected:
+        command += ["--port", str(expected)]
     if place.cwd is not None:
         command += ["--cwd", place.cwd]
     home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -279,36 +279,38 @@ def _is_free(port: int) -> bool:
 # --- the container --------------------------------------------------------------------------------------------------------
 
 
-def _find_container_engine(choice: Choice, say: Callable[[str], None]) -> str:
+def _find_container_engine(choice: Choice, on_message: Callable[[str], None]) -> str:
     try:
         return find_engine()
     except ConfigError as error:
         if choice == "aspire":
             raise
         if any(find_program(name) for name in ("docker", "podman")):
-            say(f"note: {error}; showing runs with the viewer that needs none")
+            on_message(f"note: {error}; showing runs with the viewer that needs none")
         return ""
 
 
 def _container_or_none(
-    engine: str, choice: Choice, port: int | None, say: Callable[[str], None], place: WorkspaceOptions
+    engine: str, choice: Choice, port: int | None, on_message: Callable[[str], None], place: WorkspaceOptions
 ) -> Dashboard | None:
     """The container; ``None`` where it does not start and nobody asked for it in particular."""
     try:
-        return _start_container(engine, port, say, place)
+        return _start_container(engine, port, on_message, place)
     except DashboardError as error:
         if choice == "aspire":
             raise
-        say(f"note: {error}; showing runs with the viewer that needs no container")
+        on_message(f"note: {error}; showing runs with the viewer that needs no container")
         return None
 
 
-def _start_container(engine: str, port: int | None, say: Callable[[str], None], place: WorkspaceOptions) -> Dashboard:
+def _start_container(
+    engine: str, port: int | None, on_message: Callable[[str], None], place: WorkspaceOptions
+) -> Dashboard:
     token, http = secrets.token_urlsafe(24), PORT if port is None else port
     if _run_engine(engine, "image", "inspect", IMAGE).returncode:
         if place.offline:
             raise DashboardError(f"the image {IMAGE} is not here, and --offline fetches none")
-        say(f"fetching {IMAGE} ...")
+        on_message(f"fetching {IMAGE} ...")
     options = [
         "-p", "127.0.0.1:18888:18888", "-p", f"127.0.0.1:{http}:18890", "-p", "127.0.0.1:4317:18889",
         "-e", f"DASHBOARD__FRONTEND__BROWSERTOKEN={token}", "-e", "DASHBOARD__OTLP__AUTHMODE=Unsecured",
@@ -369,7 +371,7 @@ def _clear_state(home: UserPaths) -> None:
 
 
 def _home(place: WorkspaceOptions, environ: Mapping[str, str]) -> UserPaths:
-    _, settings = load(place, {}, environ)
+    _, settings = load_rules(place, {}, environ)
     if settings.home is None:
         raise ConfigError("there is no home folder to keep the dashboard's state in; set MAINSPRING_HOME")
     return settings.home

@@ -62,9 +62,9 @@ class SavedRuns:
 
     def run(self, id: str) -> RunDetail | None:
         """One of them, with what was said."""
-        wanted = id.removeprefix("session-")
+        requested = id.removeprefix("session-")
         with self._busy:
-            group = next((g for groups in self._groups() for g in groups if g.first.run == wanted), None)
+            group = next((g for groups in self._groups() for g in groups if g.first.run == requested), None)
             if group is None:
                 return None
             summary, spans = self._summarize(group), _spans(group)
@@ -235,15 +235,15 @@ def _attach_messages(spans: Iterable[ViewSpan], items: Iterable[TranscriptItem],
     """Put what was said to the calls: results by the call's id, answers by their time and in their order."""
     answers = [i for i in items if i.kind == "assistant"]
     calls = {c.id: c for i in answers for c in i.calls}
-    asked: list[ViewSpan] = []
+    request: list[ViewSpan] = []
     for span in spans:
         call = calls.get(span.call) if span.kind == "tool" and span.call else None
         if call is not None:
             span.input, span.output = call.input, call.output
         elif span.kind == "model" and span.parent == run and not span.name.endswith(_SIDE_CALL_SUFFIX):
-            asked.append(span)
+            request.append(span)
     # A call that failed has an answer only where a part of one was kept, so it takes what the others leave.
-    for span in sorted(asked, key=lambda s: (bool(s.error), s.end or 0.0)):
+    for span in sorted(request, key=lambda s: (bool(s.error), s.end or 0.0)):
         said = next((i for i in answers if span.start - 5 <= _ms(i.when) <= (span.end or 0.0) + 50), None)
         if said is not None:
             answers.remove(said)
@@ -264,5 +264,5 @@ def _message(item: TranscriptItem) -> dict[str, Any]:
     }
 
 
-def _ms(when: datetime) -> float:
-    return when.timestamp() * 1000
+def _ms(time: datetime) -> float:
+    return time.timestamp() * 1000

@@ -64,7 +64,7 @@ def render_html(transcript: Transcript) -> str:
         f"<title>{_text(title)}</title><style>{style}</style></head><body>",
         f'<header><h1>{_text(title)}</h1><p class="facts">{" · ".join(_text(f) for f in facts if f)}</p>',
         *[f'<p class="problem">{_text(problem)}</p>' for problem in transcript.problems],
-        *_tools(leaves),
+        *_toolbar(leaves),
         '</header><main id="items">',
         *[_item(item) for item in transcript.items],
         "</main><footer>Made with Mainspring. Keys and passwords were taken out.</footer>",
@@ -73,7 +73,7 @@ def render_html(transcript: Transcript) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _tools(leaves: Sequence[tuple[TranscriptItem, str]]) -> Iterator[str]:
+def _toolbar(leaves: Sequence[tuple[TranscriptItem, str]]) -> Iterator[str]:
     """Search, folding, and the choice of a branch; they appear where scripts run."""
     yield '<div class="tools" hidden><input id="search" type="search" placeholder="Search" aria-label="Search">'
     yield '<output id="found"></output><button id="open" type="button">Unfold all</button><button id="close" type="button">Fold all</button>'
@@ -120,7 +120,7 @@ def _item(item: TranscriptItem) -> str:
     if item.thinking:
         parts.append(f"<details><summary>Thinking</summary><pre>{_text(item.thinking)}</pre></details>")
     if item.text:
-        parts.append(f'<div class="text">{_prose(item.text)}</div>')
+        parts.append(f'<div class="text">{_render_text(item.text)}</div>')
     parts += [_image(image) for image in item.images]
     parts += [_call(call) for call in item.calls]
     if item.error:
@@ -154,7 +154,7 @@ def _diff(text: str) -> str:
     return "\n".join(lines)
 
 
-def _prose(text: str) -> str:
+def _render_text(text: str) -> str:
     """Text with code set apart; whatever else there is of Markdown stays as it was typed."""
     parts: list[str] = []
     at = 0

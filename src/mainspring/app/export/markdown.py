@@ -45,10 +45,10 @@ def render_markdown(transcript: Transcript) -> str:
 
 
 def _item(item: TranscriptItem) -> str:
-    return "\n\n".join(_parts(item))
+    return "\n\n".join(_render_parts(item))
 
 
-def _parts(item: TranscriptItem) -> Iterator[str]:
+def _render_parts(item: TranscriptItem) -> Iterator[str]:
     facts = (
         item.model,
         message_origin(item),
@@ -97,8 +97,8 @@ def _close_code_block(text: str) -> str:
 def _fence(text: str, language: str = "") -> str:
     """A code block whose fence is longer than any in the text."""
     text = escape_invisible(text, prose=True)
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
+    max_length = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (max_length + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 

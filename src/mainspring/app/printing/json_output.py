@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from mainspring.app.cli import json_schema as wire
+from mainspring.app.cli import json_schema
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.exit_codes import exit_code_for
@@ -29,19 +29,19 @@ class JsonRenderer:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def report(self, report: RunEvent) -> None:
+    def on_event(self, report: RunEvent) -> None:
         """Progress of downloads goes to stderr, so that nobody waits in the dark."""
         if isinstance(report, Progress):
-            self._console.progress(report.text, report.share, last=report.last)
+            self._console.progress(report.text, report.fraction, last=report.last)
         elif isinstance(report, Notice):
-            self._console.say(f"note: {report.text}")
+            self._console.info(f"note: {report.text}")
 
     def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
         """Write the object."""
         code = exit_code_for(outcome, signal)
-        self._console.data(wire.encode(to_result_line(outcome, code)))
+        self._console.data(json_schema.encode(to_result_line(outcome, code)))
         if outcome.error is not None:
-            self._console.detail(format_traceback(outcome.error))
+            self._console.verbose_info(format_traceback(outcome.error))
         return code
 
 
@@ -52,7 +52,7 @@ class StreamJsonRenderer:
         self._console = console
         self._started: RunStarting | None = None
 
-    def report(self, report: RunEvent) -> None:
+    def on_event(self, report: RunEvent) -> None:
         """Write the line of what happened, if it has one."""
         match report:
             case RunStarting():
@@ -65,56 +65,56 @@ class StreamJsonRenderer:
                 pass
         line = to_json_line(report)
         if line is not None:
-            self._console.data(wire.encode(line))
+            self._console.data(json_schema.encode(line))
         elif isinstance(report, Progress):
-            self._console.progress(report.text, report.share, last=report.last)
+            self._console.progress(report.text, report.fraction, last=report.last)
 
     def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
         """Write the last line."""
         self._start()
         code = exit_code_for(outcome, signal)
-        self._console.data(wire.encode(to_result_line(outcome, code)))
+        self._console.data(json_schema.encode(to_result_line(outcome, code)))
         if outcome.error is not None:
-            self._console.detail(format_traceback(outcome.error))
+            self._console.verbose_info(format_traceback(outcome.error))
         return code
 
     def _start(self) -> None:
         if self._started is not None:
-            self._console.data(wire.encode(_start_line(self._started)))
+            self._console.data(json_schema.encode(_start_line(self._started)))
             self._started = None
 
 
-def to_json_line(report: RunEvent) -> wire.Line | None:
+def to_json_line(report: RunEvent) -> json_schema.Line | None:
     """The ``stream-json`` line of what happened; ``None`` where there is none."""
     return _model_line(report) or _tool_line(report) or _run_line(report)
 
 
-def _model_line(report: RunEvent) -> wire.Line | None:
+def _model_line(report: RunEvent) -> json_schema.Line | None:
     match report:
         case TextDelta(text=text):
-            return wire.TextLine(text=text)
+            return json_schema.TextLine(text=text)
         case ThinkingDelta(thinking=text):
-            return wire.ThinkingLine(text=text)
+            return json_schema.ThinkingLine(text=text)
         case TurnStart(turn=turn):
-            return wire.TurnLine(turn=turn)
+            return json_schema.TurnLine(turn=turn)
         case MessageEnd(message=Message(role="assistant") as message):
             return _to_message_line(message)
-        case ModelRetry(attempt=attempt, max_retries=most, delay=delay, error=error):
-            return wire.RetryLine(attempt=attempt, max_retries=most, delay=delay, error=to_failure(error))
+        case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
+            return json_schema.RetryLine(attempt=attempt, max_retries=limit, delay=delay, error=to_failure(error))
         case _:
             return None
 
 
-def _tool_line(report: RunEvent) -> wire.Line | None:
+def _tool_line(report: RunEvent) -> json_schema.Line | None:
     match report:
         case ToolExecutionStart(call=call):
-            return wire.ToolStartLine(id=call.id, name=call.name, input=call.input)
+            return json_schema.ToolStartLine(id=call.id, name=call.name, input=call.input)
         case ToolExecutionUpdate(call_id=id, name=name):
-            return wire.ToolUpdateLine(
+            return json_schema.ToolUpdateLine(
                 id=id, name=name, output=report.output, title=report.title, metadata=report.metadata
             )
         case ToolExecutionEnd(call=call, result=result):
-            return wire.ToolEndLine(
+            return json_schema.ToolEndLine(
                 id=call.id,
                 name=call.name,
                 output=result.content,
@@ -127,38 +127,38 @@ def _tool_line(report: RunEvent) -> wire.Line | None:
             return None
 
 
-def _run_line(report: RunEvent) -> wire.Line | None:
-    return wire.NoticeLine(text=report.text) if isinstance(report, Notice) else None
+def _run_line(report: RunEvent) -> json_schema.Line | None:
+    return json_schema.NoticeLine(text=report.text) if isinstance(report, Notice) else None
 
 
-def _start_line(started: RunStarting) -> wire.Line:
-    return wire.StartLine(
-        version=wire.VERSION,
-        model=to_model(started.model),
-        session_id=started.session_id,
-        resumed=started.resumed > 0,
-        cwd=started.cwd,
-        tools=started.tools,
+def _start_line(event: RunStarting) -> json_schema.Line:
+    return json_schema.StartLine(
+        version=json_schema.VERSION,
+        model=to_model(event.model),
+        session_id=event.session_id,
+        resumed=event.resumed > 0,
+        cwd=event.cwd,
+        tools=event.tools,
     )
 
 
-def _to_message_line(message: Message) -> wire.MessageLine:
-    return wire.MessageLine(
+def _to_message_line(message: Message) -> json_schema.MessageLine:
+    return json_schema.MessageLine(
         text=message.text,
         thinking=message.thinking,
         tool_calls=tuple(
-            wire.ToolCall(id=c.id, name=c.name, input=c.input, raw_input=c.raw_input) for c in message.tool_uses
+            json_schema.ToolCall(id=c.id, name=c.name, input=c.input, raw_input=c.raw_input) for c in message.tool_uses
         ),
         stop_reason=message.stop_reason,
         usage=to_tokens(message.usage) if message.usage else None,
     )
 
 
-def to_result_line(outcome: RunOutcome, code: int) -> wire.ResultLine:
+def to_result_line(outcome: RunOutcome, code: int) -> json_schema.ResultLine:
     """The line of how a run ended."""
     usage = outcome.usage
-    return wire.ResultLine(
-        version=wire.VERSION,
+    return json_schema.ResultLine(
+        version=json_schema.VERSION,
         status=outcome.status,
         exit_code=code,
         text=outcome.text,
@@ -176,9 +176,9 @@ def to_result_line(outcome: RunOutcome, code: int) -> wire.ResultLine:
     )
 
 
-def to_tokens(usage: Usage) -> wire.Tokens:
+def to_tokens(usage: Usage) -> json_schema.Tokens:
     """Token counts as the lines have them."""
-    return wire.Tokens(
+    return json_schema.Tokens(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cache_read=usage.cache_read,
@@ -188,16 +188,18 @@ def to_tokens(usage: Usage) -> wire.Tokens:
     )
 
 
-def to_model(model: ModelIdentity) -> wire.Model:
+def to_model(model: ModelIdentity) -> json_schema.Model:
     """A model as the lines have it."""
-    return wire.Model(provider=model.provider, id=model.id, spec=model.spec, label=model.label, notice=model.notice)
+    return json_schema.Model(
+        provider=model.provider, id=model.id, spec=model.spec, label=model.label, notice=model.notice
+    )
 
 
-def to_failure(error: BaseException) -> wire.Failure:
+def to_failure(error: BaseException) -> json_schema.Failure:
     """A failure as the lines have it."""
     cause = error.cause if isinstance(error, AgentProviderError) and isinstance(error.cause, ModelError) else error
     known = cause if isinstance(cause, ModelError) else None
-    return wire.Failure(
+    return json_schema.Failure(
         type=type(cause).__name__,
         message=describe_error(error),
         code=str(known.code) if known else None,

@@ -210,7 +210,7 @@ class _RunCounter:
 
     def failed(self, error: AgentError) -> RunResult:
         stats = AgentStats(turns=self._turns, usage=self._usage, seconds=time.monotonic() - self._started)
-        return RunResult.from_messages(self._messages, stats=stats).failed(error)
+        return RunResult.from_messages(self._messages, stats=stats).with_error(error)
 
 
 def _denied(event: ToolExecutionEnd) -> str:
@@ -252,29 +252,31 @@ _TEARDOWN_SECONDS = 5.0
 
 def run_print_mode(given: argparse.Namespace, piped: StdinReader) -> int:
     """Run a prompt; the exit code."""
-    return run_command(given, lambda console: _PrintRun(given, piped, console).go())
+    return run_command(given, lambda console: _PrintRun(given, piped, console).run())
 
 
 class _PrintRun:
     """One run of the command."""
 
     def __init__(self, given: argparse.Namespace, piped: StdinReader, console: Console) -> None:
-        self._given = given
+        self._args = given
         self._piped = piped
         self._console = console
         self._show: RunPrinter = create_printer(given.output, console)
         self._signal = CancelToken()
-        self._interrupts = GracefulShutdown(self._signal, self._leave)
+        self._interrupts = GracefulShutdown(self._signal, self._exit_now)
         self._conversation: Conversation | None = None
         self._told = False
 
-    def go(self) -> int:
+    def run(self) -> int:
         with self._interrupts:
             return asyncio.run(self._go())
 
     async def _go(self) -> int:
         try:
-            outcome = await run_prompt(await self._options(), self._show.report, self._signal, on_ready=self._ready)
+            outcome = await run_prompt(
+                await self._options(), self._show.on_event, self._signal, on_ready=self._on_ready
+            )
         except (BrokenPipeError, OutputError):
             raise
         except (AgentAbortedError, KeyboardInterrupt):
@@ -293,7 +295,7 @@ class _PrintRun:
         Raises:
             ConfigError: If what is piped in cannot be used.
         """
-        given = self._given
+        given = self._args
         own = "" if given.prompt in {None, STDIN_MARK} else _decode_argument(given.prompt)
         if own and given.owns_process:
             hide_prompt_in_process_list(str(given.prompt))
@@ -310,24 +312,24 @@ class _PrintRun:
         """What is piped in; where there is a prompt, only what comes soon."""
         piped = self._piped
         if not needed:
-            if piped.terminal:
+            if piped.is_terminal:
                 return ""
-            if not piped.ready():
-                self._console.say(
+            if not piped.wait_for_data():
+                self._console.info(
                     f"note: stdin is open, but nothing came within {FIRST_BYTE_SECONDS:g} s, so it is not read; "
                     "pipe the prompt itself in (-p -) to wait for it"
                 )
                 return ""
-        elif piped.terminal:
-            self._console.say("the prompt is read from the terminal; end it with Ctrl-D")
+        elif piped.is_terminal:
+            self._console.info("the prompt is read from the terminal; end it with Ctrl-D")
         if not piped.wait(stop=lambda: self._signal.cancelled):
-            self._console.say("waiting for the end of stdin ...")
+            self._console.info("waiting for the end of stdin ...")
         return piped.text(stop=lambda: self._signal.cancelled)
 
-    def _ready(self, conversation: Conversation) -> None:
+    def _on_ready(self, conversation: Conversation) -> None:
         self._conversation = conversation
 
-    def _leave(self, number: int) -> None:
+    def _exit_now(self, number: int) -> None:
         """Leave at once: end the programs, and close the output with its last line."""
         known = self._conversation
         if known is not None:
@@ -340,7 +342,7 @@ class _PrintRun:
 
     def _exit_after_grace(self, code: int) -> None:
         """Whatever may still hold the process, it ends soon."""
-        if self._given.owns_process:
+        if self._args.owns_process:
             limit = threading.Timer(_TEARDOWN_SECONDS, os._exit, (code,))
             limit.daemon = True
             limit.start()

@@ -12,7 +12,7 @@ from mainspring.app.printing.output_schema import OUTPUT_TOOL
 from mainspring.app.run.events import ModelIdentity, Notice, Progress, RunEvent, RunOutcome, RunStarting
 from mainspring.events import MessageEnd, ModelRetry, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from mainspring.messages import Message, ToolUseBlock
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 from mainspring.text import pluralize
 
 _KEY_ARGUMENTS = ("path", "file_path", "pattern", "command", "query", "url", "name")
@@ -21,7 +21,7 @@ _KEY_ARGUMENTS = ("path", "file_path", "pattern", "command", "query", "url", "na
 class RunPrinter(Protocol):
     """Shows a run."""
 
-    def report(self, report: RunEvent) -> None:
+    def on_event(self, report: RunEvent) -> None:
         """Show one thing that happened."""
         ...
 
@@ -52,64 +52,68 @@ class TextRenderer:
         self._console = console
         self._shown = 0
 
-    def report(self, report: RunEvent) -> None:
+    def on_event(self, report: RunEvent) -> None:
         """Show one thing that happened."""
         console = self._console
         match report:
             case TextDelta(text=text):
-                if console.live:
+                if console.is_stdout_terminal:
                     self._shown += len(text)
                     console.answer(text)
             case TurnStart():
                 self._shown = 0
             case ToolExecutionStart(call=call) if call.name == OUTPUT_TOOL:
-                console.detail("the answer is being checked against the schema")
+                console.verbose_info("the answer is being checked against the schema")
             case ToolExecutionStart(call=call):
-                console.say(f"> {call.name} {summarize_call(call)}".rstrip())
+                console.info(f"> {call.name} {summarize_call(call)}".rstrip())
             case ToolExecutionEnd():
                 self._tool_end(report)
-            case ModelRetry(attempt=attempt, max_retries=most, delay=delay, error=error):
-                console.say(f"trying again in {delay:.0f} s ({attempt} of {most}): {one_line(redact(str(error)))}")
+            case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
+                console.info(
+                    f"trying again in {delay:.0f} s ({attempt} of {limit}): {one_line(redact_environment(str(error)))}"
+                )
             case RunStarting(model=model, resumed=resumed):
-                console.say(_format_header(model, resumed))
+                console.info(_format_header(model, resumed))
                 if model.notice:
-                    console.say(model.notice)
+                    console.info(model.notice)
             case Notice(text=text):
-                console.say(f"note: {text}")
-            case Progress(text=text, share=share, last=last):
+                console.info(f"note: {text}")
+            case Progress(text=text, fraction=share, last=last):
                 console.progress(text, share, last=last)
             case _:
-                self._details(report)
+                self._print_verbose(report)
 
     def _tool_end(self, end: ToolExecutionEnd) -> None:
         text = end.result.text
         if end.call.name == OUTPUT_TOOL:
             if end.result.is_error:
-                self._console.say("the answer does not fit the schema yet; the model is told why")
+                self._console.info("the answer does not fit the schema yet; the model is told why")
         elif end.result.is_error:
-            self._console.say(f"  failed: {one_line(redact(text), 1000)}")
+            self._console.info(f"  failed: {one_line(redact_environment(text), 1000)}")
         else:
-            self._console.detail(f"  {one_line(end.title or text)} ({end.seconds:.1f} s)")
+            self._console.verbose_info(f"  {one_line(end.title or text)} ({end.seconds:.1f} s)")
 
-    def _details(self, report: RunEvent) -> None:
+    def _print_verbose(self, report: RunEvent) -> None:
         message = report.message if isinstance(report, MessageEnd) else None
         if not isinstance(message, Message) or message.role != "assistant":
             return
         if message.thinking:
-            self._console.detail(f"thinking: {one_line(message.thinking, 2000)}")
-        if message.tool_uses and message.text.strip() and not self._console.live:
-            self._console.say(one_line(message.text, 2000))
+            self._console.verbose_info(f"thinking: {one_line(message.thinking, 2000)}")
+        if message.tool_uses and message.text.strip() and not self._console.is_stdout_terminal:
+            self._console.info(one_line(message.text, 2000))
 
     def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
         """Write the answer, where it is not there yet, and say what was wrong."""
         console = self._console
         code = exit_code_for(outcome, signal)
-        console.answer(outcome.text[self._shown :] if console.live and outcome.output is None else outcome.text)
+        console.answer(
+            outcome.text[self._shown :] if console.is_stdout_terminal and outcome.output is None else outcome.text
+        )
         console.end_answer()
         match outcome.status:
             case "error" if outcome.error:
                 console.fail(f"error: {describe_error(outcome.error)}")
-                console.detail(format_traceback(outcome.error))
+                console.verbose_info(format_traceback(outcome.error))
             case "aborted":
                 console.fail("interrupted" + (", go on with --continue" if outcome.session_id else ""))
             case "completed" if outcome.output_error:
@@ -123,7 +127,7 @@ class TextRenderer:
             case _:
                 pass
         if outcome.turns:
-            console.detail(_format_usage(outcome))
+            console.verbose_info(_format_usage(outcome))
         return code
 
 

@@ -59,7 +59,7 @@ class LazyApiKey:
                 ) from error
         return self._key
 
-    def reject(self, given: CredentialValue) -> None:
+    def invalidate(self, given: CredentialValue) -> None:
         """The host refused it: it may have been changed since."""
         if given == self._key:
             self._refused = self._key

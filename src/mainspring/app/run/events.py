@@ -76,7 +76,7 @@ class Progress(Struct, frozen=True):
     last: bool = False
 
     @property
-    def share(self) -> float:
+    def fraction(self) -> float:
         """How much of it is done, from 0 to 1."""
         return self.done / self.total if self.total else 0.0
 

@@ -104,7 +104,7 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
             return self.model
         return f"{self.provider}:{self.model or ''}"
 
-    def flags(self) -> Mapping[tuple[str, ...], Any]:
+    def setting_overrides(self) -> Mapping[tuple[str, ...], Any]:
         """What of it has a place in the settings, by path."""
         given = {
             ("model",): self.spec,

@@ -108,7 +108,7 @@ def builtin_agent_factory(
     """
 
     @asynccontextmanager
-    async def made(steps: DurableSteps) -> AsyncGenerator[CoreAgent]:
+    async def create(steps: DurableSteps) -> AsyncGenerator[CoreAgent]:
         front = ClientServices(unattended="pause", steps=steps)
         conversation = await open_conversation(options, report, environ, front)
         try:
@@ -117,6 +117,6 @@ def builtin_agent_factory(
             await conversation.aclose()
 
     def make(steps: DurableSteps) -> AbstractAsyncContextManager[CoreAgent]:
-        return made(steps)
+        return create(steps)
 
     return make

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
 RunId = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,31}[.][A-Za-z0-9_-]{1,64}$")]
-Key = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+KeyAction = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 AgentName = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")]
 RunState = Literal["waiting", "running", "paused", "done", "failed", "cancelled"]
 
@@ -24,7 +24,8 @@ class StartRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prompt: Annotated[Text, Meta(description="What the agent is to do.")]
     agent: Annotated[AgentName | None, Meta(description="Which agent; the first one if left out.")] = None
     key: Annotated[
-        Key | None, Meta(description="Name of the run within the tenant: a second start with it finds the first run.")
+        KeyAction | None,
+        Meta(description="Name of the run within the tenant: a second start with it finds the first run."),
     ] = None
 
 
@@ -36,7 +37,7 @@ class Fork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Annotated[float, Meta(ge=1, le=1_000_000, multiple_of=1)] | None,
         Meta(description="Number of the last message to keep, from the `message` events; all if left out."),
     ] = None
-    key: Annotated[Key | None, Meta(description="As in the start of a run.")] = None
+    key: Annotated[KeyAction | None, Meta(description="As in the start of a run.")] = None
 
 
 class Say(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,7 +77,7 @@ class WaitingView(Struct, frozen=True, kw_only=True):
     agent: Annotated[str, Meta(description="The sub-agent whose call it is; empty for the run's own.")] = ""
 
     @classmethod
-    def of(cls, waiting: WaitingCall) -> Self:
+    def from_call(cls, waiting: WaitingCall) -> Self:
         """What people are told of a call that waits."""
         call = waiting.call
         return cls(call_id=call.id, tool=call.name, input=call.input, reason=waiting.reason, agent=waiting.agent)

@@ -118,11 +118,11 @@ class RunService:
     ) -> None:
         self.options = options or ServiceOptions()
         self.engine = engine
-        self._own = tuple(agents or ())
+        self._local_agents = tuple(agents or ())
         self._runs: DurableClient = (
             DurableWorker(engine, agents, concurrency=self.options.concurrency) if agents else DurableClient(engine)
         )
-        self._starting: dict[str, asyncio.Lock] = {}
+        self._start_locks: dict[str, asyncio.Lock] = {}
         self._titles: OrderedDict[str, str] = OrderedDict()
         self._open = AsyncExitStack()
         self.closing = False
@@ -142,7 +142,7 @@ class RunService:
         await self._open.aclose()
 
     @property
-    def works(self) -> bool:
+    def is_worker(self) -> bool:
         """Whether runs are done here."""
         return isinstance(self._runs, DurableWorker)
 
@@ -163,13 +163,13 @@ class RunService:
             await self._runs.drain(seconds)
             return 0
         until = time.monotonic() + seconds
-        while running := [r for r in await self._active("") if not await self._asks(r)]:
+        while running := [r for r in await self._active("") if not await self._is_waiting_for_approval(r)]:
             left = until - time.monotonic()
             if left <= 0:
                 break
             try:
                 async with asyncio.timeout(min(left, 1.0)):
-                    await self.engine.ended(running[0].id)
+                    await self.engine.wait_until_ended(running[0].id)
             except TimeoutError:
                 continue
         return len(await self._active(""))
@@ -179,7 +179,7 @@ class RunService:
     async def agents(self) -> Sequence[str]:
         """Names of the agents that runs can be started of, the default first."""
         elsewhere = {name for worker in await self.engine.workers() for name in worker.agents}
-        names = [*self._own, *sorted(elsewhere - set(self._own))]
+        names = [*self._local_agents, *sorted(elsewhere - set(self._local_agents))]
         first = self.options.default
         return [first, *[n for n in names if n != first]] if first else names
 
@@ -194,8 +194,8 @@ class RunService:
         agent = await self._agent(order.agent or "")
         return await self._start(tenant, agent, [Message.user(order.prompt)], order.key)
 
-    async def begin(
-        self, tenant: str, agent: str, messages: Sequence[AgentMessage], key: str, brought: ClientContext
+    async def start_with_messages(
+        self, tenant: str, agent: str, messages: Sequence[AgentMessage], key: str, client_context: ClientContext
     ) -> str:
         """Start a run with a conversation and what its client brings; gives its name.
 
@@ -203,7 +203,7 @@ class RunService:
             ConflictError: If there is one of this key.
             ServiceError: As `start`.
         """
-        view, new = await self._start(tenant, await self._agent(agent), messages, key, brought)
+        view, new = await self._start(tenant, await self._agent(agent), messages, key, client_context)
         if not new:
             raise ConflictError(
                 "known_run", f"this run was begun before: follow it as {view.id}, or give the new one another id"
@@ -214,7 +214,7 @@ class RunService:
         """The agent of that name, or the default."""
         known = await self.agents()
         agent = name or (known[0] if known else "")
-        if not agent or (self.works and agent not in known):
+        if not agent or (self.is_worker and agent not in known):
             raise NotFoundError("unknown_agent", f"there is no agent {agent!r}; there are {', '.join(known) or 'none'}")
         return agent
 
@@ -235,17 +235,17 @@ class RunService:
         agent: str,
         prompt: Sequence[AgentMessage],
         key: str | None,
-        brought: ClientContext | None = None,
+        client_context: ClientContext | None = None,
     ) -> tuple[RunView, bool]:
         if self.closing:
             raise ShuttingDownError("closing", "the service is about to end; try again in a moment", retry_after=2.0)
         run_id = f"{tenant}.{key or f'{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}'}"
-        async with self._starting.setdefault(tenant, asyncio.Lock()):
+        async with self._start_locks.setdefault(tenant, asyncio.Lock()):
             if key and (found := await self.engine.info(run_id)) is not None:
                 return await self._view(found), False
             active = await self._active(f"{tenant}.")
             if len(active) >= self.options.runs:
-                asking = sum([await self._asks(info) for info in active])
+                asking = sum([await self._is_waiting_for_approval(info) for info in active])
                 raise LimitError(
                     "too_many_runs",
                     f"{pluralize(len(active), 'run goes', 'runs go')} on, of which {pluralize(asking, 'waits', 'wait')} for an answer to a call, and no more may; answer or "
@@ -253,7 +253,7 @@ class RunService:
                     retry_after=5.0,
                 )
             try:
-                await self._runs.start(agent, prompt, run_id=run_id, brought=brought)
+                await self._runs.start(agent, prompt, run_id=run_id, client_context=client_context)
             except DurableError as error:
                 raise ConflictError("refused", str(error)) from None
         self._keep_title(run_id, _shorten_title(prompt[-1].text) if isinstance(prompt[-1], Message) else "")
@@ -268,7 +268,7 @@ class RunService:
             return False
         return True
 
-    async def going(self) -> dict[str, int]:
+    async def count_active_runs(self) -> dict[str, int]:
         """How many runs go on, of all tenants, by state."""
         counts = {"waiting": 0, "running": 0}
         for info in await self._active(""):
@@ -276,17 +276,17 @@ class RunService:
         return counts
 
     async def _active(self, prefix: str) -> Sequence[RunInfo]:
-        most = 10_000
-        waiting = await self.engine.runs(state="waiting", limit=most, prefix=prefix)
-        return [*waiting, *await self.engine.runs(state="running", limit=most, prefix=prefix)]
+        limit = 10_000
+        waiting = await self.engine.runs(state="waiting", limit=limit, prefix=prefix)
+        return [*waiting, *await self.engine.runs(state="running", limit=limit, prefix=prefix)]
 
-    async def _asks(self, info: RunInfo) -> bool:
+    async def _is_waiting_for_approval(self, info: RunInfo) -> bool:
         return bool(await self._run(info.id).pending())
 
     async def runs(self, tenant: str, *, state: RunState | None = None, limit: int = 50) -> tuple[RunView, ...]:
         """The tenant's runs, the newest first."""
-        wanted = "running" if state == "paused" else state
-        found = await self.engine.runs(state=wanted, limit=limit, prefix=f"{tenant}.")
+        requested = "running" if state == "paused" else state
+        found = await self.engine.runs(state=requested, limit=limit, prefix=f"{tenant}.")
         views = [await self._view(info) for info in found]
         return tuple([v for v in views if state in (None, v.state)])
 
@@ -305,11 +305,11 @@ class RunService:
             UnknownRunError: If there is no such run of this tenant; before the first event.
         """
         await self._info(tenant, run_id)
-        async with aclosing(self._run(run_id).follow(after)) as items:
+        async with aclosing(self._run(run_id).events(after)) as items:
             async for item in items:
                 yield item
 
-    async def silent(self, tenant: str, run_id: str, after: int) -> bool:
+    async def is_fully_read(self, tenant: str, run_id: str, after: int) -> bool:
         """Whether a run is over and has told nothing after a number."""
         info = await self._info(tenant, run_id)
         return info.state in _TERMINAL_STATES and not await self.engine.feed.read(run_id, after, 1)
@@ -330,7 +330,7 @@ class RunService:
         if info.state not in _TERMINAL_STATES and wait > 0:
             try:
                 async with asyncio.timeout(wait):
-                    await self.engine.ended(run_id)
+                    await self.engine.wait_until_ended(run_id)
             except TimeoutError:
                 pass
             info = await self._info(tenant, run_id)
@@ -355,14 +355,14 @@ class RunService:
             seconds=round(result.stats.seconds, 3),
         )
 
-    async def say(self, tenant: str, run_id: str, text: str, *, at_the_end: bool = False) -> None:
+    async def send_message(self, tenant: str, run_id: str, text: str, *, as_follow_up: bool = False) -> None:
         """Let a message join at the run's next step, or where it would end."""
-        run = await self._going(tenant, run_id)
-        await (run.follow_up(text) if at_the_end else run.steer(text))
+        run = await self._active_run(tenant, run_id)
+        await (run.follow_up(text) if as_follow_up else run.steer(text))
 
     async def abort(self, tenant: str, run_id: str, order: Abort) -> None:
         """Stop a run."""
-        run = await self._going(tenant, run_id)
+        run = await self._active_run(tenant, run_id)
         await run.abort(order.reason)
 
     async def approve(self, tenant: str, run_id: str, order: Approve) -> None:
@@ -371,8 +371,8 @@ class RunService:
         Raises:
             ConflictError: If no such call waits for an answer.
         """
-        run = await self._going(tenant, run_id)
-        await self._answered(run.approve(order.call_id, input=order.input))
+        run = await self._active_run(tenant, run_id)
+        await self._check_answered(run.approve(order.call_id, input=order.input))
 
     async def deny(self, tenant: str, run_id: str, order: Deny) -> None:
         """Refuse a call.
@@ -380,10 +380,10 @@ class RunService:
         Raises:
             ConflictError: If no such call waits for an answer.
         """
-        run = await self._going(tenant, run_id)
-        await self._answered(run.deny(order.call_id, order.reason, stop=order.stop))
+        run = await self._active_run(tenant, run_id)
+        await self._check_answered(run.deny(order.call_id, order.reason, stop=order.stop))
 
-    async def _answered(self, answering: Any) -> None:
+    async def _check_answered(self, answering: Any) -> None:
         try:
             await answering
         except DurableError as error:
@@ -403,7 +403,7 @@ class RunService:
             raise RunNotFoundError
         return found
 
-    async def _going(self, tenant: str, run_id: str) -> DurableRun:
+    async def _active_run(self, tenant: str, run_id: str) -> DurableRun:
         info = await self._info(tenant, run_id)
         if info.state in _TERMINAL_STATES:
             raise ConflictError("over", f"the run is over ({info.state}); fork it to go on from there")
@@ -412,7 +412,7 @@ class RunService:
     async def _view(self, info: RunInfo) -> RunView:
         waiting = await self._run(info.id).pending() if info.state == "running" else ()
         state: RunState = "paused" if waiting else info.state
-        calls = [WaitingView.of(call) for call in waiting]
+        calls = [WaitingView.from_call(call) for call in waiting]
         return RunView(
             id=info.id,
             agent=info.agent,

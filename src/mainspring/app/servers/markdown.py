@@ -14,7 +14,7 @@ def result_to_markdown(shown: CommandResult | None) -> str:
     """A text that can stand in a conversation; empty where there is nothing to see."""
     match shown:
         case Text(text=text, title=title, markdown=markdown):
-            return _titled(title, text if markdown else fenced(text))
+            return _titled(title, text if markdown else fence(text))
         case Fields(fields=fields, title=title):
             return _titled(
                 title, "\n".join(f"- **{_escape_markdown(name)}:** {_escape_markdown(value)}" for name, value in fields)
@@ -28,19 +28,19 @@ def result_to_markdown(shown: CommandResult | None) -> str:
             ]
             return _titled(title, "\n".join(lines) or empty or "none")
         case Changes(text=text, diffs=diffs):
-            return "\n\n".join([text, *[fenced(format_diff(diff), "diff") for diff in diffs]])
+            return "\n\n".join([text, *[fence(format_diff(diff), "diff") for diff in diffs]])
         case Clipboard(text=text):
             return text
         case _:
             return ""
 
 
-def fenced(text: str, language: str = "") -> str:
+def fence(text: str, language: str = "") -> str:
     """A text in a fence that nothing in it can close."""
     if not text:
         return ""
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
+    max_length = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (max_length + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
 

@@ -54,20 +54,23 @@ class LineTransport:
     Args:
         chunk: Gives what has come; nothing at the end.
         put: Writes, and waits while the other side does not read.
-        most: Bytes of a line.
+        max_line_bytes: Bytes of a line.
     """
 
     def __init__(
-        self, chunk: Callable[[], Awaitable[bytes]], put: Callable[[bytes], Awaitable[None]], most: int = MAX_LINE_BYTES
+        self,
+        chunk: Callable[[], Awaitable[bytes]],
+        put: Callable[[bytes], Awaitable[None]],
+        max_line_bytes: int = MAX_LINE_BYTES,
     ) -> None:
         self._chunk = chunk
-        self._put = put
-        self._most = most
+        self._write = put
+        self._max_line_bytes = max_line_bytes
         self._on_agent_done = bytearray()
         self._looked = 0
         self._ended = False
         self._sending = asyncio.Lock()
-        self.gone = False
+        self.is_closed = False
 
     async def line(self) -> bytes | None:
         """The next line that is not empty, without its end; ``None`` at the end.
@@ -88,10 +91,12 @@ class LineTransport:
                 line = bytes(self._on_agent_done[:end])
                 del self._on_agent_done[: end + 1]
                 self._looked = 0
-                if long or len(line) > self._most:
-                    raise LineTooLongError(f"a line of more than {self._most} bytes was passed over; send less at once")
+                if long or len(line) > self._max_line_bytes:
+                    raise LineTooLongError(
+                        f"a line of more than {self._max_line_bytes} bytes was passed over; send less at once"
+                    )
                 return line
-            if long or len(self._on_agent_done) > self._most:
+            if long or len(self._on_agent_done) > self._max_line_bytes:
                 long = True
                 self._on_agent_done.clear()
             self._looked = len(self._on_agent_done)
@@ -109,12 +114,12 @@ class LineTransport:
             ConnectionError: If it reads no more.
         """
         async with self._sending:
-            if self.gone:
+            if self.is_closed:
                 raise BrokenPipeError("nobody reads any more")
             try:
-                await self._put(line + b"\n")
+                await self._write(line + b"\n")
             except (OSError, ValueError) as error:
-                self.gone = True
+                self.is_closed = True
                 raise BrokenPipeError(f"nobody reads any more: {error}") from error
 
 
@@ -143,18 +148,18 @@ def take_over_stdio() -> Generator[tuple[int, int]]:
 
 
 @asynccontextmanager
-async def open_wire(given: int, out: int, most: int = MAX_LINE_BYTES) -> AsyncGenerator[LineTransport]:
+async def open_wire(given: int, output_fd: int, most: int = MAX_LINE_BYTES) -> AsyncGenerator[LineTransport]:
     """Lines over two descriptors, which stay open. A file takes the place of a pipe where one was redirected.
 
     Args:
         given: What is read.
-        out: What is written.
+        output_fd: What is written.
         most: Bytes of a line.
     """
-    blocking = [(number, os.get_blocking(number)) for number in (given, out)]
+    blocking = [(number, os.get_blocking(number)) for number in (given, output_fd)]
     async with AsyncExitStack() as closing:
         chunk = await _open_reader(given, closing)
-        put = await _open_writer(out, closing)
+        put = await _open_writer(output_fd, closing)
         try:
             yield LineTransport(chunk, put, most)
         finally:
@@ -199,18 +204,18 @@ async def _open_writer(number: int, closing: AsyncExitStack) -> Callable[[bytes]
 def _pipe_writer(writer: asyncio.StreamWriter) -> Callable[[bytes], Awaitable[None]]:
     writer.transport.set_write_buffer_limits(high=0)  # whoever sends waits until the pipe has it
 
-    async def put(data: bytes) -> None:
+    async def write(data: bytes) -> None:
         writer.write(data)
         await writer.drain()
 
-    return put
+    return write
 
 
-def _file_writer(out: int) -> Callable[[bytes], Awaitable[None]]:
+def _file_writer(output_fd: int) -> Callable[[bytes], Awaitable[None]]:
     def write(data: bytes) -> None:
         left = memoryview(data)
         while left:
-            left = left[os.write(out, left) :]
+            left = left[os.write(output_fd, left) :]
 
     async def put(data: bytes) -> None:
         await asyncio.to_thread(write, data)
@@ -273,9 +278,9 @@ def _serve(options: argparse.Namespace, work: ProtocolHandler) -> int:
 
 
 async def _serve_until_closed(
-    token: CancelToken, given: int, out: int, work: Callable[[LineTransport], Awaitable[None]]
+    token: CancelToken, input_fd: int, output_fd: int, work: Callable[[LineTransport], Awaitable[None]]
 ) -> None:
-    async with open_wire(given, out) as wire:
+    async with open_wire(input_fd, output_fd) as wire:
         working = asyncio.ensure_future(work(wire))
         stopped = asyncio.ensure_future(token.wait())
         try:

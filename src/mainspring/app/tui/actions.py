@@ -168,7 +168,7 @@ class InputActions:
     def paste(self, text: str) -> None:
         """Insert a pasted text. A large text and an image become a placeholder."""
         screen = self._screen
-        if screen.dialog is not None and screen.dialog.wants is not None:
+        if screen.dialog is not None and screen.dialog.text_request is not None:
             screen.answer.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
         elif find_image_path(text) is None:
             screen.buffer.insert_text(screen.pastes.text(text))
@@ -184,7 +184,7 @@ class InputActions:
         except FileNotFoundError:
             screen.buffer.insert_text(screen.pastes.text(text))  # a text that only looks like a path
         else:
-            screen.buffer.insert_text(screen.pastes.image(data, media_type, path.name))
+            screen.buffer.insert_text(screen.pastes.add_image(data, media_type, path.name))
 
     def paste_image(self) -> None:
         """Attach the image in the clipboard."""
@@ -197,7 +197,7 @@ class InputActions:
             notice = "No image in the clipboard, or no clipboard tool found. Install wl-paste, xclip, or pngpaste."
             screen.print([make_row(("faint", notice))])
         else:
-            screen.buffer.insert_text(screen.pastes.image(data, "image/png"))
+            screen.buffer.insert_text(screen.pastes.add_image(data, "image/png"))
 
     def open_editor(self) -> None:
         """Edit the text in the editor of the user."""
@@ -205,7 +205,7 @@ class InputActions:
 
     async def _edit_in_editor(self) -> None:
         screen = self._screen
-        request = screen.dialog.wants if screen.dialog is not None else None
+        request = screen.dialog.text_request if screen.dialog is not None else None
         buffer = screen.answer if request is not None else screen.buffer
         before = screen.pastes.expand(buffer.text).text
         suffix = request.suffix if request is not None else ".md"

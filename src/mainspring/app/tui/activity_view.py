@@ -67,11 +67,11 @@ class ToolCallView:
         self._running: dict[str, RunningCall] = {}
         self._shown: set[str] = set()
 
-    def started(self, event: ToolStarted, now: float) -> None:
+    def on_started(self, event: ToolStarted, now: float) -> None:
         """Note the start of a call."""
         self._running[event.id] = RunningCall(event, now)
 
-    def progress(self, event: ToolProgress) -> None:
+    def on_progress(self, event: ToolProgress) -> None:
         """Note progress of a call."""
         if running := self._running.get(event.id):
             running.title = event.title or running.title
@@ -81,7 +81,7 @@ class ToolCallView:
         """Note that the approval of a call already showed its changes."""
         self._shown.add(call_id)
 
-    def finished(self, event: ToolFinished, columns: int) -> list[Row]:
+    def on_finished(self, event: ToolFinished, columns: int) -> list[Row]:
         """Return the rows of a finished call."""
         running = self._running.pop(event.id, None)
         about = (running.started.summary if running else "") or ""
@@ -111,13 +111,13 @@ class ToolCallView:
                 )
             )
         if event.name in _SUMMARY_IS_ENOUGH and not event.is_error:
-            self._collapsed.keep(f"{event.display} {event.summary}", rows)
+            self._collapsed.store(f"{event.display} {event.summary}", rows)
             return []
         max_rows = _ERROR_ROWS if event.is_error else _OUTPUT_ROWS
         title = f"{event.display} {event.summary}"
         return self._collapsed.collapse(title, rows, max_rows, at_end=event.name == "shell", columns=columns)
 
-    def live(self, columns: int, now: float, spinner: str) -> list[Row]:
+    def live_rows(self, columns: int, now: float, spinner: str) -> list[Row]:
         """Return the rows of running calls."""
         rows: list[Row] = []
         shown = self.running[:_MAX_LIVE]
@@ -222,7 +222,7 @@ class ShellView:
                 ended = [make_row(("bad", f"  Exit code {code}"))] if code else []
                 return [make_row(("accent", "! "), to_one_row(line, columns - 4, make=escape_all)), *rows, *ended]
 
-    def live(self, columns: int, spinner: str) -> list[Row]:
+    def live_rows(self, columns: int, spinner: str) -> list[Row]:
         """The command and the last of what it printed."""
         if self._started is None:
             return []
@@ -254,7 +254,7 @@ class SubagentView:
         self._running: dict[str, _Child] = {}
         self._count = 0
 
-    def started(self, event: ChildStarted, columns: int, now: float) -> list[Row]:
+    def on_started(self, event: ChildStarted, columns: int, now: float) -> list[Row]:
         """Return the rows for the start of a subagent."""
         self._count += 1
         name = to_one_row(event.name or f"subagent {self._count}", 30)
@@ -270,27 +270,27 @@ class SubagentView:
             return []
         match event.event:
             case ToolStarted() as started:
-                child.tools.started(started, now)
+                child.tools.on_started(started, now)
                 child.calls += 1
             case ToolProgress() as progress:
-                child.tools.progress(progress)
+                child.tools.on_progress(progress)
             case ToolFinished() as finished:
                 bar = _INDENT * child.started.depth
-                rows = child.tools.finished(finished, columns - len(bar))[:1]
-                return indent_rows(self._named(child, rows), bar)
+                rows = child.tools.on_finished(finished, columns - len(bar))[:1]
+                return indent_rows(self._prefix_name(child, rows), bar)
             case AnswerText(text=text) | ThinkingText(text=text):
                 child.last = (child.last + text)[-400:]
             case _:
                 child.last = ""
         return []
 
-    def _named(self, child: _Child, rows: list[Row]) -> list[Row]:
+    def _prefix_name(self, child: _Child, rows: list[Row]) -> list[Row]:
         """Add the name of the subagent if several are running."""
         if len(self._running) < 2:
             return rows
         return [[*make_row(("mark", f"{truncate(child.name, 20)} ")), *each] for each in rows]
 
-    def finished(self, event: ChildFinished, columns: int) -> list[Row]:
+    def on_finished(self, event: ChildFinished, columns: int) -> list[Row]:
         """Return the rows for the end of a subagent."""
         child = self._running.pop(event.id, None)
         bar = _INDENT * (child.started.depth - 1 if child else 0)
@@ -310,7 +310,7 @@ class SubagentView:
             rows.append(make_row(("bad", f"    {to_one_row(event.error, max(columns - 6, 10))}")))
         return indent_rows(rows, bar)
 
-    def live(self, columns: int, now: float, spinner: str) -> list[Row]:
+    def live_rows(self, columns: int, now: float, spinner: str) -> list[Row]:
         """Return the rows of running subagents, with what they are doing."""
         rows: list[Row] = []
         for child in self._running.values():

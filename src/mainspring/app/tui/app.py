@@ -80,7 +80,7 @@ class TerminalApp:
 
     Args:
         open_chat: Opens the chat.
-        look: The theme.
+        theme: The theme.
         terminal: The output.
         keyboard: The input.
         history: Earlier inputs.
@@ -91,7 +91,7 @@ class TerminalApp:
     def __init__(
         self,
         open_chat: ChatOpener,
-        look: Theme,
+        theme: Theme,
         terminal: TextIO,
         keyboard: Input,
         history: HistoryFile,
@@ -102,11 +102,11 @@ class TerminalApp:
         self.connection = ChatConnection(open_chat, self._restore_rejected)
         buffer = create_input_buffer(history, self.connection.complete)
         term = environ.get("TERM", "")
-        self.screen = Screen(self.live_rows, self.status_row, buffer, look, terminal, keyboard, term, restore)
+        self.screen = Screen(self.live_rows, self.status_row, buffer, theme, terminal, keyboard, term, restore)
         size = self.screen.output.get_size()
-        self.transcript = TranscriptView(look, size.columns, size.rows)
+        self.transcript = TranscriptView(theme, size.columns, size.rows)
         self.notifier = Notifier(NotificationOptions(), self.screen.write_sequence, environ)
-        self._dialogs = DialogQueue(self.screen.ask, self.connection.send)
+        self._dialogs = DialogQueue(self.screen.show_dialog, self.connection.send)
         self._jobs = BackgroundJobs(self._show_error)
         self._inputs = InputActions(self.connection, self.screen, history, self._jobs, environ, self.is_busy)
         self._controls = ControlActions(
@@ -136,7 +136,7 @@ class TerminalApp:
         bindings = create_bindings(self.screen, self._inputs, self._controls, self.notifier, self._keys)
         for key, sequence in free.items():
             bind_shortcut(bindings, sequence, partial(self.connection.send, Shortcut(key)))
-        self.screen.bind(bindings)
+        self.screen.set_key_bindings(bindings)
 
     def set_notifications(
         self, when: NotifyWhen, channels: tuple[NotifyChannel, ...], command: str | None, after: float
@@ -144,10 +144,10 @@ class TerminalApp:
         """Change how the user is notified."""
         self.notifier.options = NotificationOptions(when=when, channels=channels, command=command, after=after)
 
-    def set_theme(self, look: Theme) -> None:
+    def set_theme(self, theme: Theme) -> None:
         """Change the theme."""
-        self.screen.set_theme(look)
-        self.transcript.set_theme(look)
+        self.screen.set_theme(theme)
+        self.transcript.set_theme(theme)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class TerminalApp:
         try:
             await self.connection.run(self._on_open, self._on_event)
         except Exception as error:  # shown after the screen is gone, and sets the exit code
-            self.failure = self.failure or _first(error)
+            self.failure = self.failure or _unwrap_group(error)
         finally:
             self.screen.exit()
 
@@ -229,7 +229,7 @@ class TerminalApp:
             self.screen.print([make_row(("faint", notice)), []])
         now = time.monotonic()
         for event in replayed:
-            self.screen.print(self.transcript.show(event, now))
+            self.screen.print(self.transcript.add_event(event, now))
 
     def _show(self, event: events.ChatEvent) -> None:
         match event:
@@ -251,14 +251,14 @@ class TerminalApp:
         if isinstance(event, events.CommandDone) and isinstance(event.shown, Table) and event.shown.title == _HELP:
             self._show_keys()
         is_streaming = isinstance(event, _STREAMING)
-        self.screen.print(self.transcript.show(event, time.monotonic()), soon=not is_streaming)
+        self.screen.print(self.transcript.add_event(event, time.monotonic()), redraw=not is_streaming)
         if self.transcript.busy or is_streaming:
             self._ticker.wake(is_streaming=is_streaming)  # streamed text is drawn with the next tick: a piece is cheap
 
     def _show_keys(self) -> None:
         """Show the keys before the commands; the chat does not know them."""
         keys = Table(("key", "description"), self._key_table, "Keys")
-        self.screen.print(self.transcript.show(events.CommandDone("", "keys", keys), time.monotonic()))
+        self.screen.print(self.transcript.add_event(events.CommandDone("", "keys", keys), time.monotonic()))
 
     def _perform(self, event: events.CommandDone) -> bool:
         """Perform a result that is an action of the screen. Return True if no result is left to show."""
@@ -305,13 +305,13 @@ class TerminalApp:
         below = self._dialog_rows(dialog, columns, max_rows) if dialog is not None else []
         below = [*self._queue_rows(columns), *below][-max_rows:] if max_rows else []
         space = max_rows - len(below) - 1
-        above = self.transcript.live(time.monotonic(), space) if space > 0 else []
+        above = self.transcript.live_rows(time.monotonic(), space) if space > 0 else []
         if not above and not below and not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS:
             return [[]]
         return [*above, *below] if not (above and below) else [*above, [], *below]
 
     def _dialog_rows(self, dialog: Dialog, columns: int, max_rows: int) -> list[Row]:
-        if dialog.wants is not None or self.screen.dialog_takes_keys():
+        if dialog.text_request is not None or self.screen.dialog_takes_keys():
             return dialog.rows(columns, max_rows)
         hint = make_row(("faint", to_one_row(_TYPING_GRACE_HINT, columns - 1)))
         return [*dialog.rows(columns, max(max_rows - 1, 1)), hint]
@@ -332,7 +332,7 @@ class TerminalApp:
         return status_row(self.connection.status, columns)
 
 
-def _first(error: Exception) -> Exception:
+def _unwrap_group(error: Exception) -> Exception:
     """Return the first error of a group, or the error itself."""
     inner: Sequence[Exception] = getattr(error, "exceptions", ())
-    return _first(inner[0]) if inner else error
+    return _unwrap_group(inner[0]) if inner else error

@@ -36,16 +36,16 @@ class ApprovalDialog:
     """Asks whether a tool call is allowed.
 
     Args:
-        asked: The question.
+        request: The question.
         finish: Called with the decision.
     """
 
-    def __init__(self, asked: ApprovalAsked, finish: OnDone) -> None:
-        self.id = asked.id
-        self.wants: TextRequest | None = None
-        self._asked = asked
+    def __init__(self, request: ApprovalAsked, finish: OnDone) -> None:
+        self.id = request.id
+        self.text_request: TextRequest | None = None
+        self._request = request
         self._finish = finish
-        self._menu = Menu(_items(asked), wraps=True)
+        self._menu = Menu(_menu_items(request), wraps=True)
         self._rules: tuple[ApprovalDecision, Menu] | None = None
         self._hunks: HunkSelector | None = None
         self._text_purpose = ""
@@ -54,7 +54,7 @@ class ApprovalDialog:
     def on_key(self, key: str) -> bool:
         """Handle a key."""
         menu = self._rules[1] if self._rules is not None else self._menu
-        if self._hunks is None and not menu.knows(key):
+        if self._hunks is None and not menu.handles_key(key):
             return False
         if self._hunks is not None:
             chosen_hunks = self._hunks.on_key(key)
@@ -75,23 +75,23 @@ class ApprovalDialog:
             case "once" | "session" | "edits":
                 self._answer(value)
             case "always" | "everywhere" | "never":
-                rules = self._asked.suggestions
+                rules = self._request.suggestions
                 if len(rules) > 1:
-                    self._rules = (value, Menu(_rule_items(self._asked), wraps=True))
+                    self._rules = (value, Menu(_rule_items(self._request), wraps=True))
                 else:
                     self._answer(value, rule=rules[0] if rules else "")
             case "hunks":
-                self._hunks = HunkSelector([hunk for diff in self._asked.diffs for hunk in diff.hunks])
+                self._hunks = HunkSelector([hunk for diff in self._request.diffs for hunk in diff.hunks])
             case "edit":
-                shown = json.dumps(self._asked.arguments, indent=2, ensure_ascii=False)
-                self._text_purpose, self.wants = value, TextRequest("Arguments as JSON", shown, ".json")
+                shown = json.dumps(self._request.arguments, indent=2, ensure_ascii=False)
+                self._text_purpose, self.text_request = value, TextRequest("Arguments as JSON", shown, ".json")
             case _:
-                self._text_purpose, self.wants = (
+                self._text_purpose, self.text_request = (
                     value,
                     TextRequest("Tell the agent what to do instead (Enter to send; leave empty to only deny)"),
                 )
 
-    def take(self, text: str) -> None:
+    def submit_text(self, text: str) -> None:
         """Accept the requested text."""
         if self._text_purpose == "deny":
             self._answer("deny", reason=text.strip())
@@ -100,15 +100,15 @@ class ApprovalDialog:
             value = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             self._problem = f"Invalid arguments: {error}"
-            self.wants = TextRequest("Arguments as JSON", text, ".json")
+            self.text_request = TextRequest("Arguments as JSON", text, ".json")
             return
         self._answer("edit", input=value)
 
-    def back(self) -> None:
+    def go_back(self) -> None:
         """Go back one step, or deny the call."""
         self._problem = ""
-        if self.wants is not None or self._rules is not None or self._hunks is not None:
-            self.wants = self._rules = self._hunks = None
+        if self.text_request is not None or self._rules is not None or self._hunks is not None:
+            self.text_request = self._rules = self._hunks = None
         else:
             self._answer("deny")
 
@@ -121,18 +121,18 @@ class ApprovalDialog:
         input: dict[str, Any] | None = None,
         rule: str = "",
     ) -> None:
-        self.wants = None
+        self.text_request = None
         self._finish(Approve(self.id, decision, reason, hunks, input, rule))
 
     def rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return the rows to draw."""
         if self._hunks is not None:
             return self._hunks.rows(columns, max_rows)
-        head = self._head(columns)
+        head = self._header_rows(columns)
         if self._problem:
             head.append(make_row(("bad", to_one_row(self._problem, columns - 1))))
-        if self.wants is not None:
-            return [*head[: max_rows - 1], make_row(("faint", truncate(self.wants.label, columns - 1)))]
+        if self.text_request is not None:
+            return [*head[: max_rows - 1], make_row(("faint", truncate(self.text_request.label, columns - 1)))]
         if self._rules is not None:
             head.append(
                 make_row(("faint", truncate("Choose a rule to save (Enter to select, Esc to go back)", columns - 1)))
@@ -141,24 +141,26 @@ class ApprovalDialog:
         space = max(max_rows - len(head), min(len(menu.items), 4))
         return [*head[: max(max_rows - space, 1)], *menu.rows(columns, space)]
 
-    def _head(self, columns: int) -> list[Row]:
-        asked = self._asked
-        question = to_one_row(question_of(asked), columns - 1, make=escape_all)
+    def _header_rows(self, columns: int) -> list[Row]:
+        request = self._request
+        question = to_one_row(question_of(request), columns - 1, make=escape_all)
         rows = [make_row(("warn", question))]
-        if not asked.resource or asked.resource not in question:
+        if not request.resource or request.resource not in question:
             rows += self._resource(columns)
-        reason = asked.reason.removeprefix(asked.resource).lstrip(": ") if asked.resource else asked.reason
-        why = reason + (f" [{asked.rule}]" if asked.rule else "")
+        reason = request.reason.removeprefix(request.resource).lstrip(": ") if request.resource else request.reason
+        why = reason + (f" [{request.rule}]" if request.rule else "")
         if why:
             reason_rows = wrap_rows(
-                [make_row(("faint", f"  {to_one_row(why, _MAX_REASON_LENGTH, make=escape_all)}"))], columns, hard=True
+                [make_row(("faint", f"  {to_one_row(why, _MAX_REASON_LENGTH, make=escape_all)}"))],
+                columns,
+                break_words=True,
             )
             rows += reason_rows[:_MAX_REASON_ROWS]
         return rows
 
     def _resource(self, columns: int) -> list[Row]:
         """Return the rows of the resource, with all characters visible."""
-        rows = wrap_rows(output_rows(self._asked.resource, "tool", "  ", escape_all), columns, hard=True)
+        rows = wrap_rows(output_rows(self._request.resource, "tool", "  ", escape_all), columns, break_words=True)
         if len(rows) > _MAX_RESOURCE_ROWS:
             left = len(rows) - _MAX_RESOURCE_ROWS + 1
             return [
@@ -168,36 +170,36 @@ class ApprovalDialog:
         return rows
 
 
-def question_of(asked: ApprovalAsked) -> str:
+def question_of(request: ApprovalAsked) -> str:
     """Return the question about a call: the verb and the object, where the next rows do not say it."""
-    match asked.action:
+    match request.action:
         case "run":
             text = "Run this command?"
-        case "write" if asked.resource:
-            verb = "Create" if [diff.change for diff in asked.diffs] == ["create"] else "Edit"
-            text = f"{verb} {asked.resource}?"
-        case "read" | "delete" if asked.resource:
-            text = f"{asked.action.capitalize()} {asked.resource}?"
+        case "write" if request.resource:
+            verb = "Create" if [diff.change for diff in request.diffs] == ["create"] else "Edit"
+            text = f"{verb} {request.resource}?"
+        case "read" | "delete" if request.resource:
+            text = f"{request.action.capitalize()} {request.resource}?"
         case "connect":
-            text = f"Connect to {asked.resource}?"
+            text = f"Connect to {request.resource}?"
         case _:
-            text = f"Allow {asked.display} to {asked.action}?"
-    return f"{asked.child}: {text}" if asked.child else text
+            text = f"Allow {request.display} to {request.action}?"
+    return f"{request.child}: {text}" if request.child else text
 
 
-def _items(asked: ApprovalAsked) -> list[MenuItem]:
+def _menu_items(request: ApprovalAsked) -> list[MenuItem]:
     items = [
-        MenuItem(choice.value, choice.label, _KEYS[choice.value]) for choice in asked.choices if choice.value in _KEYS
+        MenuItem(choice.value, choice.label, _KEYS[choice.value]) for choice in request.choices if choice.value in _KEYS
     ]
-    if asked.choose_hunks:
+    if request.choose_hunks:
         places = (i for i, item in enumerate(items) if item.value == "edit")
         items.insert(next(places, len(items)), MenuItem("hunks", "Choose changes...", _KEYS["hunks"]))
     return items
 
 
-def _rule_items(asked: ApprovalAsked) -> list[MenuItem]:
+def _rule_items(request: ApprovalAsked) -> list[MenuItem]:
     """Return what can be saved for a call that needs several rules: all of them, the wider ones, or one."""
-    narrow, wide = asked.suggestions, asked.wider
+    narrow, wide = request.suggestions, request.wider
     sets: dict[tuple[str, ...], None] = dict.fromkeys(
         [narrow, *([wide] if wide else []), *[(rule,) for rule in narrow]]
     )
@@ -214,21 +216,21 @@ class HunkSelector:
     def __init__(self, hunks: list[Hunk]) -> None:
         self.hunks = hunks
         self._marked = {hunk.number for hunk in hunks}
-        self._at = 0
+        self._index = 0
 
     def on_key(self, key: str) -> tuple[int, ...] | None:
         """Handle a key. Return the numbers of the chosen changes after Enter."""
         match key:
             case "up" | "left" | "k":
-                self._at = (self._at - 1) % len(self.hunks)
+                self._index = (self._index - 1) % len(self.hunks)
             case "down" | "right" | "j":
-                self._at = (self._at + 1) % len(self.hunks)
+                self._index = (self._index + 1) % len(self.hunks)
             case "space":
-                self._marked ^= {self.hunks[self._at].number}
+                self._marked ^= {self.hunks[self._index].number}
             case "y" | "n":
-                number = self.hunks[self._at].number
+                number = self.hunks[self._index].number
                 self._marked = self._marked | {number} if key == "y" else self._marked - {number}
-                self._at = min(self._at + 1, len(self.hunks) - 1)
+                self._index = min(self._index + 1, len(self.hunks) - 1)
             case "enter":
                 return tuple(sorted(self._marked))
             case _:
@@ -238,11 +240,11 @@ class HunkSelector:
     def rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return the rows of the current change, and the marks of all."""
         marks = " ".join(
-            f"{'>' if i == self._at else ''}[{'x' if hunk.number in self._marked else ' '}]"
+            f"{'>' if i == self._index else ''}[{'x' if hunk.number in self._marked else ' '}]"
             for i, hunk in enumerate(self.hunks)
         )
         head = [
-            make_row(("warn", to_one_row(f"Change {self._at + 1} of {len(self.hunks)}: {marks}", columns - 1))),
+            make_row(("warn", to_one_row(f"Change {self._index + 1} of {len(self.hunks)}: {marks}", columns - 1))),
             make_row(
                 (
                     "faint",
@@ -250,5 +252,5 @@ class HunkSelector:
                 )
             ),
         ]
-        body = hunk_rows(self.hunks[self._at], columns)
+        body = hunk_rows(self.hunks[self._index], columns)
         return [*head, *body[: max(max_rows - len(head), 1)]]

@@ -41,7 +41,7 @@ class Menu:
     Args:
         items: The items.
         multiple: Whether several can be chosen: Space marks them, Enter confirms.
-        at: Index of the first selected item.
+        index: Index of the first selected item.
         numbered: Whether digits select items without letters.
         wraps: Whether long labels wrap instead of being truncated.
     """
@@ -56,7 +56,7 @@ class Menu:
         wraps: bool = False,
     ) -> None:
         self.items = list(items)
-        self.at = at
+        self.index = at
         self._multiple = multiple
         self._numbered = numbered
         self._wraps = wraps
@@ -71,17 +71,19 @@ class Menu:
         moved = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -_PAGE, "pagedown": _PAGE}.get(key)
         if moved is not None:
             step = abs(moved) == 1
-            self.at = (self.at + moved) % len(self.items) if step else min(max(self.at + moved, 0), len(self.items) - 1)
+            self.index = (
+                (self.index + moved) % len(self.items) if step else min(max(self.index + moved, 0), len(self.items) - 1)
+            )
         elif key == "space" and self._multiple:
-            self._marked ^= {self.at}
+            self._marked ^= {self.index}
         elif key == "enter":
             marked = sorted(self._marked) if self._multiple else []
-            return tuple(self.items[i].value for i in marked or [self.at])
+            return tuple(self.items[i].value for i in marked or [self.index])
         else:
             return self._choose_by_key(key)
         return None
 
-    def knows(self, key: str) -> bool:
+    def handles_key(self, key: str) -> bool:
         """Return True if a key has a meaning here. Other characters belong to the input."""
         return len(key) != 1 or self._index_of_key(key) is not None
 
@@ -90,7 +92,7 @@ class Menu:
         place = self._index_of_key(key)
         if place is None:
             return None
-        self.at = place
+        self.index = place
         if self._multiple:
             self._marked ^= {place}
             return None
@@ -106,10 +108,10 @@ class Menu:
         max_rows = max(max_rows, 1)
         if self._wraps:
             return self._wrapped_rows(columns, max_rows)
-        first = min(max(self.at - max_rows // 2, 0), max(len(self.items) - max_rows, 0))
+        first = min(max(self.index - max_rows // 2, 0), max(len(self.items) - max_rows, 0))
         shown = [self._row(i, columns) for i in range(first, min(first + max_rows, len(self.items)))]
         if len(self.items) > max_rows and shown:
-            shown[-1] = [*shown[-1], *make_row(("faint", f"  {self.at + 1} of {len(self.items)}"))]
+            shown[-1] = [*shown[-1], *make_row(("faint", f"  {self.index + 1} of {len(self.items)}"))]
         return shown
 
     def _wrapped_rows(self, columns: int, max_rows: int) -> list[Row]:
@@ -117,7 +119,7 @@ class Menu:
         blocks = [self._block(i, columns) for i in range(len(self.items))]
         if sum(map(len, blocks)) <= max_rows:
             return [each for block in blocks for each in block]
-        first, last, space = self.at, self.at + 1, max_rows - 1 - len(blocks[self.at])
+        first, last, space = self.index, self.index + 1, max_rows - 1 - len(blocks[self.index])
         while last < len(blocks) and len(blocks[last]) <= space:
             space -= len(blocks[last])
             last += 1
@@ -125,16 +127,18 @@ class Menu:
             first -= 1
             space -= len(blocks[first])
         rows = [each for block in blocks[first:last] for each in block]
-        return [*rows[: max(max_rows - 1, 1)], make_row(("faint", f"  {self.at + 1} of {len(self.items)}"))][:max_rows]
+        return [*rows[: max(max_rows - 1, 1)], make_row(("faint", f"  {self.index + 1} of {len(self.items)}"))][
+            :max_rows
+        ]
 
     def _block(self, i: int, columns: int) -> list[Row]:
-        item, chosen = self.items[i], i == self.at
+        item, chosen = self.items[i], i == self.index
         sign = "> " if chosen else "  "
         key = f"{item.key or (str(i + 1) if i < 9 and self._numbered else ' ')}  "
         style = "chosen" if chosen else ""
         label = strip_emoji_modifiers(" ".join(escape_all(item.label).split()))
         first = make_row((style, sign) if style else sign, ("accent", key), (style, label) if style else label)
-        return wrap_row(first, columns, " " * width(sign + key), hard=True)
+        return wrap_row(first, columns, " " * width(sign + key), break_words=True)
 
     def _column(self, columns: int) -> int:
         """Return the width of labels with a detail, so that details are aligned."""
@@ -143,7 +147,7 @@ class Menu:
 
     def _row(self, i: int, columns: int) -> Row:
         item = self.items[i]
-        sign = "> " if i == self.at else "  "
+        sign = "> " if i == self.index else "  "
         mark = ("[x] " if i in self._marked else "[ ] ") if self._multiple else ""
         key = f"{item.key or (str(i + 1) if i < 9 and self._numbered else ' ')}  "
         label = to_one_row(f"{'  ' * item.depth}{item.label}" if not item.depth else item.label, max(columns - 12, 4))
@@ -154,7 +158,7 @@ class Menu:
         detail = (
             f"  {truncate(to_one_row(item.detail, 200, make=escape_all), space)}" if item.detail and space > 6 else ""
         )
-        style = "chosen" if i == self.at else ""
+        style = "chosen" if i == self.index else ""
         parts = make_row((style, sign + mark), ("accent", key)) if style else make_row(sign + mark, ("accent", key))
         return [*parts, *(make_row((style, label)) if style else make_row(label)), *make_row(("faint", detail))]
 
@@ -182,21 +186,21 @@ class Dialog(Protocol):
 
     Attributes:
         id: ID of the question, by which it can be closed; empty for a list of the screen.
-        wants: The text that the dialog requests now.
+        text_request: The text that the dialog requests now.
     """
 
     id: str
-    wants: TextRequest | None
+    text_request: TextRequest | None
 
     def on_key(self, key: str) -> bool:
         """Handle a key. Return False if the key has no meaning here and belongs to the input."""
         ...
 
-    def take(self, text: str) -> None:
+    def submit_text(self, text: str) -> None:
         """Accept the requested text."""
         ...
 
-    def back(self) -> None:
+    def go_back(self) -> None:
         """Handle Esc: go back one step, or give the safest answer."""
         ...
 
@@ -249,7 +253,7 @@ _FREE_TEXT = "\0own"
 _HINT = "Up/Down to move, Enter to select, Esc to skip"
 _PICKER_HINT = "Up/Down to move, Enter to select, type to filter, Esc to cancel"
 _HINT_MULTIPLE = "Up/Down to move, Space to mark, Enter to confirm, Esc to skip"
-_PLAN = (("approve", "Approve", "y"), ("revise", "Revise...", "r"), ("reject", "Reject", "n"))
+_PLAN_SYSTEM_PROMPT = (("approve", "Approve", "y"), ("revise", "Revise...", "r"), ("reject", "Reject", "n"))
 _YES_NO = (("yes", "Yes", "y"), ("no", "No", "n"))
 
 
@@ -257,68 +261,68 @@ class QuestionDialog:
     """A question of the agent or of an extension.
 
     Args:
-        asked: The question.
+        request: The question.
         finish: Called with the answer.
     """
 
-    def __init__(self, asked: QuestionAsked, finish: OnDone) -> None:
-        self.id = asked.id
-        self.wants: TextRequest | None = None
-        self._asked = asked
+    def __init__(self, request: QuestionAsked, finish: OnDone) -> None:
+        self.id = request.id
+        self.text_request: TextRequest | None = None
+        self._request = request
         self._finish = finish
         self._is_revising = False
-        items = _items(asked)
-        self._menu = Menu(items, multiple=asked.multiple) if items else None
+        items = _items(request)
+        self._menu = Menu(items, multiple=request.multiple) if items else None
         if self._menu is None:
-            self.wants = TextRequest("Your answer")
+            self.text_request = TextRequest("Your answer")
 
     def on_key(self, key: str) -> bool:
         """Handle a key."""
-        if self._menu is None or not self._menu.knows(key):
+        if self._menu is None or not self._menu.handles_key(key):
             return False
         chosen = self._menu.on_key(key)
         if not chosen:
             return True
         if _FREE_TEXT in chosen:
-            self.wants = TextRequest("Your answer")
-        elif self._asked.kind == "plan" and chosen == ("revise",):
+            self.text_request = TextRequest("Your answer")
+        elif self._request.kind == "plan" and chosen == ("revise",):
             self._is_revising = True
-            self.wants = TextRequest("What to change")
+            self.text_request = TextRequest("What to change")
         else:
             self._finish(Answer(self.id, chosen))
         return True
 
-    def take(self, text: str) -> None:
+    def submit_text(self, text: str) -> None:
         """Accept the requested text."""
-        self.wants = None
+        self.text_request = None
         self._finish(Answer(self.id, ("revise",) if self._is_revising else (), text))
 
-    def back(self) -> None:
+    def go_back(self) -> None:
         """Return from the text to the list, or decline to answer."""
-        if self.wants is not None and self._menu is not None:
-            self.wants, self._is_revising = None, False
+        if self.text_request is not None and self._menu is not None:
+            self.text_request, self._is_revising = None, False
         else:
-            self.wants = None
+            self.text_request = None
             self._finish(Answer(self.id, declined=True))
 
     def rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return the rows to draw."""
-        asked = self._asked
-        title = asked.title or ("Plan" if asked.kind == "plan" else asked.text)
-        sender = f"{asked.child}: " if asked.child else ""
+        request = self._request
+        title = request.title or ("Plan" if request.kind == "plan" else request.text)
+        sender = f"{request.child}: " if request.child else ""
         head = [make_row(("warn", to_one_row(f"{sender}{title}", columns - 1)))]
-        if self.wants is not None or self._menu is None:
-            label = self.wants.label if self.wants is not None else ""
+        if self.text_request is not None or self._menu is None:
+            label = self.text_request.label if self.text_request is not None else ""
             return [*head, make_row(("faint", truncate(f"{label} (Enter to send, Esc to go back)", columns - 1)))]
-        head.append(make_row(("faint", truncate(_HINT_MULTIPLE if asked.multiple else _HINT, columns - 1))))
+        head.append(make_row(("faint", truncate(_HINT_MULTIPLE if request.multiple else _HINT, columns - 1))))
         return [*head, *self._menu.rows(columns, max(max_rows - len(head), 3))]
 
 
-def _items(asked: QuestionAsked) -> list[MenuItem]:
-    items = [MenuItem(option.value, option.label or option.value, "", option.description) for option in asked.options]
-    match asked.kind:
+def _items(request: QuestionAsked) -> list[MenuItem]:
+    items = [MenuItem(option.value, option.label or option.value, "", option.description) for option in request.options]
+    match request.kind:
         case "plan":
-            return items or [MenuItem(*each) for each in _PLAN]
+            return items or [MenuItem(*each) for each in _PLAN_SYSTEM_PROMPT]
         case "confirm":
             return items or [MenuItem(*each) for each in _YES_NO]
         case "select":
@@ -339,7 +343,7 @@ class PickerDialog:
 
     def __init__(self, picker: Picker, finish: OnDone) -> None:
         self.id = ""
-        self.wants: TextRequest | None = None
+        self.text_request: TextRequest | None = None
         self._picker = picker
         self._finish = finish
         self._filter_text = ""
@@ -367,10 +371,10 @@ class PickerDialog:
             self._finish(Slash(chosen[0]))
         return True
 
-    def take(self, text: str) -> None:
+    def submit_text(self, text: str) -> None:
         """Do nothing, since the dialog requests no text."""
 
-    def back(self) -> None:
+    def go_back(self) -> None:
         """Clear the filter, or cancel."""
         if self._filter_text:
             self._filter_text = ""

@@ -26,7 +26,7 @@ def diff_rows(diffs: Iterable[FileDiff], columns: int, max_rows: int | None = No
     """
     rows: list[Row] = []
     for diff in diffs:
-        rows.append(_head(diff, columns))
+        rows.append(_file_header(diff, columns))
         for i, hunk in enumerate(diff.hunks):
             rows += [make_row(("faint", "  ..."))] if i else []
             rows += hunk_rows(hunk, columns)
@@ -76,7 +76,7 @@ def _line(line: str, number: str) -> Row:
     return parts + (make_row((style, f"{mark} {shown}")) if style else make_row(f"{mark} {shown}"))
 
 
-def _head(diff: FileDiff, columns: int) -> Row:
+def _file_header(diff: FileDiff, columns: int) -> Row:
     counts = make_row(" ", ("added", f"+{diff.added}"), " ", ("removed", f"-{diff.removed}"))
     name = truncate(escape_all(diff.path), max(columns - 16, 8))
     return make_row(("tool", f"  {name}"), ("faint", _KINDS[diff.change])) + counts

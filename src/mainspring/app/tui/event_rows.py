@@ -98,7 +98,7 @@ def _lines(cells: tuple[str, ...], sizes: list[int], first: str, rest: str) -> l
 
 
 def _cell(text: str, size: int) -> list[Row]:
-    rows = wrap_row(make_row(text), size + 1, hard=True)
+    rows = wrap_row(make_row(text), size + 1, break_words=True)
     if len(rows) <= _MAX_CELL_ROWS:
         return rows
     return [
@@ -110,11 +110,11 @@ def _cell(text: str, size: int) -> list[Row]:
 def _stack_columns(heads: tuple[str, ...], rows: list[tuple[str, ...]], columns: int) -> list[Row]:
     shown: list[Row] = []
     for each in rows:
-        shown += wrap_row(make_row(("accent", each[0])), columns, "  ", hard=True) if each else []
+        shown += wrap_row(make_row(("accent", each[0])), columns, "  ", break_words=True) if each else []
         for i, cell in enumerate(each[1:], 1):
             name = f"{heads[i]}: " if i < len(heads) else ""
             shown += (
-                wrap_row(make_row("  ", ("faint", name), cell), columns, "    ", hard=True)[:_MAX_CELL_ROWS]
+                wrap_row(make_row("  ", ("faint", name), cell), columns, "    ", break_words=True)[:_MAX_CELL_ROWS]
                 if cell
                 else []
             )
@@ -149,9 +149,9 @@ def _rows(
         case events.QuestionAsked():
             return _question(event, columns, markdown)
         case events.QuestionSettled(outcome=outcome):
-            return _line("faint", f"    {_OUTCOMES[outcome]}")
+            return _text_rows("faint", f"    {_OUTCOMES[outcome]}")
         case events.Retrying(attempt=attempt, max_retries=max_retries, delay=delay, reason=reason):
-            return _line("warn", f"Retrying in {delay:.0f}s (attempt {attempt} of {max_retries}): {reason}")
+            return _text_rows("warn", f"Retrying in {delay:.0f}s (attempt {attempt} of {max_retries}): {reason}")
         case events.Compacted():
             return _compacted(event, collapsed)
         case events.SessionChanged():
@@ -159,30 +159,30 @@ def _rows(
         case events.CommandDone():
             return _command(event, columns, markdown)
         case events.Refused(reason=reason):
-            return _line("warn", reason)
+            return _text_rows("warn", reason)
         case _:
-            return _line(_LEVELS[event.level], event.text) if isinstance(event, events.Notice) else []
+            return _text_rows(_LEVELS[event.level], event.text) if isinstance(event, events.Notice) else []
 
 
-def _line(style: str, text: str) -> list[Row]:
+def _text_rows(style: str, text: str) -> list[Row]:
     return output_rows(text, style, "")
 
 
 def _question(event: events.QuestionAsked, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
     head = [make_row(("heading", to_one_row(event.title, columns - 1)))] if event.title else []
-    return head + (markdown(event.text) if event.kind == "plan" else wrap_rows(_line("", event.text), columns))
+    return head + (markdown(event.text) if event.kind == "plan" else wrap_rows(_text_rows("", event.text), columns))
 
 
 def _command(event: events.CommandDone, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
     if event.error:
-        return wrap_rows(_line("bad", f"/{event.name}: {event.error}" if event.name else event.error), columns)
+        return wrap_rows(_text_rows("bad", f"/{event.name}: {event.error}" if event.name else event.error), columns)
     return result_rows(event.shown, columns, markdown) if event.shown is not None else []
 
 
 def _compacted(event: events.Compacted, collapsed: CollapsedOutput) -> list[Row]:
     figures = f" from {format_tokens(event.before)} to {format_tokens(event.after)} tokens" if event.before else ""
     summary = collapsed.collapse("summary", output_rows(event.summary, "faint", "  "), _SUMMARY_ROWS)
-    return [*_line("warn", f"Conversation compacted{figures} ({event.reason})"), *summary]
+    return [*_text_rows("warn", f"Conversation compacted{figures} ({event.reason})"), *summary]
 
 
 def _session(event: events.SessionChanged) -> list[Row]:
@@ -195,4 +195,4 @@ def _session(event: events.SessionChanged) -> list[Row]:
         "rewound": f"Session rewound; {pluralize(event.messages, 'message is', 'messages are')} left.",
         "renamed": "",  # the status line shows it
     }
-    return _line("faint", texts[event.reason])
+    return _text_rows("faint", texts[event.reason])

@@ -23,7 +23,7 @@ from prompt_toolkit.layout.processors import Processor, Transformation, Transfor
 from mainspring.app.chat.command_results import Candidate
 from mainspring.app.tui.paste import PasteStore
 from mainspring.app.tui.safe_text import to_one_row
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 MAX_ENTRIES = 1_000
 MAX_ENTRY_BYTES = 64 << 10
@@ -58,7 +58,7 @@ class HistoryFile:
 
     def add(self, text: str) -> bool:
         """Add an entry. Return False if it was not stored."""
-        line = json.dumps(redact(text)).encode() + b"\n"
+        line = json.dumps(redact_environment(text)).encode() + b"\n"
         if not text.strip() or len(line) > MAX_ENTRY_BYTES:
             return False
         try:

@@ -162,15 +162,17 @@ def create_bindings(
         sequences: The keys of each action.
     """
     keys = KeyBindings()
-    asked = Condition(lambda: screen.dialog_takes_keys() and screen.dialog is not None and screen.dialog.wants is None)
-    wanted = Condition(lambda: screen.dialog is not None and screen.dialog.wants is not None)
-    typing = ~asked & ~wanted
+    request = Condition(
+        lambda: screen.dialog_takes_keys() and screen.dialog is not None and screen.dialog.text_request is None
+    )
+    requested = Condition(lambda: screen.dialog is not None and screen.dialog.text_request is not None)
+    typing = ~request & ~requested
     bursts = PasteDetector()
-    _bind_dialog(keys, screen, asked)
+    _bind_dialog(keys, screen, request)
 
-    def bind(action: str, act: Handler, when: FilterOrBool = True) -> None:
+    def bind(action: str, handler: Handler, when: FilterOrBool = True) -> None:
         for sequence in sequences[action]:
-            _add(keys, sequence, act, when)
+            _add(keys, sequence, handler, when)
 
     def key_pressed(_: object) -> None:
         bursts.key(time.monotonic())
@@ -178,8 +180,8 @@ def create_bindings(
 
     screen.app.key_processor.before_key_press += key_pressed
     bind("send", _Enter(inputs, bursts), typing)
-    bind("send", lambda event: _submit_answer(screen, event), wanted)
-    bind("newline", lambda event: event.current_buffer.insert_text("\n"), ~asked)
+    bind("send", lambda event: _submit_answer(screen, event), requested)
+    bind("newline", lambda event: event.current_buffer.insert_text("\n"), ~request)
     bind("queue", lambda event: _tab(inputs, event), typing)
     bind("stop", lambda _: _escape(screen, inputs, controls))
     bind("leave", lambda _: controls.exit(), typing & Condition(lambda: not screen.buffer.text))
@@ -188,7 +190,7 @@ def create_bindings(
     bind("interrupt", lambda _: controls.interrupt())
     bind("unfold", lambda _: controls.expand_output())
     bind("editor", lambda _: inputs.open_editor())
-    bind("image", lambda _: inputs.paste_image(), ~asked)
+    bind("image", lambda _: inputs.paste_image(), ~request)
     bind("suspend", lambda _: controls.suspend())
     bind("redraw", lambda _: screen.app.renderer.clear())
     _add(keys, (BURST,), lambda event: _burst(screen, bursts, event))
@@ -198,9 +200,9 @@ def create_bindings(
     return keys
 
 
-def bind_shortcut(keys: KeyBindings, sequence: tuple[str, ...], act: Callable[[], object]) -> None:
+def bind_shortcut(keys: KeyBindings, sequence: tuple[str, ...], handler: Callable[[], object]) -> None:
     """Bind a shortcut of an extension."""
-    _add(keys, sequence, lambda _: act())
+    _add(keys, sequence, lambda _: handler())
 
 
 def _add(keys: KeyBindings, sequence: tuple[str, ...], act: Handler, when: FilterOrBool = True) -> None:
@@ -210,20 +212,20 @@ def _add(keys: KeyBindings, sequence: tuple[str, ...], act: Handler, when: Filte
     keys.add(*sequence, filter=when)(handler)
 
 
-def _bind_dialog(keys: KeyBindings, screen: Screen, asked: Condition) -> None:
+def _bind_dialog(keys: KeyBindings, screen: Screen, condition: Condition) -> None:
     def press(name: str) -> None:
         dialog: Dialog | None = screen.dialog
         if dialog is not None:
             if not dialog.on_key(name):
                 screen.type_into_input(" " if name == "space" else name)
-            screen.sync()
+            screen.update_dialog_input()
 
-    def named(name: str) -> Handler:
+    def bind_name(name: str) -> Handler:
         return lambda _: press(name)
 
     for name in _DIALOG_KEYS:
-        _add(keys, (name,), named(name), asked)
-    _add(keys, (Keys.Any,), lambda event: press("space" if event.data == " " else event.data), asked)
+        _add(keys, (name,), bind_name(name), condition)
+    _add(keys, (Keys.Any,), lambda event: press("space" if event.data == " " else event.data), condition)
 
 
 class _Enter:
@@ -268,16 +270,16 @@ def _ends_with_backslash(text: str) -> bool:
 def _submit_answer(screen: Screen, event: KeyPressEvent) -> None:
     dialog = screen.dialog
     if dialog is not None:
-        dialog.take(event.current_buffer.text)
-        screen.sync()
+        dialog.submit_text(event.current_buffer.text)
+        screen.update_dialog_input()
 
 
 def _burst(screen: Screen, bursts: PasteDetector, event: KeyPressEvent) -> None:
     """Insert a burst of text. It never answers a question."""
     bursts.text(event.data)
     dialog = screen.dialog
-    asked = dialog is not None and dialog.wants is None
-    (screen.buffer if asked else event.current_buffer).insert_text(event.data)
+    request = dialog is not None and dialog.text_request is None
+    (screen.buffer if request else event.current_buffer).insert_text(event.data)
 
 
 def _tab(inputs: InputActions, event: KeyPressEvent) -> None:
@@ -292,9 +294,9 @@ def _tab(inputs: InputActions, event: KeyPressEvent) -> None:
 
 def _escape(screen: Screen, inputs: InputActions, controls: ControlActions) -> None:
     dialog = screen.dialog
-    if dialog is not None and (screen.dialog_takes_keys() or dialog.wants is not None):
-        dialog.back()
-        screen.sync()
+    if dialog is not None and (screen.dialog_takes_keys() or dialog.text_request is not None):
+        dialog.go_back()
+        screen.update_dialog_input()
     elif screen.buffer.complete_state:
         screen.buffer.cancel_completion()
     elif screen.editing_queued_id:

@@ -43,16 +43,16 @@ class TuiLauncher:
         self._app: TerminalApp | None = None
         self._signal = 0
 
-    def show(self, look: Theme) -> None:
+    def run(self, theme: Theme) -> None:
         """Show the app until the user exits.
 
         Args:
-            look: The theme.
+            theme: The theme.
         """
         reconfigure = getattr(sys.stdout, "reconfigure", None)
-        if reconfigure is not None and not look.utf8:
+        if reconfigure is not None and not theme.utf8:
             reconfigure(encoding=detect_encoding(os.environ), errors="replace")
-        self._app = app = self._create_app(look)
+        self._app = app = self._create_app(theme)
         self._guard.write("\r")  # to the start of the first frame
         self._signal = asyncio.run(self._run_until_exit(app))
 
@@ -63,20 +63,20 @@ class TuiLauncher:
             Exception: The error that ended the app.
         """
         if self._warning:
-            console.say(f"Note: {self._warning}")
+            console.info(f"Note: {self._warning}")
         app = self._app
         if app is not None and app.failure is not None:
             raise app.failure
         status = app.connection.status if app is not None else None
         if status is not None and status.session_id and status.tokens:
-            console.say(f"Resume this session with: mainspring -c, or mainspring --session {status.session_id}")
+            console.info(f"Resume this session with: mainspring -c, or mainspring --session {status.session_id}")
         return 128 + self._signal if self._signal else 0
 
-    def _create_app(self, look: Theme) -> TerminalApp:
+    def _create_app(self, theme: Theme) -> TerminalApp:
         home = find_user_paths(os.environ)
         history = open_history(home.root, Path(self._cwd)) if home else HistoryFile(Path(os.devnull))
         return TerminalApp(
-            self._open_chat, look, sys.stdout, create_input(sys.stdin), history, os.environ, self._guard.restore
+            self._open_chat, theme, sys.stdout, create_input(sys.stdin), history, os.environ, self._guard.restore
         )
 
     def _open_chat(self) -> AbstractAsyncContextManager[ChatClient]:
@@ -87,7 +87,7 @@ class TuiLauncher:
         """Return the number of the signal that ended the app, or 0."""
         loop = asyncio.get_running_loop()
         with ScreenShutdown(lambda: loop.call_soon_threadsafe(app.screen.exit), self._guard.restore) as signals:
-            await app.run(signals.hurry)
+            await app.run(signals.start_deadline)
         return signals.number
 
 

@@ -31,16 +31,16 @@ _QUESTION_ROWS = 40
 _DOUBLE_PRESS_SECONDS = 2.0
 
 
-def run(options: argparse.Namespace, look: Theme) -> int:
+def run(options: argparse.Namespace, theme: Theme) -> int:
     """Run the chat in lines until the user exits. Return the exit code."""
-    return run_command(options, partial(_run_chat, options, look))
+    return run_command(options, partial(_run_chat, options, theme))
 
 
-def _run_chat(options: argparse.Namespace, look: Theme, console: Console) -> int:
+def _run_chat(options: argparse.Namespace, theme: Theme, console: Console) -> int:
     cwd, warning = resolve_folder(options)
     if warning:
-        console.say(f"Note: {warning}")
-    chat = LineMode(lambda: open_chat(options, cwd, lambda _: None), look, sys.stdout)
+        console.info(f"Note: {warning}")
+    chat = LineMode(lambda: open_chat(options, cwd, lambda _: None), theme, sys.stdout)
     return asyncio.run(chat.run(sys.stdin.fileno()))
 
 
@@ -49,22 +49,22 @@ class LineMode:
 
     Args:
         open_chat: Opens the chat.
-        look: The theme.
+        theme: The theme.
         out: The output.
     """
 
-    def __init__(self, open_chat: ChatOpener, look: Theme, out: TextIO) -> None:
+    def __init__(self, open_chat: ChatOpener, theme: Theme, out: TextIO) -> None:
         self._open = open_chat
-        self._look = look
+        self._theme = theme
         self._out = out
-        self._transcript = TranscriptView(look, _COLUMNS, 10_000)
+        self._transcript = TranscriptView(theme, _COLUMNS, 10_000)
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._commands: asyncio.Queue[ChatCommand] = asyncio.Queue()
         self._dialogs = DialogQueue(self._show_dialog, self._commands.put_nowait)
         self._is_running = False
         self._prompt_shown = False
         self._last_interrupt = -_DOUBLE_PRESS_SECONDS
-        self._decoder = codecs.getincrementaldecoder("utf-8" if look.utf8 else "latin-1")("replace")
+        self._decoder = codecs.getincrementaldecoder("utf-8" if theme.utf8 else "latin-1")("replace")
         self._partial_line = ""
 
     async def run(self, keyboard: int) -> int:
@@ -123,8 +123,8 @@ class LineMode:
             self._prompt()
 
     def _answer(self, dialog: Dialog, line: str) -> None:
-        if dialog.wants is not None:
-            dialog.take(line)
+        if dialog.text_request is not None:
+            dialog.submit_text(line)
         else:
             for key in line.split() or ["enter"]:
                 dialog.on_key({"esc": "escape"}.get(key, key))
@@ -135,7 +135,7 @@ class LineMode:
         if dialog is None:
             return
         self._print(dialog.rows(_COLUMNS, _QUESTION_ROWS))
-        self._write("> " if dialog.wants else "Your choice (letter or number, then Enter): ")
+        self._write("> " if dialog.text_request else "Your choice (letter or number, then Enter): ")
 
     def stop(self) -> None:
         """Stop the run; exit if pressed twice."""
@@ -148,12 +148,12 @@ class LineMode:
 
     async def _show_events(self, chat: ChatClient) -> None:
         async for event in chat.events():
-            self._show(event)
+            self._on_event(event)
         self._lines.put_nowait(None)
 
-    def _show(self, event: events.ChatEvent) -> None:
+    def _on_event(self, event: events.ChatEvent) -> None:
         if not isinstance(event, events.UserText):  # the terminal already echoed it
-            self._print(self._transcript.show(event, time.monotonic()))
+            self._print(self._transcript.add_event(event, time.monotonic()))
         match event:
             case events.RunStarted():
                 self._is_running = True
@@ -186,7 +186,7 @@ class LineMode:
 
     def _write(self, text: str) -> None:
         try:
-            self._out.write(text if self._look.utf8 else to_encoding(text))
+            self._out.write(text if self._theme.utf8 else to_encoding(text))
             self._out.flush()
         except (OSError, ValueError):
             self._lines.put_nowait(None)

@@ -86,19 +86,19 @@ class MarkdownRenderer:
     """Renders blocks as rows.
 
     Args:
-        look: The theme.
+        theme: The theme.
         columns: Width of the screen.
     """
 
-    def __init__(self, look: Look, columns: int) -> None:
-        self._look = look
+    def __init__(self, theme: Look, columns: int) -> None:
+        self._theme = theme
         self._columns = max(columns, 4)
-        styles = {f"markdown.{name}": _to_rich_style(style) for name, style in _markdown_styles(look).items()}
+        styles = {f"markdown.{name}": _to_rich_style(style) for name, style in _markdown_styles(theme).items()}
         self._console = Console(
             file=io.StringIO(),
             force_terminal=True,
-            color_system=_COLOR_SYSTEMS.get(look.colors),
-            no_color=look.colors == "none",
+            color_system=_COLOR_SYSTEMS.get(theme.colors),
+            no_color=theme.colors == "none",
             width=self._columns,
             legacy_windows=False,
             markup=False,
@@ -115,11 +115,13 @@ class MarkdownRenderer:
         if block.code is not None:
             lines = text.split("\n")
             return self._code("\n".join(lines if last is None else lines[-last:]), block.code)
-        rows = self._render(_AnswerMarkdown(text, self._look.code_theme or "default"), min(self._columns, _MAX_COLUMNS))
+        rows = self._render(
+            _AnswerMarkdown(text, self._theme.code_theme or "default"), min(self._columns, _MAX_COLUMNS)
+        )
         return rows if last is None else rows[-last:]
 
     def _code(self, code: str, language: str) -> list[Row]:
-        theme = self._look.code_theme
+        theme = self._theme.code_theme
         if theme is None or not language:
             return [[("class:code" if theme else "", f"  {line.expandtabs(4)}")] for line in code.split("\n")]
         shown = Syntax(code, language, theme=theme, background_color="default", tab_size=4).highlight(code)
@@ -186,8 +188,8 @@ def _to_rich_style(style: str) -> str:
     return _WORDS.sub("", words) or "none"
 
 
-def _markdown_styles(look: Look) -> dict[str, str]:
-    styles = look.styles
+def _markdown_styles(theme: Look) -> dict[str, str]:
+    styles = theme.styles
     headings = {f"h{level}": styles["heading"] for level in range(1, 8)}
     return {
         **headings,

@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.app.tui.safe_text import to_one_row
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 NotifyChannel = Literal["bell", "osc9", "osc777"]
 NotifyWhen = Literal["unfocused", "always", "never"]
@@ -39,7 +39,7 @@ class NotificationOptions(Struct, frozen=True, kw_only=True):
     after: float = 10.0
 
 
-Run = Callable[[str, Mapping[str, str]], Awaitable[None]]
+SlashHandler = Callable[[str, Mapping[str, str]], Awaitable[None]]
 
 
 class Notifier:
@@ -57,7 +57,7 @@ class Notifier:
         options: NotificationOptions,
         write: Callable[[str], None],
         environ: Mapping[str, str],
-        run: Run | None = None,
+        run: SlashHandler | None = None,
     ) -> None:
         self.options = options
         self._environ = environ
@@ -89,7 +89,7 @@ class Notifier:
         is_short = run_seconds is not None and run_seconds < options.after
         if options.when == "never" or (is_looking and options.when != "always") or is_short:
             return False
-        text = to_one_row(redact(text), _MAX_LENGTH)
+        text = to_one_row(redact_environment(text), _MAX_LENGTH)
         for channel in options.channels:
             match channel:
                 case "bell":

@@ -186,7 +186,7 @@ class PasteStore:
         size = f"{lines} lines" if lines > 1 else f"{len(text)} characters"
         return self._add(PasteContent("text", f"[pasted {size}]", text))
 
-    def image(self, data: bytes, media_type: str, name: str = "") -> str:
+    def add_image(self, data: bytes, media_type: str, name: str = "") -> str:
         """Return the placeholder of an image."""
         label = f"[image {name}]" if name else f"[image {len(data) // 1024 + 1} KiB]"
         return self._add(PasteContent("image", label, data=data, media_type=media_type, name=name))
@@ -204,7 +204,7 @@ class PasteStore:
         at = ord(sign) - _FIRST
         return self._contents[at] if 0 <= at < len(self._contents) else None
 
-    def shown(self, text: str) -> str:
+    def to_display(self, text: str) -> str:
         """Return the input with labels in place of placeholders."""
         return _SIGNS.sub(lambda match: self.label(match[0]) or "", text)
 

@@ -45,19 +45,19 @@ class FrameOutput(Vt100_Output):
 
     Args:
         stdout: The terminal.
-        look: The theme.
+        theme: The theme.
         term: The value of ``TERM``.
-        gone: Called when the terminal is closed.
+        on_close: Called when the terminal is closed.
     """
 
-    def __init__(self, stdout: TextIO, look: Theme, term: str, gone: Callable[[], object]) -> None:
+    def __init__(self, stdout: TextIO, theme: Theme, term: str, on_close: Callable[[], object]) -> None:
         super().__init__(stdout, lambda: _size(stdout), term=term, enable_cpr=False)
-        self._look = look
-        self._gone = gone
+        self._theme = theme
+        self._on_close = on_close
         self._framing = False
         self._lost = False
 
-    def begin(self) -> None:
+    def begin_frame(self) -> None:
         """Start a frame."""
         if not self._framing:
             self.flush()
@@ -79,7 +79,7 @@ class FrameOutput(Vt100_Output):
 
     def write(self, data: str) -> None:
         """Write text, converted to the encoding of the terminal."""
-        super().write(data if self._look.utf8 else to_encoding(data, _encodable(self.stdout)))
+        super().write(data if self._theme.utf8 else to_encoding(data, _encodable(self.stdout)))
 
     def erase_down(self) -> None:
         """Erase the rows below, without the sequence that makes some terminals copy the window to the scrollback."""
@@ -97,7 +97,7 @@ class FrameOutput(Vt100_Output):
         except (OSError, ValueError):
             self._lost = True
             self._buffer.clear()
-            self._gone()
+            self._on_close()
 
 
 def _encodable(stream: TextIO) -> str:
@@ -133,7 +133,7 @@ class InlineApplication(Application[None]):
 
     def _on_resize(self) -> None:
         """Draw again. Terminals wrap rows that are too long now, so more rows than before may have to be erased."""
-        self.frame.begin()
+        self.frame.begin_frame()
         above = self._rows_above_cursor()
         if above > 0:
             self.output.cursor_up(above)
@@ -188,7 +188,7 @@ class Screen:
         live_rows: Returns the rows above the input, from the columns, the rows, and the maximum number of rows.
         status_row: Returns the last row, from the columns.
         buffer: The input.
-        look: The theme.
+        theme: The theme.
         terminal: The output.
         keyboard: The source of keys.
         term: The value of ``TERM``.
@@ -206,7 +206,7 @@ class Screen:
         live_rows: Callable[[int, int, int], list[Row]],
         status_row: Callable[[int], Row],
         buffer: Buffer,
-        look: Theme,
+        theme: Theme,
         terminal: TextIO,
         keyboard: Input,
         term: str,
@@ -215,7 +215,7 @@ class Screen:
         self._live_rows = live_rows
         self._status_row = status_row
         self._restore = restore
-        self.look = look
+        self.look = theme
         self.pastes = PasteStore()
         self.buffer = buffer
         self.hint = ""
@@ -227,9 +227,9 @@ class Screen:
         self.editing_queued_id = ""
         self._last_text_request: object = None
         self._pending: list[Row] = []
-        self._above: list[Row] = []
-        self.output = FrameOutput(terminal, look, term, self.exit)
-        self._style: BaseStyle = Style.from_dict(dict(look.styles))
+        self._rows_above: list[Row] = []
+        self.output = FrameOutput(terminal, theme, term, self.exit)
+        self._style: BaseStyle = Style.from_dict(dict(theme.styles))
         self._sign = make_row(("prompt", "> "))
         self.app = self._application(keyboard)
 
@@ -281,14 +281,14 @@ class Screen:
         finally:
             self.output.set_focus_reporting(True)
 
-    def bind(self, bindings: KeyBindingsBase) -> None:
+    def set_key_bindings(self, bindings: KeyBindingsBase) -> None:
         """Replace the key bindings."""
         self.app.key_bindings = bindings
 
     def _layout(self) -> Layout:
         live = Window(
-            FormattedTextControl(lambda: _text(self._above)),
-            height=lambda: Dimension.exact(len(self._above)),
+            FormattedTextControl(lambda: _text(self._rows_above)),
+            height=lambda: Dimension.exact(len(self._rows_above)),
             always_hide_cursor=True,
         )
         typed = BufferControl(self.buffer, input_processors=[PlaceholderProcessor(self.pastes)])
@@ -311,7 +311,7 @@ class Screen:
             height=1,
             always_hide_cursor=True,
         )
-        wants = Condition(lambda: self.dialog is not None and self.dialog.wants is not None)
+        wants = Condition(lambda: self.dialog is not None and self.dialog.text_request is not None)
         types = Condition(lambda: not self.dialog_takes_keys())
         root = HSplit(
             [
@@ -344,7 +344,7 @@ class Screen:
         if character.isprintable():
             self.buffer.insert_text(character)
 
-    def ask(self, dialog: Dialog | None) -> None:
+    def show_dialog(self, dialog: Dialog | None) -> None:
         """Show a question, or hide it."""
         if dialog is not self.dialog and dialog is not None:
             # The user requested the list of a command, so its keys work immediately.
@@ -352,11 +352,11 @@ class Screen:
             if not self.buffer.text:
                 self._typed_at = 0.0
         self.dialog = dialog
-        self.sync()
+        self.update_dialog_input()
 
-    def sync(self) -> None:
+    def update_dialog_input(self) -> None:
         """Update the focus after the question requested a text or stopped doing so."""
-        wants = self.dialog.wants if self.dialog else None
+        wants = self.dialog.text_request if self.dialog else None
         if wants is not self._last_text_request:
             self._last_text_request = wants
             if wants is not None:
@@ -365,25 +365,25 @@ class Screen:
             self.app.layout.focus(self._answer_window if wants is not None else self._input_window)
         self.app.invalidate()
 
-    def print(self, rows: list[Row], *, soon: bool = True) -> None:
+    def print(self, rows: list[Row], *, redraw: bool = True) -> None:
         """Print finished rows with the next frame.
 
         Args:
             rows: The rows.
-            soon: Whether to draw a frame soon, even if nothing else changes.
+            redraw: Whether to draw a frame soon, even if nothing else changes.
         """
         self._pending += rows
-        if soon:
+        if redraw:
             self.app.invalidate()
 
     def invalidate(self) -> None:
         """Draw a frame soon."""
         self.app.invalidate()
 
-    def set_theme(self, look: Theme) -> None:
+    def set_theme(self, theme: Theme) -> None:
         """Change the theme."""
-        self.look = look
-        self.app.style = self._style = Style.from_dict(dict(look.styles))
+        self.look = theme
+        self.app.style = self._style = Style.from_dict(dict(theme.styles))
 
     @property
     def _columns(self) -> int:
@@ -400,10 +400,12 @@ class Screen:
     def _before_frame(self, _: object) -> None:
         """Before a frame is drawn, print pending rows in place of the previous frame."""
         size = self.output.get_size()
-        self.output.begin()
-        typed = 1 if self.dialog_takes_keys() and self.dialog and not self.dialog.wants else self._input_rows()
+        self.output.begin_frame()
+        typed = 1 if self.dialog_takes_keys() and self.dialog and not self.dialog.text_request else self._input_rows()
         max_rows = max(size.rows - typed - 2, 0)
-        self._above = [clip_row(each, size.columns - 1) for each in self._live_rows(size.columns, size.rows, max_rows)]
+        self._rows_above = [
+            clip_row(each, size.columns - 1) for each in self._live_rows(size.columns, size.rows, max_rows)
+        ]
         if self._pending:
             pending, self._pending = self._pending, []
             self.app.renderer.erase(leave_alternate_screen=False)

@@ -30,16 +30,16 @@ def run(options: argparse.Namespace) -> int:
         return import_module("mainspring.app.tui.line_mode").run(options, look)
     with TerminalGuard(sys.stdin.fileno()) as guard:
         exit_on_interrupt(before=guard.restore)
-        guard.quiet()
+        guard.disable_echo()
         guard.write(_FIRST_FRAME)
         run_command = import_module("mainspring.app.cli.runner").run_command
         return run_command(options, partial(_show, options, guard, look))
 
 
-def _show(options: argparse.Namespace, guard: TerminalGuard, look: Theme, console: Console) -> int:
+def _show(options: argparse.Namespace, guard: TerminalGuard, theme: Theme, console: Console) -> int:
     try:
         launcher = import_module("mainspring.app.tui.launch").TuiLauncher(options, guard)
-        launcher.show(look)
+        launcher.show(theme)
     finally:
         guard.write(_CLEAR_FIRST_FRAME)
         guard.restore()

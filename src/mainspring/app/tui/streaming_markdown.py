@@ -63,7 +63,7 @@ class MarkdownBlocks:
         )
         done: list[MarkdownBlock] = []
         for line in lines:
-            self._take(line, done)
+            self._add_line(line, done)
         return done
 
     def close(self) -> list[MarkdownBlock]:
@@ -71,7 +71,7 @@ class MarkdownBlocks:
         done: list[MarkdownBlock] = []
         if self._partial_line:
             rest, self._partial_line = self._partial_line, ""
-            self._take(rest, done)
+            self._add_line(rest, done)
         self._end(done)
         return done
 
@@ -96,7 +96,7 @@ class MarkdownBlocks:
             return MarkdownBlock("\n".join(self._lines if closing else lines), self._language, not self._begun, False)
         return MarkdownBlock("\n".join(lines), None, not self._begun, False) if any(lines) else None
 
-    def _take(self, line: str, done: list[MarkdownBlock]) -> None:
+    def _add_line(self, line: str, done: list[MarkdownBlock]) -> None:
         if self._fence:
             if self._closes(line):
                 self._end(done)
@@ -199,15 +199,15 @@ class Answer:
     """Renders one response after another.
 
     Args:
-        look: The theme.
+        theme: The theme.
     """
 
-    def __init__(self, look: Theme) -> None:
-        self._look = look
+    def __init__(self, theme: Theme) -> None:
+        self._theme = theme
         self._blocks = MarkdownBlocks()
         self._renderers: dict[int, BlockRenderer] = {}
         self._drawn: tuple[MarkdownBlock, int, int, list[Row]] | None = None
-        self.begun = False
+        self.has_output = False
         """Whether text of the current response arrived."""
 
     def feed(self, text: str, columns: int, rows: int) -> list[Row]:
@@ -218,13 +218,13 @@ class Answer:
             columns: Width of the screen.
             rows: Maximum rows of the open block, before parts of it are printed.
         """
-        self.begun = self.begun or bool(text.strip())
+        self.has_output = self.has_output or bool(text.strip())
         done = self._blocks.feed(text)
         return self._rows([*done, *self._blocks.flush_partial(max(rows, _MIN_OPEN_ROWS))], columns)
 
     def close(self, columns: int) -> list[Row]:
         """End the response. Return the rest of its rows."""
-        self.begun = False
+        self.has_output = False
         return self._rows(self._blocks.close(), columns)
 
     def tail(self, columns: int, rows: int) -> list[Row]:
@@ -236,7 +236,7 @@ class Answer:
             self._drawn = (block, columns, rows, self.get_renderer(columns).rows(block, rows))
         return self._drawn[3]
 
-    def whole(self, text: str, columns: int) -> list[Row]:
+    def render(self, text: str, columns: int) -> list[Row]:
         """Render a complete Markdown text."""
         blocks = MarkdownBlocks()
         return self._rows([*blocks.feed(text), *blocks.close()], columns)
@@ -245,7 +245,7 @@ class Answer:
         """Return the renderer. Loads rich on first use."""
         if columns not in self._renderers:
             module = import_module("mainspring.app.tui.markdown")
-            self._renderers = {columns: module.MarkdownRenderer(self._look, columns)}
+            self._renderers = {columns: module.MarkdownRenderer(self._theme, columns)}
         return self._renderers[columns]
 
     def _rows(self, blocks: list[MarkdownBlock], columns: int) -> list[Row]:

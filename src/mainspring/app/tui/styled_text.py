@@ -60,14 +60,14 @@ def clip_row(row: Row, columns: int) -> Row:
     return kept
 
 
-def wrap_row(row: Row, columns: int, indent: str = "", *, hard: bool = False) -> list[Row]:
+def wrap_row(row: Row, columns: int, indent: str = "", *, break_words: bool = False) -> list[Row]:
     """Wrap a row between words.
 
     Args:
         row: The row.
         columns: Width of the screen.
         indent: Prefix of the further rows.
-        hard: Whether words longer than a row are broken, too. Otherwise the terminal wraps them, so that they can
+        break_words: Whether words longer than a row are broken, too. Otherwise the terminal wraps them, so that they can
             be copied.
     """
     text = "".join(part for _, part in row)
@@ -80,15 +80,15 @@ def wrap_row(row: Row, columns: int, indent: str = "", *, hard: bool = False) ->
     at = 0
     while at < len(text):
         begin: Row = [("", indent)] if rows else []
-        end = _end_of_row(text, at, max(lead, at), space - (len(indent) if rows else 0), hard)
-        rows.append([*begin, *_joined(marked[at : at + len(text[at:end].rstrip(" "))])])
+        end = _end_of_row(text, at, max(lead, at), space - (len(indent) if rows else 0), break_words)
+        rows.append([*begin, *_join(marked[at : at + len(text[at:end].rstrip(" "))])])
         at = end
         while at < len(text) and text[at] == " ":
             at += 1
     return rows
 
 
-def _end_of_row(text: str, at: int, first: int, columns: int, hard: bool) -> int:
+def _end_of_row(text: str, at: int, first: int, columns: int, break_words: bool) -> int:
     """Return the end of the row that starts at ``at``; its first word starts at ``first``."""
     taken, last_blank = 0, -1
     for place in range(at, len(text)):
@@ -99,12 +99,12 @@ def _end_of_row(text: str, at: int, first: int, columns: int, hard: bool) -> int
         taken += width(text[place])
         if taken > columns and last_blank >= 0:
             return last_blank
-        if taken > columns and hard:
+        if taken > columns and break_words:
             return max(place, at + 1)
     return len(text)
 
 
-def _joined(row: Row) -> Row:
+def _join(row: Row) -> Row:
     """Join neighboring fragments of the same style."""
     joined: Row = []
     for style, part in row:
@@ -145,16 +145,16 @@ class CollapsedOutput:
         """
         whole = rows
         if columns is not None:
-            rows = wrap_rows(rows, columns, hard=True)
+            rows = wrap_rows(rows, columns, break_words=True)
         if len(rows) <= max_rows + 1:
             return rows
-        self.keep(title, whole)
+        self.store(title, whole)
         more = make_row(("faint", f"  ... {pluralize(len(rows) - max_rows, 'more line')} (Ctrl-O to show)"))
         if not max_rows:
             return [more]
         return [more, *rows[-max_rows:]] if at_end else [*rows[:max_rows], more]
 
-    def keep(self, title: str, rows: list[Row]) -> None:
+    def store(self, title: str, rows: list[Row]) -> None:
         """Store rows that are not shown at all."""
         self._kept.append((title, rows[:_MAX_LINES]))
 
@@ -174,11 +174,11 @@ def output_rows(
     return [make_row((style, f"{indent}{line}")) for line in lines] if text.strip() else []
 
 
-def wrap_rows(rows: list[Row], columns: int, *, hard: bool = False) -> list[Row]:
+def wrap_rows(rows: list[Row], columns: int, *, break_words: bool = False) -> list[Row]:
     """Wrap long rows between words, with their indent."""
     shown: list[Row] = []
     for each in rows:
         text = "".join(part for _, part in each)
         indent = " " * min(len(text) - len(text.lstrip(" ")), _MAX_INDENT)
-        shown += wrap_row(each, columns, indent, hard=hard)
+        shown += wrap_row(each, columns, indent, break_words=break_words)
     return shown

@@ -70,13 +70,13 @@ class TerminalGuard:
                 low = number + 1
             os.closerange(low, 4096)
             if not os.read(reading, 1):
-                if self._is_left():
+                if self._is_ours():
                     self.restore()
                 self.write("\x1b[J")  # erase what was drawn below the cursor
         finally:
             os._exit(0)
 
-    def _is_left(self) -> bool:
+    def _is_ours(self) -> bool:
         """Return True if no shell has taken over the terminal and set its own modes.
 
         Line editors of shells let the terminal turn keys into signals; the screen handles these keys itself.
@@ -87,7 +87,7 @@ class TerminalGuard:
         except (OSError, termios.error):
             return True
 
-    def quiet(self) -> None:
+    def disable_echo(self) -> None:
         """Turn off echo and line buffering, so that keys typed before the screen opens are kept."""
         with contextlib.suppress(termios.error):
             now = termios.tcgetattr(self._tty)

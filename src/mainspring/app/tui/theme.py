@@ -84,7 +84,7 @@ class Theme(Struct, frozen=True, kw_only=True):
         """The theme for code, or None."""
         return None if self.colors == "none" else _CODE_THEMES.get(self.theme)
 
-    def sign(self, pretty: str, ascii_form: str) -> str:
+    def symbol(self, pretty: str, ascii_form: str) -> str:
         """Return an ornament, or its ASCII form if the terminal cannot show it."""
         return pretty if self.utf8 else ascii_form
 

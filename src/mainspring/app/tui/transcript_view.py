@@ -60,17 +60,17 @@ class TranscriptView:
     """Shows a chat.
 
     Args:
-        look: The theme.
+        theme: The theme.
         columns: Width of the screen; update it when it changes.
         rows: Height of the screen.
     """
 
-    def __init__(self, look: Theme, columns: int, rows: int) -> None:
-        self.look = look
+    def __init__(self, theme: Theme, columns: int, rows: int) -> None:
+        self.look = theme
         self.columns = columns
         self.rows = rows
         self.collapsed = CollapsedOutput()
-        self._answer = Answer(look)
+        self._answer = Answer(theme)
         self._tools = ToolCallView(self.collapsed)
         self._children = SubagentView(self.collapsed)
         self._last: BlockKind = ""
@@ -78,20 +78,20 @@ class TranscriptView:
         self._thinking = ""
         self._thinking_since = 0.0
         self._working = ""
-        self._since: float | None = None
+        self._run_started_at: float | None = None
         self._shell = ShellView(self.collapsed)
 
-    def show(self, event: events.ChatEvent, now: float) -> list[Row]:
+    def add_event(self, event: events.ChatEvent, now: float) -> list[Row]:
         """Show an event. Return the rows to print."""
         match event:
             case events.AnswerText(text=text):
                 self._thinking = ""
                 return self._with_separator("text", self._answer.feed(text, self.columns, self._tail_rows()))
             case events.AnswerEnd(text=text):
-                whole = [] if self._answer.begun else self._answer.feed(text, self.columns, self._tail_rows())
+                whole = [] if self._answer.has_output else self._answer.feed(text, self.columns, self._tail_rows())
                 return self._with_separator("text", whole + self._answer.close(self.columns))
             case events.ToolProgress():
-                self._tools.progress(event)
+                self._tools.on_progress(event)
                 return []
             case events.ThinkingText(text=text):
                 self._thinking_since = self._thinking_since or now
@@ -100,7 +100,7 @@ class TranscriptView:
             case events.ChildStarted() | events.ChildEvent() | events.ChildFinished():
                 return self._with_separator("tool", self._child(event, now))
             case events.RunStarted():
-                self._since = now
+                self._run_started_at = now
                 return []
             case events.Working(message=message):
                 self._working = message
@@ -114,11 +114,11 @@ class TranscriptView:
             case events.StatusChanged() | events.QueueChanged() | events.ReplayStarted() | events.ReplayFinished():
                 return []
             case events.ToolStarted():
-                self._tools.started(event, now)
+                self._tools.on_started(event, now)
                 rows: list[Row] = []
                 kind: BlockKind = "tool"
             case events.ToolFinished():
-                rows, kind = self._tools.finished(event, self.columns), "tool"
+                rows, kind = self._tools.on_finished(event, self.columns), "tool"
             case events.UserText():
                 rows, kind = self._user(event), "user"
             case events.ThinkingEnd(text=text):
@@ -134,23 +134,28 @@ class TranscriptView:
             case _:
                 kind = "command" if isinstance(event, events.CommandDone) else "other"
                 rows = event_rows(event, self.columns, self._markdown, self.collapsed)
-        ends = self._answer.begun and not isinstance(
+        ends = self._answer.has_output and not isinstance(
             event, _NON_BREAKING_EVENTS
         )  # otherwise the event is printed above the open response
         closed = self._with_separator("text", self._answer.close(self.columns)) if ends else []
         return closed + self._with_separator(kind, rows)
 
-    def live(self, now: float, max_rows: int) -> list[Row]:
+    def live_rows(self, now: float, max_rows: int) -> list[Row]:
         """Return the live rows, at most ``max_rows`` of them."""
         spinner = self._spinner(now)
-        rows = [*self._children.live(self.columns, now, spinner), *self._tools.live(self.columns, now, spinner)]
-        rows += self._shell.live(self.columns, spinner)
+        rows = [
+            *self._children.live_rows(self.columns, now, spinner),
+            *self._tools.live_rows(self.columns, now, spinner),
+        ]
+        rows += self._shell.live_rows(self.columns, spinner)
         if self._thinking.strip():
             rows += [make_row(("faint", truncate(line, self.columns - 1))) for line in self._thinking_rows()]
-        if self._since is not None:
+        if self._run_started_at is not None:
             message = f"{to_one_row(self._working or 'Working', max(self.columns - 33, 10))}..."
             parts = make_row(
-                ("accent", f"{spinner} "), message, ("faint", f"  {format_seconds(now - self._since)}  Esc to stop")
+                ("accent", f"{spinner} "),
+                message,
+                ("faint", f"  {format_seconds(now - self._run_started_at)}  Esc to stop"),
             )
             rows.append(parts)
         space = max(max_rows - len(rows) - 1, 0)
@@ -158,15 +163,15 @@ class TranscriptView:
         gap: list[Row] = [[]] if tail and not self._blank and self._last != "text" else []
         return [*gap, *tail, *rows][-max_rows:] if max_rows > 0 else []
 
-    def set_theme(self, look: Theme) -> None:
+    def set_theme(self, theme: Theme) -> None:
         """Change the theme."""
-        self.look = look
-        self._answer = Answer(look)
+        self.look = theme
+        self._answer = Answer(theme)
 
     @property
     def busy(self) -> bool:
         """Whether a run, a tool call, or a shell command is in progress."""
-        return self._since is not None or self._shell.running or bool(self._tools.running)
+        return self._run_started_at is not None or self._shell.running or bool(self._tools.running)
 
     @property
     def is_last_row_blank(self) -> bool:
@@ -185,7 +190,7 @@ class TranscriptView:
         return [f"  {line.strip()}"[-(self.columns - 1) :] for line in lines[-2:]]
 
     def _markdown(self, text: str) -> list[Row]:
-        rows = self._answer.whole(text, self.columns)
+        rows = self._answer.render(text, self.columns)
         return rows[:-1] if rows and not rows[-1] else rows
 
     def _with_separator(self, kind: BlockKind, rows: list[Row]) -> list[Row]:
@@ -200,11 +205,11 @@ class TranscriptView:
     def _child(self, event: events.ChildStarted | events.ChildEvent | events.ChildFinished, now: float) -> list[Row]:
         match event:
             case events.ChildStarted():
-                return self._children.started(event, self.columns, now)
+                return self._children.on_started(event, self.columns, now)
             case events.ChildEvent():
                 return self._children.on_event(event, self.columns, now)
             case _:
-                return self._children.finished(event, self.columns)
+                return self._children.on_finished(event, self.columns)
 
     def _user(self, event: events.UserText) -> list[Row]:
         if event.source == "shell" and self._shell.consume_shown():
@@ -225,7 +230,7 @@ class TranscriptView:
         self._thinking, self._thinking_since = "", 0.0
         if not whole.strip():
             return []
-        self.collapsed.keep("Reasoning", output_rows(whole, "faint", "  "))
+        self.collapsed.store("Reasoning", output_rows(whole, "faint", "  "))
         return [make_row(("faint", f"Thought for {format_seconds(took)} (Ctrl-O to show)"))]
 
     def _approval(self, event: events.ApprovalAsked) -> list[Row]:
@@ -236,7 +241,7 @@ class TranscriptView:
         return self.collapsed.collapse(f"{event.display} {event.resource}", rows, _QUESTION_DIFF_ROWS)
 
     def _finished(self, event: events.RunFinished) -> list[Row]:
-        self._since, self._working, self._thinking = None, "", ""
+        self._run_started_at, self._working, self._thinking = None, "", ""
         self._tools.stop()
         self._children.stop()
         rows: list[Row] = []

@@ -82,7 +82,7 @@ def _acts_in(folder: Path) -> Iterator[ActiveContent]:
     for part in (f"{PROJECT_FOLDER}/extensions", *SKILL_FOLDERS):
         for file in sorted((folder / part).rglob("*.py")):
             if "scripts" not in file.relative_to(folder / part).parts and (data := _read(file)) is not None:
-                yield ActiveContent(file, _mark(data), (f"Python that is loaded, {len(data)} bytes",))
+                yield ActiveContent(file, _fingerprint(data), (f"Python that is loaded, {len(data)} bytes",))
     yield from _commands(own / COMMANDS)
     yield from _definitions(folder)
     yield from _instructions(folder)
@@ -114,7 +114,7 @@ def _commands(folder: Path) -> Iterator[ActiveContent]:
         except (ConfigError, OSError):
             continue  # such a file is no command
         lines = [f"/{name} runs {script}" for script in scripts_in(command.body)]
-        lines += [f"/{name} allows {rule}" for rule in command.allowed]
+        lines += [f"/{name} allows {rule}" for rule in command.allow_rules]
         if lines:
             yield _act(file, lines)
 
@@ -144,14 +144,14 @@ def _programs(file: Path, folder: Path) -> Iterator[ActiveContent]:
     """The programs in folders of agents that settings or servers start."""
     data = _read(file)
     try:
-        tree: Any = {} if data is None else parse_jsonc(data.decode("utf-8-sig")).plain()
+        tree: Any = {} if data is None else parse_jsonc(data.decode("utf-8-sig")).to_python()
     except (JsonError, UnicodeDecodeError):
         return
     for word in _words(tree):
         path = Path(os.path.normpath(folder / _PROJECT.sub("", word)))
         below = path.relative_to(folder).parts if path.is_relative_to(folder) else ()
         if below and below[0] in _PROGRAM_FOLDERS and (code := _read(path)) is not None:
-            yield ActiveContent(path, _mark(code), (f"a program that {file.name} starts, {len(code)} bytes",))
+            yield ActiveContent(path, _fingerprint(code), (f"a program that {file.name} starts, {len(code)} bytes",))
 
 
 def _words(tree: Any) -> Iterator[str]:
@@ -170,7 +170,7 @@ def _words(tree: Any) -> Iterator[str]:
 
 
 def _act(file: Path, lines: list[str]) -> ActiveContent:
-    return ActiveContent(file, _mark("\n".join(sorted(lines)).encode()), _escape_lines(sorted(lines)))
+    return ActiveContent(file, _fingerprint("\n".join(sorted(lines)).encode()), _escape_lines(sorted(lines)))
 
 
 def _read(file: Path) -> bytes | None:
@@ -180,16 +180,16 @@ def _read(file: Path) -> bytes | None:
         return b"\0"  # what cannot be read now may be read later
 
 
-def _mark(data: bytes) -> str:
+def _fingerprint(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
 def _settings(file: Path, data: bytes) -> ActiveContent | None:
     """The settings that do more than tell or tighten, as they stand there."""
     try:
-        tree: Any = parse_jsonc(data.decode("utf-8-sig")).plain()
+        tree: Any = parse_jsonc(data.decode("utf-8-sig")).to_python()
     except (JsonError, UnicodeDecodeError):
-        return ActiveContent(file, _mark(data), ("settings that cannot be read",))
+        return ActiveContent(file, _fingerprint(data), ("settings that cannot be read",))
     sections = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"settings": tree}
     lines: list[str] = []
     for name, section in sections.items():
@@ -207,14 +207,14 @@ def _settings(file: Path, data: bytes) -> ActiveContent | None:
 
 def _servers(file: Path, data: bytes) -> ActiveContent:
     try:
-        tree: Any = parse_jsonc(data.decode("utf-8-sig")).plain()
+        tree: Any = parse_jsonc(data.decode("utf-8-sig")).to_python()
     except (JsonError, UnicodeDecodeError):
-        return ActiveContent(file, _mark(data), ("servers that cannot be read",))
+        return ActiveContent(file, _fingerprint(data), ("servers that cannot be read",))
     whole = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"servers": tree}
     found = whole.get("mcpServers", whole.get("servers", whole))
     named = cast("dict[str, Any]", found) if isinstance(found, dict) else {"of a list": found}
     lines = (f"server {name}: {msgspec.json.encode(entry).decode()}" for name, entry in named.items())
-    return ActiveContent(file, _mark(data), _escape_lines(lines))
+    return ActiveContent(file, _fingerprint(data), _escape_lines(lines))
 
 
 def _escape_lines(lines: Iterable[str]) -> tuple[str, ...]:

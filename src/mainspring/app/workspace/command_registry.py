@@ -30,7 +30,7 @@ from mainspring.app.workspace.custom_commands.definition import (
 )
 from mainspring.app.workspace.custom_commands.expansion import ExpandedPrompt, expand
 from mainspring.app.workspace.file_mentions import ReadPolicy, read_attachments
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.paths import PROJECT_FOLDER, UserPaths, find_project_root
 from mainspring.app.workspace.placeholders import placeholder_values
 from mainspring.app.workspace.settings import Settings
@@ -71,7 +71,7 @@ class CommandInvocation(Struct, frozen=True):
     command: CustomCommand
     arguments: str = ""
 
-    def expansion(self, cwd: str, *, provider: str = "", model: str = "") -> ExpandedPrompt:
+    def expand(self, cwd: str, *, provider: str = "", model: str = "") -> ExpandedPrompt:
         """The prompt with its arguments; nothing is run and no file is read.
 
         Raises:
@@ -104,7 +104,7 @@ class CommandInvocation(Struct, frozen=True):
             ConfigError: If an argument or a file is missing.
             PermissionDeniedError: If a rule or plan mode does not let a command run, or a rule does not let a file be read.
         """
-        made = self.expansion(env.cwd, provider=provider, model=model)
+        made = self.expand(env.cwd, provider=provider, model=model)
         blocks = await read_attachments(made.files, env, permissions, reader)
         outputs = [await self._output(p.text, env, permissions, plan) for p in made.pieces if p.is_shell]
         return "\n\n".join([made.text(outputs), *blocks])
@@ -258,7 +258,7 @@ def list_commands(place: WorkspaceOptions, environ: Mapping[str, str] = os.envir
     Raises:
         ConfigError: If the settings are broken.
     """
-    found = find_custom_commands(*load(place, {}, environ))
+    found = find_custom_commands(*load_rules(place, {}, environ))
     return CommandList(tuple(found), found.skipped)
 
 
@@ -268,7 +268,7 @@ def show_command(name: str, arguments: str, place: WorkspaceOptions, environ: Ma
     Raises:
         ConfigError: If there is no such command, or an argument is missing.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     found = find_custom_commands(cwd, settings)
     command = found.get(name)
     if command is None:
@@ -276,7 +276,7 @@ def show_command(name: str, arguments: str, place: WorkspaceOptions, environ: Ma
         known = ", ".join(c.name for c in found) or "none here; docs/custom-commands.md says how to write one"
         hint = f"did you mean {near!r}?" if near else f"there are {known}"
         raise ConfigError(f"there is no command {name!r}; {hint}")
-    return CommandInvocation(command, arguments).expansion(cwd).text()
+    return CommandInvocation(command, arguments).expand(cwd).text()
 
 
 def resolve_command_call(
@@ -289,7 +289,7 @@ def resolve_command_call(
     """
     if not is_command_line(options.prompt):
         return options, None
-    found = find_custom_commands(*load(options.place, {}, environ))
+    found = find_custom_commands(*load_rules(options.place, {}, environ))
     call = found.call(options.prompt)
     if call is None:
         near = found.suggest(options.prompt)
@@ -305,7 +305,7 @@ def resolve_command_call(
             )
         return options, None
     command = call.command
-    rules = replace(options.rules, allow=(*options.rules.allow, *command.allowed))
+    rules = replace(options.rules, allow=(*options.rules.allow, *command.allow_rules))
     return (
         replace(
             options,

@@ -74,9 +74,9 @@ async def read_attachments(paths: Sequence[str], env: ExecutionEnv, permissions:
     for path in paths:
         decision = await permissions.decide("read_file", {"path": path}, env=env, definition=reader)
         if decision.outcome != "allow":
-            asked = "is not allowed without asking" if decision.outcome == "ask" else "is denied"
+            request = "is not allowed without asking" if decision.outcome == "ask" else "is denied"
             raise PermissionDeniedError(
-                f"@{path}: reading it {asked}: {decision.reason}; --allow 'read_file({path})' allows it unless a rule denies it"
+                f"@{path}: reading it {request}: {decision.reason}; --allow 'read_file({path})' allows it unless a rule denies it"
             )
         try:
             real = RealPath(decision.paths.get(path) or await env.realpath(path))
@@ -94,12 +94,12 @@ def _missing_file_message(path: str, error: OSError) -> str:
     return f"@{path}: {explain(error)}"
 
 
-async def _read_block(path: str, real: RealPath, env: ExecutionEnv) -> str:
-    found = await env.stat(real)
+async def _read_block(path: str, real_path: RealPath, env: ExecutionEnv) -> str:
+    found = await env.stat(real_path)
     if found.kind == "directory":
-        names = [f"{e.name}/" if e.kind == "directory" else e.name for e in await env.list_dir(real)]
+        names = [f"{e.name}/" if e.kind == "directory" else e.name for e in await env.list_dir(real_path)]
         return wrap_in_tag("folder", "\n".join(names), path=path)
-    data = await env.read_bytes(real, limit=_MAX_FILE_BYTES)
+    data = await env.read_bytes(real_path, limit=_MAX_FILE_BYTES)
     if b"\0" in data:
         raise ConfigError(f"@{path} is no text file; name it without @, so that a tool can look at it")
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")

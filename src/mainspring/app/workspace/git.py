@@ -85,7 +85,7 @@ class Worktrees:
         """The repository's own folder."""
         return self._root
 
-    def enter(self, name: str) -> Worktree:
+    def get_or_create(self, name: str) -> Worktree:
         """The worktree of a name; it is made, with a branch from what is checked out here, if there is none.
 
         Raises:

@@ -84,7 +84,7 @@ class Instructions(Struct, frozen=True):
     files: tuple[InstructionFile, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def part(self) -> str:
+    def prompt_section(self) -> str:
         """What the system prompt says of them; empty where there is none."""
         return "\n\n".join([_INTRO, *(file.block() for file in self.files)]) if self.files else ""
 
@@ -127,7 +127,7 @@ class InstructionReader:
         places.extend((place, "project") for place in reversed(inner))
         return await self._read(places, trusted=self._trusted)
 
-    async def below(self, folders: Sequence[str]) -> Instructions:
+    async def read_subfolders(self, folders: Sequence[str]) -> Instructions:
         """Those of folders below the folder, the outermost first. They bring in nothing from outside of the project: trust covers
         the instructions of the folder and above.
         """
@@ -161,7 +161,7 @@ class InstructionReader:
         waiting = [(path, 0)]
         while waiting and len(got) <= MAX_IMPORTS:
             current, depth = waiting.pop(0)
-            refusal, file = await self._one(current, origin, imported=depth > 0, trusted=trusted)
+            refusal, file = await self._read_one(current, origin, imported=depth > 0, trusted=trusted)
             if refusal:
                 notes.append(f"{current} is not read: {refusal}")
             if file is None or file.real in known:
@@ -179,7 +179,7 @@ class InstructionReader:
             notes.append(f"{path}: brings in more than {MAX_IMPORTS} files; the others are left out")
         return got
 
-    async def _one(
+    async def _read_one(
         self, path: Path, origin: Origin, *, imported: bool, trusted: bool
     ) -> tuple[str, _LoadedFile | None]:
         """Why a file is not read, or the file; neither for an import that is none."""
@@ -260,22 +260,22 @@ def outside_imports(file: Path, root: Path) -> list[str]:
     return list(outside)
 
 
-def _fit_to_limit(found: Sequence[_LoadedFile], most: int) -> list[InstructionFile]:
+def _fit_to_limit(files: Sequence[_LoadedFile], limit: int) -> list[InstructionFile]:
     """The files as far as there is room: short ones are whole, and what is left is shared by the others."""
     room: dict[int, int] = {}
-    left = most
-    sizes = sorted((len(file.text.encode()), i) for i, file in enumerate(found))
+    left = limit
+    sizes = sorted((len(file.text.encode()), i) for i, file in enumerate(files))
     for done, (size, i) in enumerate(sizes):
         room[i] = min(size, left // (len(sizes) - done))
         left -= room[i]
-    return [_truncate(file, room[i]) for i, file in enumerate(found)]
+    return [_truncate(file, room[i]) for i, file in enumerate(files)]
 
 
-def _truncate(file: _LoadedFile, room: int) -> InstructionFile:
+def _truncate(file: _LoadedFile, budget: int) -> InstructionFile:
     data = file.text.encode()
-    if len(data) <= room:
+    if len(data) <= budget:
         return InstructionFile(file.path, file.origin, file.text, len(data))
-    piece = data[:room].decode("utf-8", "ignore")
+    piece = data[:budget].decode("utf-8", "ignore")
     piece = piece[: piece.rfind("\n") + 1] or piece
     return InstructionFile(file.path, file.origin, piece.rstrip(), len(data), cut=True)
 
@@ -295,11 +295,11 @@ class SubfolderInstructions:
         self._reader = reader
         self._cwd = Path(cwd)
         self._touched: dict[str, tuple[ExecutionEnv, list[str]]] = {}
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
 
     def install(self, agent: CoreAgent) -> None:
         """See `Plug`."""
-        agent.bus.on(PermissionCheck, self._permit)
+        agent.bus.on(PermissionCheck, self._on_permit)
         agent.bus.on(ToolTransform, self._on_result, order=_ORDER_LAST)
         agent.bus.on(ContextCompacted, self._on_compacted)
 
@@ -309,13 +309,13 @@ class SubfolderInstructions:
 
     def reset(self) -> None:
         """See `Resets`."""
-        self._told.clear()
+        self._announced.clear()
 
     def _on_compacted(self, hook: ContextCompacted) -> None:
         """What was told may be summed up: tell it again where it matters again."""
-        self._told.clear()
+        self._announced.clear()
 
-    def _permit(self, hook: PermissionCheck) -> None:
+    def _on_permit(self, hook: PermissionCheck) -> None:
         if hook.tool.access is not None:
             paths = [a.resource for a in hook.tool.access(hook.input) if a.scope.startswith("fs-")]
             if paths:
@@ -331,8 +331,8 @@ class SubfolderInstructions:
             folders += await self._new_folders(env, path)
         if not folders:
             return
-        self._told.update(folders)
-        found = await self._reader.below(sorted(set(folders)))
+        self._announced.update(folders)
+        found = await self._reader.read_subfolders(sorted(set(folders)))
         if not found.files:
             return
         text = "\n\n".join(["What holds in this folder:", *(file.block() for file in found.files)])
@@ -351,4 +351,4 @@ class SubfolderInstructions:
             return []
         parts = (real if is_folder else real.parent).relative_to(self._cwd).parts
         inner = [os.path.join(self._cwd, *parts[: i + 1]) for i in range(len(parts))]
-        return [folder for folder in inner if folder not in self._told]
+        return [folder for folder in inner if folder not in self._announced]

@@ -26,7 +26,7 @@ def broad_folder_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ..
     return (f"the project is {what}, so that the agent may read all of it unasked; --cwd DIR names another folder",)
 
 
-def load(
+def load_rules(
     place: WorkspaceOptions, flags: Mapping[tuple[str, ...], object], environ: Mapping[str, str]
 ) -> tuple[str, Settings]:
     """The folder to work in, and the settings there.

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.paths import (
     PROJECT_FOLDER,
@@ -27,8 +27,7 @@ from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.secrets import HIDDEN, redactor_of
 from mainspring.app.workspace.settings import AppConfig, Settings, parse_settings, save_settings
 from mainspring.app.workspace.settings.json_schema import settings_schema as schema
-from mainspring.app.workspace.settings.validation import SettingKey as Key
-from mainspring.app.workspace.settings.validation import iter_settings, setting_type, to_camel_case
+from mainspring.app.workspace.settings.validation import SettingKey, iter_settings, setting_type, to_camel_case
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
 from mainspring.locks import LockTimeoutError, lock_directory
@@ -67,25 +66,25 @@ class SettingsIssue(Struct, frozen=True):
 
 
 def describe_settings(
-    place: WorkspaceOptions, environ: Mapping[str, str] = os.environ, *, every: bool = False
+    place: WorkspaceOptions, environ: Mapping[str, str] = os.environ, *, include_unset: bool = False
 ) -> SettingsView:
     """The settings as they hold here.
 
     Args:
         place: Where.
         environ: The environment.
-        every: Whether what is not set is shown as well, with its default.
+        include_unset: Whether what is not set is shown as well, with its default.
 
     Raises:
         ConfigError: If a file is broken.
     """
-    _, settings = load(place, {}, environ)
+    _, settings = load_rules(place, {}, environ)
     redactor = redactor_of(settings, environ)
     shown = [
         Setting(name, _redacted(name, msgspec.to_builtins(value), redactor), settings.origins[name])
         for name, value in sorted((".".join(path), value) for path, value in settings.values.items())
     ]
-    if every:
+    if include_unset:
         known = {s.key for s in shown}
         defaults = AppConfig()
         shown += [
@@ -105,7 +104,7 @@ def _redacted(key: str, value: Any, redactor: Redactor) -> Any:
     return next(iter(redactor.value({name: value}, hide=HIDDEN).values()))
 
 
-def _default(config: AppConfig, path: Key) -> Any:
+def _default(config: AppConfig, path: SettingKey) -> Any:
     plain: Any = msgspec.to_builtins(config)
     for part in path:
         plain = plain[part]
@@ -152,7 +151,7 @@ def change_config(
     if project and value is not None and path[-1] in HIDDEN:
         raise ConfigError(f"{key} does not belong into a project's file, which others read; leave out --project for it")
     change = {path: None if value is None else _parse_value(path, value)}
-    with TrustStore(find_user_paths(environ)).keeping(file.parent if project else None):
+    with TrustStore(find_user_paths(environ)).accept_own_changes(file.parent if project else None):
         save_settings(file, change, private=not project)
     return file
 
@@ -168,7 +167,7 @@ def settings_file_to_change(place: WorkspaceOptions, environ: Mapping[str, str],
     return find_project_settings(cwd, home) or Path(cwd, PROJECT_FOLDER, SETTINGS_FILE)
 
 
-def parse_setting_key(key: str) -> Key:
+def parse_setting_key(key: str) -> SettingKey:
     """The path of a setting by its dotted name; names of providers and servers stay as they are."""
     parts = key.split(".")
     path = tuple(to_camel_case(part) for part in parts)
@@ -179,7 +178,7 @@ def parse_setting_key(key: str) -> Key:
     return path
 
 
-def _parse_value(path: Key, value: str) -> Any:
+def _parse_value(path: SettingKey, value: str) -> Any:
     """A value as it is typed: JSON where the setting takes more than one word."""
     try:
         kind = setting_type(path)
@@ -246,7 +245,7 @@ def _check_merged(place: WorkspaceOptions, environ: Mapping[str, str]) -> list[S
     """What shows only where the files are put together: rules, the default provider, what is ignored."""
     findings: list[SettingsIssue] = []
     try:
-        cwd, settings = load(place, {}, environ)
+        cwd, settings = load_rules(place, {}, environ)
         findings += [
             SettingsIssue("", "warning", text) for text in settings.warnings if "there is no setting" not in text
         ]

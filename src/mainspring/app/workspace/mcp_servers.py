@@ -16,7 +16,7 @@ from msgspec import Struct
 from mainspring import mcp
 from mainspring.app.run.events import Notice, RunEventHandler
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.paths import PROJECT_FOLDER, UserPaths, find_project_root, find_repository
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.settings.jsonc import JsonError, JsonNode, edit_jsonc, parse_jsonc
@@ -83,9 +83,9 @@ def build_mcp_plug(
     cwd: str,
     settings: Settings,
     report: RunEventHandler,
-    alone: bool = False,
+    unattended: bool = False,
     given: Any = None,
-    only: Callable[[str], bool] | None = None,
+    server_filter: Callable[[str], bool] | None = None,
 ) -> McpPlug | None:
     """The servers of the command's agent; ``None`` where there are none. Blocks.
 
@@ -93,9 +93,9 @@ def build_mcp_plug(
         cwd: The folder.
         settings: The settings.
         report: Is told what people should know.
-        alone: Whether nobody is there to ask again: then the prompt waits longer for servers that are still on their way.
+        unattended: Whether nobody is there to ask again: then the prompt waits longer for servers that are still on their way.
         given: Further servers, as decoded JSON.
-        only: Says by the part of its tools' names that stands for a server whether it is offered, where the model is too
+        server_filter: Says by the part of its tools' names that stands for a server whether it is offered, where the model is too
             small for all of them.
     """
     if not settings.config.mcp.enabled:
@@ -104,7 +104,7 @@ def build_mcp_plug(
     for notice in found.notices:
         report(Notice(notice))
     keys = mcp.server_prefixes([s.name for s in found.servers])
-    servers = [s for s in found.servers if only is None or only(keys[s.name])]
+    servers = [s for s in found.servers if server_filter is None or server_filter(keys[s.name])]
     left = [keys[s.name] for s in found.servers if s.enabled and s not in servers]
     if left:
         allow = " ".join(f"--allow mcp__{key}" for key in left)
@@ -112,11 +112,11 @@ def build_mcp_plug(
     if not any(s.enabled for s in servers):
         return None
     given = settings.config.mcp.grace_seconds
-    grace = given if given is not None else UNATTENDED_CONNECT_SECONDS if alone else None
+    grace = given if given is not None else UNATTENDED_CONNECT_SECONDS if unattended else None
     options: dict[str, Any] = {} if grace is None else {"grace": grace}
     home = settings.home.root if settings.home else None
     plug = mcp.McpPlug(servers, home=home, **options)
-    plug.tell = lambda text: report(Notice(text))
+    plug.on_notice = lambda text: report(Notice(text))
     return plug
 
 
@@ -144,7 +144,7 @@ def _read(file: Path, sources: list[tuple[str, Any]], notices: list[str]) -> Non
         if file.stat().st_size > _LARGEST:
             raise OSError("is larger than 1 MiB, which no such file should be")
         text = file.read_text("utf-8-sig")
-        sources.append((str(file), parse_jsonc(text).plain() if text.strip() else None))
+        sources.append((str(file), parse_jsonc(text).to_python() if text.strip() else None))
     except (FileNotFoundError, NotADirectoryError):
         pass
     except JsonError as error:
@@ -196,7 +196,7 @@ def add_server(
             raise ConfigError(f"{file} has an MCP server {name!r} already; --force replaces it")
         return edit_jsonc(text, path, msgspec.json.encode(entry).decode())
 
-    with TrustStore(home).keeping(file.parent if project else None):
+    with TrustStore(home).accept_own_changes(file.parent if project else None):
         _rewrite(file, change, private=not project)
     told = f"added {name} to {file}"
     if project and not TrustStore(home).covers(file.parent):
@@ -220,14 +220,14 @@ def remove_server(
             raise ConfigError(f"{file} has no MCP server {name!r}; {_other_file_hint(name, place, project, environ)}")
         return edit_jsonc(text, path, None)
 
-    with TrustStore(home).keeping(file.parent if project else None):
+    with TrustStore(home).accept_own_changes(file.parent if project else None):
         _rewrite(file, change, private=not project)
     return f"removed {name} from {file}"
 
 
 def _other_file_hint(name: str, place: WorkspaceOptions, project: bool, environ: Mapping[str, str]) -> str:
     """Where an entry that is to be taken out stands instead, and what to do about it."""
-    cwd, settings = load(place, {}, environ)[:2]
+    cwd, settings = load_rules(place, {}, environ)[:2]
     found = next((s for s in discover_mcp_servers(cwd, settings).servers if s.name == name), None)
     if found is not None:
         file, other = _file(place, not project, environ)[0], "leave out --project" if project else "add --project"
@@ -236,7 +236,7 @@ def _other_file_hint(name: str, place: WorkspaceOptions, project: bool, environ:
 
 
 def _file(place: WorkspaceOptions, project: bool, environ: Mapping[str, str]) -> tuple[Path, Any]:
-    cwd, settings = load(place, {}, environ)[:2]
+    cwd, settings = load_rules(place, {}, environ)[:2]
     if project:
         return (find_project_root(cwd, _FILE, settings.home) or Path(cwd)) / PROJECT_FOLDER / _FILE, settings.home
     if settings.home is None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
 from mainspring.memory import Memory, NoteSection, Where, find_memory_files
@@ -37,7 +37,7 @@ def list_memory_files(place: WorkspaceOptions, environ: Mapping[str, str] = os.e
         ConfigError: If the folder is none.
         MainspringError: If a file cannot be read.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     found = find_memory_files(cwd, settings.home.root if settings.home else None)
     trusted = TrustStore(settings.home).covers(cwd)
     shown: list[MemoryFileView] = []
@@ -61,7 +61,7 @@ async def add_memory(
     Raises:
         ConfigError: If the note cannot be kept, or there is no place for it.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     memory = Memory.for_folder(cwd, settings.home.root if settings.home else None, confirm=lambda _: True)
     try:
         return await memory.remember(note, section=section, where=where)

@@ -47,5 +47,5 @@ def _create_openai_compatible(config: ProviderConfig) -> HttpModel:
         model=config.model,
         base_url=config.base_url or "",
         key=static_api_key(config) or "",
-        accepts=ChatCapabilities(),
+        capabilities=ChatCapabilities(),
     )

@@ -11,14 +11,14 @@ from typing import Any, cast
 from msgspec import Struct, structs
 
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
-from mainspring.app.workspace.load import load
-from mainspring.app.workspace.saved_rules import FILE as GRANTS
+from mainspring.app.workspace.load import load_rules
+from mainspring.app.workspace.saved_rules import MEMORY_FILE_NAME as GRANTS
 from mainspring.app.workspace.saved_rules import REACHES, GrantEffect, GrantStore, RuleFiles
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TRUST_FILE as TRUST
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.permissions import PermissionDecision, Permissions, Rule, RuleSet, RuleSource
+from mainspring.permissions import PermissionDecision, Permissions, RuleSet, RuleSource, SpecRule
 from mainspring.tools import Tool
 from mainspring.tools.builtin import COMMON_ALIASES, builtin_tools
 
@@ -82,7 +82,7 @@ def active_rules(
     Raises:
         ConfigError: If the settings are broken.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     found = build_permissions(settings, rules, cwd).engine.rules
     files = RuleFiles(settings.home, cwd)
     saved = files.saved(found)
@@ -108,7 +108,7 @@ def save_rule(
     Raises:
         ConfigError: If the rule is not valid, or the file cannot be read or written.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     return RuleFiles(settings.home, cwd).save("everywhere" if everywhere else "project", effect, (rule,))
 
 
@@ -118,7 +118,7 @@ def revoke_rule(wanted: str, place: WorkspaceOptions, environ: Mapping[str, str]
     Raises:
         ConfigError: If no saved rule has it, or the file cannot be read or written.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     files = RuleFiles(settings.home, cwd)
     rule = files.named(build_permissions(settings, PermissionFlags(), cwd).engine.rules, wanted)
     return _view(rule), files.remove(rule)
@@ -139,8 +139,8 @@ async def explain_permission(
     Raises:
         ConfigError: If the arguments are none, or the settings are broken.
     """
-    cwd, settings = load(place, {}, environ)
-    known = {t.name: t for t in builtin_tools(every=True)}
+    cwd, settings = load_rules(place, {}, environ)
+    known = {t.name: t for t in builtin_tools(include_optional=True)}
     name = tool if tool in known else COMMON_ALIASES.get(tool, tool)
     definition = known.get(name)
     given = _arguments(definition, arguments)
@@ -191,11 +191,11 @@ def _explanation(decision: PermissionDecision) -> CallExplanation:
     )
 
 
-def _view_or_none(rule: Rule | None) -> RuleView | None:
+def _view_or_none(rule: SpecRule | None) -> RuleView | None:
     return None if rule is None else _view(rule)
 
 
-def _view(rule: Rule) -> RuleView:
+def _view(rule: SpecRule) -> RuleView:
     counts = rule.effect != "allow" or rule.origin.trusted
     return RuleView(effect=rule.effect, rule=rule.text, origin=str(rule.origin), counts=counts)
 

@@ -21,10 +21,10 @@ from mainspring.app.workspace.settings import parse_settings
 from mainspring.app.workspace.settings.jsonc import JsonError, edit_jsonc
 from mainspring.errors import ConfigError
 from mainspring.locks import LockTimeoutError, lock_directory
-from mainspring.permissions import Rule, RuleSet, RuleSource, is_portable, parse_rule, relative_program
+from mainspring.permissions import RuleSet, RuleSource, SpecRule, is_portable, parse_rule, relative_program
 from mainspring.state_files import write_text_atomically
 
-FILE = "grants.json"
+MEMORY_FILE_NAME = "grants.json"
 
 
 GrantEffect = Literal["allow", "deny"]
@@ -78,7 +78,7 @@ class GrantStore:
     """
 
     def __init__(self, home: UserPaths | None) -> None:
-        self.file = home.root / FILE if home else None
+        self.file = home.root / MEMORY_FILE_NAME if home else None
 
     def list(self) -> tuple[Project, ...]:
         """Return all projects that have rules, by path.
@@ -172,7 +172,7 @@ class GrantStore:
         return self.file
 
 
-def _parse(grants: tuple[Grant, ...], place: str) -> tuple[Rule, ...]:
+def _parse(grants: tuple[Grant, ...], place: str) -> tuple[SpecRule, ...]:
     return tuple([parse_rule(grant.rule, grant.effect, RuleSource("user", place)) for grant in grants])
 
 
@@ -198,7 +198,7 @@ class RuleFiles(Struct, frozen=True):
     home: UserPaths | None
     folder: str
 
-    def parse(self, reach: Reach, effect: GrantEffect, texts: tuple[str, ...]) -> tuple[Rule, ...]:
+    def parse(self, reach: Reach, effect: GrantEffect, texts: tuple[str, ...]) -> tuple[SpecRule, ...]:
         """Return rules as they apply once they are saved.
 
         Raises:
@@ -228,7 +228,7 @@ class RuleFiles(Struct, frozen=True):
             return GrantStore(self.home).add(self.folder, effect, texts)
         return self._change_settings(effect, lambda known: list(dict.fromkeys([*known, *texts])))
 
-    def reach_of(self, rule: Rule) -> Reach | None:
+    def reach_of(self, rule: SpecRule) -> Reach | None:
         """Return where a rule in force applies, or None if it is not one that `save` saves: of a flag, or of the project's settings."""
         if rule.effect == "ask" or self.home is None or rule.origin.kind != "user":
             return None
@@ -236,13 +236,13 @@ class RuleFiles(Struct, frozen=True):
             return "project"
         return "everywhere" if rule.origin.place.startswith(f"{self.home.settings}: ") else None
 
-    def file(self, rule: Rule) -> Path | None:
+    def file(self, rule: SpecRule) -> Path | None:
         """Return the file that stores a saved rule."""
         if self.home is None:
             return None
         return GrantStore(self.home).file if self.reach_of(rule) == "project" else self.home.settings
 
-    def remove(self, rule: Rule) -> Path:
+    def remove(self, rule: SpecRule) -> Path:
         """Remove a saved rule from its file, and return the file. Blocks.
 
         Raises:
@@ -255,7 +255,7 @@ class RuleFiles(Struct, frozen=True):
             return GrantStore(self.home).remove(self.folder, rule.effect, rule.text)
         return self._change_settings(rule.effect, lambda known: [text for text in known if text != rule.text])
 
-    def named(self, rules: Iterable[Rule], wanted: str) -> Rule:
+    def named(self, rules: Iterable[SpecRule], wanted: str) -> SpecRule:
         """Return the saved rule of a number, counted from 1 in `saved`, or of a text.
 
         Raises:
@@ -264,15 +264,15 @@ class RuleFiles(Struct, frozen=True):
         saved = self.saved(rules)
         return pick(wanted, [rule.text for rule in saved], saved)
 
-    def saved(self, rules: Iterable[Rule]) -> list[Rule]:
+    def saved(self, rules: Iterable[SpecRule]) -> list[SpecRule]:
         """Return the saved ones of some rules: those for every project, then those for this one."""
         known = {(self.reach_of(rule), rule.effect, rule.text): rule for rule in rules}
         return [rule for reach in REACHES for (found, _, _), rule in known.items() if found == reach]
 
-    def same(self, rule: Rule, rules: Iterable[Rule]) -> list[Rule]:
+    def same(self, rule: SpecRule, rules: Iterable[SpecRule]) -> list[SpecRule]:
         """Return those of some rules that say the same as one, and apply in the same projects."""
-        wanted = (self.reach_of(rule), rule.effect, rule.text)
-        return [each for each in rules if (self.reach_of(each), each.effect, each.text) == wanted]
+        requested = (self.reach_of(rule), rule.effect, rule.text)
+        return [each for each in rules if (self.reach_of(each), each.effect, each.text) == requested]
 
     def _change_settings(self, effect: GrantEffect, change: Callable[[list[str]], list[str]]) -> Path:
         """Change a list of rules in the user's settings; everything else in the file stays."""
@@ -284,9 +284,9 @@ class RuleFiles(Struct, frozen=True):
             with lock_directory(file.parent):  # read and written under one lock: two chats may save at the same time
                 text = file.read_text(encoding="utf-8-sig") if file.exists() else "{\n}\n"
                 known = list(parse_settings(text, str(file)).values.get(("permissions", effect), ()))
-                wanted = change(known)
-                if wanted != known:
-                    made = edit_jsonc(text, ("permissions", effect), msgspec.json.encode(wanted).decode())
+                requested = change(known)
+                if requested != known:
+                    made = edit_jsonc(text, ("permissions", effect), msgspec.json.encode(requested).decode())
                     parse_settings(made, str(file))
                     write_text_atomically(file, made, private=True)
         except LockTimeoutError as error:

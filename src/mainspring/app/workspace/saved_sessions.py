@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.secrets import redactor_of
 from mainspring.errors import SessionError
@@ -44,7 +44,7 @@ def list_saved_sessions(
     Raises:
         ConfigError: If the folder is none.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     return list_sessions(cwd, home=settings.home.root, everywhere=everywhere) if settings.home else []
 
 
@@ -113,7 +113,7 @@ def purge_sessions(keep: int, place: WorkspaceOptions, environ: Mapping[str, str
 
 
 def _require_home(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, UserPaths]:
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     if settings.home is None:
         raise SessionError("there is no home folder, so there are no sessions")
     return cwd, settings.home
@@ -163,7 +163,7 @@ def import_file(
     Raises:
         SessionError: If the file is no session; nothing is stored then.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     if settings.home is None:
         raise SessionError("there is no home folder to keep sessions in; set MAINSPRING_HOME to one")
     return import_session(os.path.join(cwd, os.path.expanduser(path)), cwd, home=settings.home.root)
@@ -172,7 +172,7 @@ def import_file(
 def _find_session(
     name: str | None, place: WorkspaceOptions, environ: Mapping[str, str]
 ) -> tuple[JsonlStore, str, Redactor]:
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     if settings.home is None:
         raise SessionError("there is no home folder, so there are no sessions")
     store = JsonlStore(settings.home.root)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from mainspring.app.workspace.settings import Settings
-from mainspring.redaction import Redactor, secret_values
+from mainspring.redaction import Redactor, environment_secrets
 
 HIDDEN = frozenset({"apiKey", "env", "headers", "clientSecret", "client_secret"})
 """Settings whose values are never shown, whatever they look like."""
@@ -21,7 +21,7 @@ def redactor_of(settings: Settings, environ: Mapping[str, str]) -> Redactor:
         enc_hook=str,
     )
     named = {f"{name} {number}": text for number, (name, text) in enumerate(_texts("", plain))}
-    return Redactor.of(environ, secret_values(named))
+    return Redactor.of(environ, environment_secrets(named))
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.paths import PROJECT_FOLDER, UserPaths, find_repository
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.skills import build_skills_config, open_skill_registry
@@ -149,7 +149,7 @@ def list_installed_skills(place: WorkspaceOptions, environ: Mapping[str, str] = 
     catalog, entries, _ = _load_skills(place, environ)
     rows = (
         [(s, "on") for s in catalog.skills]
-        + [(s, "off") for s in catalog.off]
+        + [(s, "off") for s in catalog.disabled_skills]
         + [(s, "hidden") for s in catalog.shadowed]
     )
     views = [
@@ -166,7 +166,7 @@ def show_skill(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = 
     """
     catalog, entries, _ = _load_skills(place, environ)
     skill = _get_skill(name, catalog)
-    state = "on" if skill in catalog.skills else "off" if skill in catalog.off else "hidden"
+    state = "on" if skill in catalog.skills else "off" if skill in catalog.disabled_skills else "hidden"
     body = read_body(skill)
     return SkillDetail(
         view=_view(skill, state, entries),
@@ -185,12 +185,12 @@ def validate_skills(
     Raises:
         ConfigError: If one is not there.
     """
-    cwd, _ = load(place, {}, environ)
+    cwd, _ = load_rules(place, {}, environ)
     files = [Path(os.path.abspath(os.path.join(cwd, os.path.expanduser(path)))) for path in paths or (".",)]
     for n, (path, file) in enumerate(zip(paths, files, strict=False)):
         if not file.exists() and not os.path.dirname(path):
             catalog = _load_skills(place, environ)[0]
-            every = (*catalog.skills, *catalog.off, *catalog.shadowed)
+            every = (*catalog.skills, *catalog.disabled_skills, *catalog.shadowed)
             named = next((s for s in every if s.name == path and s.path is not None), None)
             files[n] = Path(named.path) if named is not None and named.path is not None else file
     return tuple([verdict for file in files for verdict in check_skills(file)])
@@ -203,7 +203,7 @@ async def fetch_skills(
     ref: str = "",
     path: str = "",
     names: Sequence[str] = (),
-    every: bool = False,
+    select_all: bool = False,
     force: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[PendingSkill, ...]:
@@ -215,21 +215,21 @@ async def fetch_skills(
         ref: Branch, tag or commit.
         path: The folder in it to look into.
         names: Which, where there are several.
-        every: Whether all are meant.
+        select_all: Whether all are meant.
         force: Whether one of the same name is replaced though it was written or changed by hand.
         environ: The environment.
 
     Raises:
         ConfigError: If it cannot be fetched, or it is not clear which skill is meant.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     home = _require_home(settings)
     spec = parse_spec(source, cwd=cwd, ref=ref, path=path)
     _require_online(spec, place)
     await asyncio.to_thread(recover_interrupted, home.skills)
     async with open_source(spec) as opening:
-        wanted = await _select_skills(opening, names, every)
-        return tuple([await _fetch(opening, name, folder, home, force=force) for name, folder in wanted.items()])
+        requested = await _select_skills(opening, names, select_all)
+        return tuple([await _fetch(opening, name, folder, home, force=force) for name, folder in requested.items()])
 
 
 async def fetch_updates(
@@ -250,7 +250,7 @@ async def fetch_updates(
     Raises:
         ConfigError: If one was not installed.
     """
-    home = _require_home(load(place, {}, environ)[1])
+    home = _require_home(load_rules(place, {}, environ)[1])
     entries = open_skill_registry(home).entries()
     known = {
         name: entry for name, entry in entries.items() if entry.origin is not None and (home.skills / name).exists()
@@ -259,8 +259,8 @@ async def fetch_updates(
         if name not in known:
             raise ConfigError(f"{name!r} was not installed by `mainspring skills install`{_suggestion(name, known)}")
     await asyncio.to_thread(recover_interrupted, home.skills)
-    wanted = names or sorted(known)
-    return tuple([await _fetch_update(name, known[name], home, place, force=force) for name in wanted])
+    requested = names or sorted(known)
+    return tuple([await _fetch_update(name, known[name], home, place, force=force) for name in requested])
 
 
 def apply_pending(fetched: PendingSkill, *, wanted: bool) -> SkillChange:
@@ -293,7 +293,7 @@ def set_skill_enabled(name: str, on: bool, place: WorkspaceOptions, environ: Map
     if on and skill.name in settings.config.skills.disabled:
         origin = settings.origins.get("skills.disabled", "the settings")
         raise ConfigError(f"{skill.name} is in skills.disabled of {origin}; take it out there")
-    open_skill_registry(_require_home(settings)).switch(skill.name, on)
+    open_skill_registry(_require_home(settings)).set_enabled(skill.name, on)
     return "skills are off altogether: skills.enabled is false" if on and not settings.config.skills.enabled else ""
 
 
@@ -317,8 +317,8 @@ def remove_skill(
     catalog, entries, settings = _load_skills(place, environ)
     home = _require_home(settings)
     target = home.skills / name
-    every = (*catalog.skills, *catalog.off, *catalog.shadowed)
-    own = next((s for s in every if s.name == name and s.source == "user" and _within(s, home.skills)), None)
+    every = (*catalog.skills, *catalog.disabled_skills, *catalog.shadowed)
+    own = next((s for s in every if s.name == name and s.source == "user" and _is_inside(s, home.skills)), None)
     if own is not None:
         target = Path(own.path or "").parent if own.directory is not None else Path(own.path or "")
     elif not (os.path.lexists(target) and name in entries):
@@ -354,7 +354,7 @@ def new_skill(
     Raises:
         ConfigError: If it cannot have that name, or there is one already.
     """
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     if project:
         top = find_repository(Path(cwd)) or Path(cwd)
         near = next(
@@ -374,14 +374,14 @@ def new_skill(
     return create_skill_folder(_require_home(settings).skills, name, description=description, scripts=scripts)
 
 
-async def _select_skills(source: InstallSource, names: Sequence[str], every: bool) -> dict[str, str]:
+async def _select_skills(source: InstallSource, names: Sequence[str], select_all: bool) -> dict[str, str]:
     """The skills that are meant, with their folders.
 
     Raises:
         ConfigError: If that is not clear.
     """
     offer = await source.list_skills()
-    problems = "".join(f"\n  {folder or 'the top'}: {why}" for folder, why in sorted(offer.problems.items()))
+    problems = "".join(f"\n  {folder or 'the top'}: {reason}" for folder, reason in sorted(offer.problems.items()))
     where = source.spec.url + (f" ({source.spec.path})" if source.spec.path else "")
     if not offer.names:
         raise ConfigError(f"there is no skill in {where}{':' + problems if problems else ''}")
@@ -390,7 +390,7 @@ async def _select_skills(source: InstallSource, names: Sequence[str], every: boo
             raise ConfigError(
                 f"there is no skill {name!r} in {where}; there are {', '.join(sorted(offer.names))}{problems}"
             )
-    if names or every:
+    if names or select_all:
         return {name: offer.names[name] for name in names or sorted(offer.names)}
     if len(offer.names) > 1:
         raise ConfigError(
@@ -401,7 +401,7 @@ async def _select_skills(source: InstallSource, names: Sequence[str], every: boo
 
 async def _fetch(source: InstallSource, name: str, folder: str, home: UserPaths, *, force: bool) -> PendingSkill:
     try:
-        candidate = await source.candidate(folder, home.skills)
+        candidate = await source.stage(folder, home.skills)
     except ConfigError as error:
         return PendingSkill(name=name, done=SkillChange(name=name, what="failed", text=str(error)))
     if (
@@ -412,7 +412,7 @@ async def _fetch(source: InstallSource, name: str, folder: str, home: UserPaths,
         await asyncio.to_thread(discard_staged, [candidate])
         text = f"there is one in {home.skills / name} that was written or changed by hand; --force replaces it"
         return PendingSkill(name=name, done=SkillChange(name=name, what="failed", text=text))
-    return await asyncio.to_thread(_waiting, candidate, home, "installed")
+    return await asyncio.to_thread(_pending, candidate, home, "installed")
 
 
 def _has_local_changes(name: str, home: UserPaths) -> bool:
@@ -421,11 +421,11 @@ def _has_local_changes(name: str, home: UserPaths) -> bool:
     return origin is None or hash_folder(home.skills / name) != origin.digest
 
 
-def _waiting(candidate: Candidate, home: UserPaths, what: str) -> PendingSkill:
+def _pending(candidate: Candidate, home: UserPaths, subject: str) -> PendingSkill:
     name = candidate.skill.name
     changed = diff_folders(home.skills / name, candidate.staged) if candidate.preview.replaces else None
     return PendingSkill(
-        name=name, what=what, preview=candidate.preview, changes=changed, candidate=candidate, folder=home.skills
+        name=name, what=subject, preview=candidate.preview, changes=changed, candidate=candidate, folder=home.skills
     )
 
 
@@ -437,19 +437,19 @@ async def _fetch_update(
     spec = InstallSpec(url=origin.url, git=bool(origin.commit), ref=origin.ref)
     target = home.skills / name
 
-    def told(what: str, text: str) -> PendingSkill:
+    def describe_failure(what: str, text: str) -> PendingSkill:
         return PendingSkill(
             name=name, done=SkillChange(name=name, what=what, path=str(target), commit=origin.commit, text=text)
         )
 
     if spec.is_pinned:
-        return told("unchanged", "it is pinned to a commit")
+        return describe_failure("unchanged", "it is pinned to a commit")
     try:
         _require_online(spec, place)
         async with open_source(spec) as source:
-            candidate = await source.candidate(origin.path, home.skills)
+            candidate = await source.stage(origin.path, home.skills)
     except ConfigError as error:
-        return told("failed", str(error))
+        return describe_failure("failed", str(error))
     newer, by_hand = candidate.origin.digest != origin.digest, await asyncio.to_thread(_has_local_changes, name, home)
     problem = ""
     if newer and candidate.skill.name != name:
@@ -457,16 +457,16 @@ async def _fetch_update(
     elif newer and by_hand and not force:
         problem = "its files were changed by hand since they were installed; --force replaces them"
     elif newer or (by_hand and force):
-        return await asyncio.to_thread(_waiting, candidate, home, "updated")
+        return await asyncio.to_thread(_pending, candidate, home, "updated")
     await asyncio.to_thread(discard_staged, [candidate])
     note = "its files were changed by hand since they were installed; --force puts them back" if by_hand else ""
-    return told("failed", problem) if problem else told("unchanged", note)
+    return describe_failure("failed", problem) if problem else describe_failure("unchanged", note)
 
 
 def _load_skills(
     place: WorkspaceOptions, environ: Mapping[str, str]
 ) -> tuple[SkillCatalog, dict[str, SkillState], Settings]:
-    cwd, settings = load(place, {}, environ)
+    cwd, settings = load_rules(place, {}, environ)
     return discover_skills(build_skills_config(cwd, settings)), open_skill_registry(settings.home).entries(), settings
 
 
@@ -491,12 +491,14 @@ def _view(skill: Skill, state: str, entries: Mapping[str, SkillState]) -> SkillV
 
 
 def _get_skill(name: str, catalog: SkillCatalog) -> Skill:
-    found = catalog.get(name) or next((s for s in catalog.off if name in (s.name, f"{s.source}:{s.name}")), None)
+    found = catalog.get(name) or next(
+        (s for s in catalog.disabled_skills if name in (s.name, f"{s.source}:{s.name}")), None
+    )
     if found is None:
-        known = [s.name for s in (*catalog.skills, *catalog.off)]
+        known = [s.name for s in (*catalog.skills, *catalog.disabled_skills)]
         broken = next((p for p in catalog.problems if p.level == "error" and name in Path(p.path).parts), None)
-        why = f": {broken.path} was not loaded: {broken.reason}" if broken else _suggestion(name, known)
-        raise ConfigError(f"there is no skill {name!r}{why}")
+        reason = f": {broken.path} was not loaded: {broken.reason}" if broken else _suggestion(name, known)
+        raise ConfigError(f"there is no skill {name!r}{reason}")
     return found
 
 
@@ -511,10 +513,10 @@ def _require_home(settings: Settings) -> UserPaths:
     return settings.home
 
 
-def _within(skill: Skill, folder: Path) -> bool:
+def _is_inside(skill: Skill, folder: Path) -> bool:
     return skill.path is not None and Path(skill.path).is_relative_to(folder)
 
 
 def _require_online(spec: InstallSpec, place: WorkspaceOptions) -> None:
-    if place.offline and spec.remote:
+    if place.offline and spec.is_remote:
         raise ConfigError(f"--offline: {spec.url} is not fetched")

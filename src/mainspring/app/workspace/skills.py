@@ -26,29 +26,29 @@ def build_skills_config(cwd: str, settings: Settings) -> SkillsConfig:
     Raises:
         ConfigError: If the file of trusted folders or of installed skills is broken.
     """
-    wanted = settings.config.skills
+    requested = settings.config.skills
     home = settings.home
     on, off = open_skill_registry(home).enabled_and_disabled()
-    extra = [(text, Path(os.path.expanduser(text))) for text in wanted.plugin_dir]
+    extra = [(text, Path(os.path.expanduser(text))) for text in requested.plugin_dir]
     trust = TrustStore(home)
     trusted = trust.covers(cwd)
     top = find_repository(Path(cwd)) or Path(cwd)
     if trusted:
         top = next((p for p in reversed((Path(cwd), *_parent_folders(cwd, top))) if trust.covers(p)), Path(cwd))
     return SkillsConfig(
-        enabled=wanted.enabled,
+        enabled=requested.enabled,
         project=cwd,
         up_to=str(top),
         layouts=(*SKILL_FOLDERS, *[text for text, path in extra if not path.is_absolute()]),
         user=tuple(
             [str(path) for path in (*user_skill_folders(home), *[path for _, path in extra if path.is_absolute()])]
         ),
-        builtin=wanted.builtin,
-        trust_project_skills=trusted and wanted.trust_project_skills,
-        disabled=tuple(dict.fromkeys((*wanted.disabled, *off))),
+        builtin=requested.builtin,
+        trust_project_skills=trusted and requested.trust_project_skills,
+        disabled=tuple(dict.fromkeys((*requested.disabled, *off))),
         switched_on=on,
-        max_skills=wanted.max_skills,
-        max_active=wanted.max_active,
+        max_skills=requested.max_skills,
+        max_active=requested.max_active,
     )
 
 
@@ -90,9 +90,9 @@ def build_skills(cwd: str, settings: Settings, *, asks: bool) -> SkillsPlug | No
     config = build_skills_config(cwd, settings)
     if not config.enabled:
         return None
-    return SkillsPlug(config, usage=open_skill_registry(settings.home), confirm=_asked if asks else None)
+    return SkillsPlug(config, usage=open_skill_registry(settings.home), confirm=_must_confirm if asks else None)
 
 
-def _asked(written: SkillDraft) -> bool:
+def _must_confirm(written: SkillDraft) -> bool:
     del written  # the permissions have asked about this very call, with all of its text
     return True

@@ -83,9 +83,9 @@ class TrustStore:
         """Whether a folder is trusted: it or one above it in the same repository was named, and what acts there is what it was then. A
         link counts as what it points to.
         """
-        return self.changes(folder) == ()
+        return self.changed_content(folder) == ()
 
-    def changes(self, folder: str | os.PathLike[str]) -> tuple[ActiveContent, ...] | None:
+    def changed_content(self, folder: str | os.PathLike[str]) -> tuple[ActiveContent, ...] | None:
         """What acts in a folder that is trusted and is new or another since; ``None`` if it is not trusted."""
         path = Path(os.path.realpath(folder))
         entry = self._entry(path)
@@ -105,7 +105,7 @@ class TrustStore:
         return None
 
     @contextmanager
-    def keeping(self, folder: Path | None) -> Generator[None]:
+    def accept_own_changes(self, folder: Path | None) -> Generator[None]:
         """What the user changes in a trusted folder by a command of ours meanwhile is trusted like the rest of it.
 
         Args:
@@ -180,7 +180,7 @@ class TrustStore:
 
 def trust_warnings(cwd: str, home: UserPaths | None) -> tuple[str, ...]:
     """What has to be said where a folder is trusted no more, since what acts there has changed. Blocks."""
-    changed = TrustStore(home).changes(cwd)
+    changed = TrustStore(home).changed_content(cwd)
     if not changed:
         return ()
     files = ", ".join(str(act.file) for act in changed[:3]) + (
@@ -200,12 +200,12 @@ def _active_content_for(path: Path, entry: TrustedFolder) -> Iterator[ActiveCont
             return
 
 
-def _name(act: ActiveContent, folder: str) -> str:
-    return act.file.relative_to(folder).as_posix()
+def _name(content: ActiveContent, folder: str) -> str:
+    return content.file.relative_to(folder).as_posix()
 
 
-def _fingerprints(acts: Iterable[ActiveContent], folder: str) -> dict[str, str]:
-    return {_name(act, folder): act.mark for act in acts}
+def _fingerprints(active_content: Iterable[ActiveContent], folder: str) -> dict[str, str]:
+    return {_name(act, folder): act.mark for act in active_content}
 
 
 def _homes() -> set[Path]:

@@ -25,7 +25,7 @@ class Database:
 
     Attributes:
         sa: The SQLAlchemy module, which is imported when the first database is opened.
-        lite: Whether the database is SQLite.
+        is_sqlite: Whether the database is SQLite.
         data: The tables that `make` creates.
         clash: The exception that is raised for a duplicate key.
     """
@@ -35,13 +35,13 @@ class Database:
         from sqlalchemy import exc
 
         self.sa = sa
-        self.lite = url.startswith("sqlite")
+        self.is_sqlite = url.startswith("sqlite")
         # A file has one writer at a time; the second writer waits instead of failing.
         options: dict[str, Any] = (
-            {"connect_args": {"timeout": 30}} if self.lite else {"pool_size": 4, "max_overflow": 0}
+            {"connect_args": {"timeout": 30}} if self.is_sqlite else {"pool_size": 4, "max_overflow": 0}
         )
-        address = sa.make_url(url) if self.lite else sa.make_url(url).set(drivername="postgresql+psycopg")
-        self._engine = sa.create_engine(address, pool_pre_ping=not self.lite, **options)
+        address = sa.make_url(url) if self.is_sqlite else sa.make_url(url).set(drivername="postgresql+psycopg")
+        self._engine = sa.create_engine(address, pool_pre_ping=not self.is_sqlite, **options)
         self._absent = (exc.OperationalError, exc.ProgrammingError)
         self.DuplicateKeyError = exc.IntegrityError
         self.data = sa.MetaData()
@@ -89,7 +89,7 @@ class Database:
 
     def insert(self, table: sa.Table) -> Any:
         """Return an INSERT that can define what happens on a duplicate key."""
-        if self.lite:
+        if self.is_sqlite:
             from sqlalchemy.dialects.sqlite import insert
         else:
             from sqlalchemy.dialects.postgresql import insert
@@ -98,7 +98,7 @@ class Database:
     def now(self) -> Any:
         """Return the database's time in seconds since 1970. The clocks of machines differ."""
         func = self.sa.func
-        if self.lite:
+        if self.is_sqlite:
             return (func.julianday("now") - 2440587.5) * 86400.0
         return self.sa.cast(self.sa.extract("epoch", func.clock_timestamp()), self.sa.Float)
 
@@ -113,14 +113,14 @@ class WorkerTable:
         version, agents = sa.Column("version", sa.Text, nullable=False), sa.Column("agents", sa.Text, nullable=False)
         self._workers = sa.Table("mainspring_workers", database.data, id, version, agents, seen)
 
-    def beat(self, worker: Worker) -> None:
+    def heartbeat(self, worker: Worker) -> None:
         """Record that a worker is alive."""
         values = {"version": worker.version, "agents": json.dumps(worker.agents), "seen": self._database.now()}
         with self._database.begin() as connection:
             put = self._database.insert(self._workers).values(id=worker.name, **values)
             connection.execute(put.on_conflict_do_update(index_elements=["id"], set_=values))
 
-    def leave(self, worker: str) -> None:
+    def mark_stopped(self, worker: str) -> None:
         """Record that a worker has left. Its runs can be resumed immediately."""
         table = self._workers
         with self._database.begin() as connection:

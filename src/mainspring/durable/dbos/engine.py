@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from mainspring.durable.attempt import RunAttempt
 from mainspring.durable.dbos.log import DbosLog, Poller
-from mainspring.durable.dbos.tables import RUN, FinishedRunFilter, Tables
+from mainspring.durable.dbos.tables import RUN_TOOL, FinishedRunFilter, Tables
 from mainspring.durable.engine import (
     FINAL_STATES,
     RunFunction,
@@ -37,7 +37,7 @@ from mainspring.durable.engine import (
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem, decode_feed_event, encode_feed_event
 from mainspring.errors import ConfigError, DurableError
 from mainspring.extras import install_command
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 if TYPE_CHECKING:
     from dbos import DBOS, DBOSClient
@@ -101,9 +101,9 @@ class DbosEngine:
         self.version = version
         self.worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.tables = _tables(url)
-        self.letters = Poller(lambda runs: self.ask(self.tables.last_letters, runs), poll)
-        self.feeds = Poller(lambda runs: self.ask(self.tables.last_events, runs), poll)
-        self._ends = Poller(lambda runs: self.ask(self._ended, runs), poll)
+        self.message_poller = Poller(lambda runs: self.run_in_thread(self.tables.last_letters, runs), poll)
+        self.feed_poller = Poller(lambda runs: self.run_in_thread(self.tables.last_events, runs), poll)
+        self._ends = Poller(lambda runs: self.run_in_thread(self._ended, runs), poll)
         self._feed = DbosFeed(self)
         self._heartbeat = heartbeat
         self._dead_after = dead_after
@@ -114,7 +114,7 @@ class DbosEngine:
         self._dbos: DBOS | None = None
         self._opening = asyncio.Lock()
         self._main: RunFunction | None = None
-        self._living: asyncio.Task[None] | None = None
+        self._active_runs: asyncio.Task[None] | None = None
         self._attempts: dict[asyncio.Task[Any], RunAttempt] = {}
         self._given_back: dict[str, str] = {}
         self._draining = False
@@ -126,7 +126,7 @@ class DbosEngine:
 
     # --- as a worker ------------------------------------------------------------------------------------------------
 
-    async def work(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
+    async def start_worker(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
         from dbos import DBOS
 
         if _has_dbos_instance():
@@ -155,15 +155,15 @@ class DbosEngine:
         async def attempt(agent: str, input: str) -> str:  # DBOS requires a function.
             return await self._attempt(agent, input)
 
-        DBOS.workflow(name=RUN, max_recovery_attempts=_UNLIMITED_ATTEMPTS)(attempt)
+        DBOS.workflow(name=RUN_TOOL, max_recovery_attempts=_UNLIMITED_ATTEMPTS)(attempt)
         DBOS.listen_queues(queues)
         for queue in queues:
-            await self.ask(
+            await self.run_in_thread(
                 client.register_queue, queue, worker_concurrency=concurrency, polling_interval_sec=self._poll
             )
-        await self.ask(self.tables.signs.beat, me)
+        await self.run_in_thread(self.tables.signs.heartbeat, me)
         DBOS.launch()
-        self._living = asyncio.ensure_future(self._live(me))
+        self._active_runs = asyncio.ensure_future(self._heartbeat_loop(me))
 
     async def _attempt(self, agent: str, input: str) -> str:
         from dbos import DBOS
@@ -175,11 +175,13 @@ class DbosEngine:
         client = await self.open()
         attempt = self._attempts[task] = RunAttempt(run_id, task)
         try:
-            claim = await attempt.reach(lambda: self.ask(self.tables.claim, run_id))
+            claim = await attempt.reach(lambda: self.run_in_thread(self.tables.claim, run_id))
             attempt.number = claim.attempt
             if self._draining:
                 attempt.park()
-            found = await attempt.reach(lambda: self.ask(client.list_workflow_steps, run_id, load_output=False))
+            found = await attempt.reach(
+                lambda: self.run_in_thread(client.list_workflow_steps, run_id, load_output=False)
+            )
             if 0 < self._max_deaths <= claim.deaths:
                 raise DurableError(
                     _too_many_deaths_message(run_id, claim.deaths, [step["function_name"] for step in found])
@@ -193,22 +195,22 @@ class DbosEngine:
                 self._given_back[run_id] = _queue(agent)
             else:
                 with suppress(Exception):  # Then it counts as a crash.
-                    await self.ask(self.tables.let_go, run_id)
+                    await self.run_in_thread(self.tables.release, run_id)
             raise
         finally:
             del self._attempts[task]
 
     @property
-    def busy(self) -> int:
+    def active_attempts(self) -> int:
         """The number of attempts that are running in this process."""
         return len(self._attempts)
 
-    async def _live(self, me: Worker) -> None:
+    async def _heartbeat_loop(self, me: Worker) -> None:
         """Send heartbeats, and resume the runs of workers that send none."""
         steady, last = -math.inf, time.monotonic()
         while True:
             try:
-                await self.ask(self.tables.signs.beat, me)
+                await self.run_in_thread(self.tables.signs.heartbeat, me)
                 now = time.monotonic()
                 if now - last > 2 * self._heartbeat + 1:
                     steady = now  # A worker that was away cannot know which other workers were.
@@ -223,24 +225,24 @@ class DbosEngine:
     async def _release_runs(self) -> None:
         """Stop attempts whose run another worker has claimed, and release runs after a database failure."""
         mine = [a.run_id for a in self._attempts.values()]
-        latest = await self.ask(self.tables.attempts, mine) if mine else {}
+        latest = await self.run_in_thread(self.tables.attempts, mine) if mine else {}
         for attempt in list(self._attempts.values()):
             if attempt.number and latest.get(attempt.run_id, attempt.number) > attempt.number:
                 attempt.stop()
         client = await self.open()
         for run_id, queue in list(self._given_back.items()):
-            await self.ask(client.resume_workflow, run_id, queue_name=queue)
-            await self.ask(self.tables.let_go, run_id)
+            await self.run_in_thread(client.resume_workflow, run_id, queue_name=queue)
+            await self.run_in_thread(self.tables.release, run_id)
             del self._given_back[run_id]
 
     async def _recover_dead_workers(self) -> None:
         """Return the runs of dead workers of this version to their queues."""
-        dead = await self.ask(self.tables.signs.dead, self._dead_after, self.version)
+        dead = await self.run_in_thread(self.tables.signs.dead, self._dead_after, self.version)
         dead = [name for name in dead if name != self.worker]
         if dead:
-            await self.ask(_recover, self._dbos, dead)
+            await self.run_in_thread(_recover, self._dbos, dead)
         for name in dead:
-            await self.ask(self.tables.signs.remove_dead, name, self._dead_after)
+            await self.run_in_thread(self.tables.signs.remove_dead, name, self._dead_after)
 
     async def drain(self, seconds: float) -> None:
         self._draining = True
@@ -259,28 +261,30 @@ class DbosEngine:
         if await self.info(run_id) is not None:
             return False
         options: Any = {
-            "workflow_name": RUN,
+            "workflow_name": RUN_TOOL,
             "queue_name": _queue(agent),
             "workflow_id": run_id,
             "app_version": self.version,
             "attributes": {"agent": agent},
         }
-        await self.ask(client.enqueue, options, agent, input.decode())
+        await self.run_in_thread(client.enqueue, options, agent, input.decode())
         return True
 
     async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> bool:
         info = await self._known(run_id)
-        number = await self.ask(self.tables.send, run_id, topic, body, key)
+        number = await self.run_in_thread(self.tables.send, run_id, topic, body, key)
         if info.state in FINAL_STATES and await self.info(run_id) is None:
             # The run was deleted just now. A leftover message would reach another run with the same name.
-            await self.ask(self.tables.drop_letters, run_id)
+            await self.run_in_thread(self.tables.drop_letters, run_id)
             raise DurableError(f"Unknown run: {run_id}.")
-        self.letters.tell(run_id, number)
+        self.message_poller.notify(run_id, number)
         return number > 0
 
     async def info(self, run_id: str) -> RunInfo | None:
         client = await self.open()
-        found = await self.ask(client.list_workflows, workflow_ids=[run_id], load_input=False, load_output=False)
+        found = await self.run_in_thread(
+            client.list_workflows, workflow_ids=[run_id], load_input=False, load_output=False
+        )
         return (await self._infos(found))[0] if found else None
 
     async def _known(self, run_id: str) -> RunInfo:
@@ -295,17 +299,17 @@ class DbosEngine:
         # DBOS stores the error in the result column, which may be large and was not loaded.
         failed = [run.workflow_id for run in found if _STATES.get(run.status) == "failed"]
         client = await self.open()
-        told = await self.ask(client.list_workflows, workflow_ids=failed, load_input=False) if failed else ()
+        told = await self.run_in_thread(client.list_workflows, workflow_ids=failed, load_input=False) if failed else ()
         errors = {run.workflow_id: str(run.error or "") for run in told}
         return [_info(run, workers, errors.get(run.workflow_id, "")) for run in found]
 
     async def runs(self, *, state: RunState | None = None, limit: int = 100, prefix: str = "") -> Sequence[RunInfo]:
         client = await self.open()
-        wanted: Any = _statuses(state) if state else None
-        found = await self.ask(
+        requested: Any = _statuses(state) if state else None
+        found = await self.run_in_thread(
             client.list_workflows,
-            name=RUN,
-            status=wanted,
+            name=RUN_TOOL,
+            status=requested,
             sort_desc=True,
             limit=limit,
             load_input=False,
@@ -316,7 +320,7 @@ class DbosEngine:
 
     async def read(self, run_id: str, name: str) -> bytes | None:
         await self.open()
-        return await self.ask(self.tables.read, run_id, name)
+        return await self.run_in_thread(self.tables.read, run_id, name)
 
     def _ended(self, run_ids: Sequence[str]) -> dict[str, int]:
         """Return those of the runs that are finished or deleted. Blocks."""
@@ -331,8 +335,8 @@ class DbosEngine:
         client = await self.open()
         await self._known(run_id)
         async with asyncio.timeout(timeout):
-            await self.ended(run_id)
-        found = await self.ask(client.list_workflows, workflow_ids=[run_id], load_input=False)
+            await self.wait_until_ended(run_id)
+        found = await self.run_in_thread(client.list_workflows, workflow_ids=[run_id], load_input=False)
         if not found:
             raise DurableError(f"Run {run_id} was deleted.")
         if found[0].status != "SUCCESS":
@@ -340,29 +344,29 @@ class DbosEngine:
             raise DurableError(f"Run {run_id} {info.state}{': ' + info.error if info.error else ''}")
         return str(found[0].output).encode()
 
-    async def ended(self, run_id: str) -> None:
+    async def wait_until_ended(self, run_id: str) -> None:
         info = await self.info(run_id)
         if info is not None and info.state in ("waiting", "running"):
             await self._ends.wait(run_id, 0)
 
     async def cancel(self, run_id: str) -> None:
         await self._known(run_id)
-        await self.ask((await self.open()).cancel_workflow, run_id)
-        await self.ask(self.tables.claim, run_id)
+        await self.run_in_thread((await self.open()).cancel_workflow, run_id)
+        await self.run_in_thread(self.tables.claim, run_id)
 
     async def retry(self, run_id: str) -> None:
         client = await self.open()
         info = await self._known(run_id)
         require_retryable(info)
-        steps = await self.ask(client.list_workflow_steps, run_id, load_output=False)
-        await self.ask(self.tables.reset_crash_count, run_id)
+        steps = await self.run_in_thread(client.list_workflow_steps, run_id, load_output=False)
+        await self.run_in_thread(self.tables.reset_crash_count, run_id)
         # Rewinding to a step that is not reached yet undoes nothing.
         next_step = max([step["function_id"] for step in steps], default=0) + 1
-        await self.ask(client.rewind_workflow, run_id, start_step=next_step, queue_name=_queue(info.agent))
+        await self.run_in_thread(client.rewind_workflow, run_id, start_step=next_step, queue_name=_queue(info.agent))
 
     async def delete(self, run_id: str) -> None:
         await self.open()
-        if not await self.ask(self.tables.old.delete, run_id, FinishedRunFilter(_statuses(*FINAL_STATES))):
+        if not await self.run_in_thread(self.tables.old.delete, run_id, FinishedRunFilter(_statuses(*FINAL_STATES))):
             raise run_not_finished_error(await self._known(run_id))
 
     async def prune(
@@ -372,17 +376,17 @@ class DbosEngine:
         await self.open()
         old = FinishedRunFilter(_statuses(*states), older_than)
         if dry_run:
-            return await self.ask(self.tables.old.count, old)
+            return await self.run_in_thread(self.tables.old.count, old)
         total = 0
-        while some := await self.ask(self.tables.old.delete_some, old):
+        while some := await self.run_in_thread(self.tables.old.delete_some, old):
             total += some
         return total
 
     async def workers(self) -> Sequence[Worker]:
         await self.open()
-        return await self.ask(self.tables.signs.alive, self._dead_after)
+        return await self.run_in_thread(self.tables.signs.alive, self._dead_after)
 
-    async def ask(self, call: Callable[P, _T], *given: P.args, **named: P.kwargs) -> _T:
+    async def run_in_thread(self, call: Callable[P, _T], *given: P.args, **named: P.kwargs) -> _T:
         """Run a database request in a thread of this engine. Closing the engine waits for such threads."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, "mainspring-durable")
@@ -393,7 +397,7 @@ class DbosEngine:
         async with self._opening:
             if self._client is None:
                 try:
-                    self._client = await self.ask(self._connect)
+                    self._client = await self.run_in_thread(self._connect)
                 except Exception as error:
                     raise DurableError(
                         f"Cannot use the database of durable runs: {self._safe_error_text(error)}"
@@ -403,7 +407,7 @@ class DbosEngine:
     def _safe_error_text(self, error: Exception) -> str:
         """Return the driver's message without SQLAlchemy's additions and without the password."""
         text = str(getattr(error, "orig", None) or error).strip()
-        return redact(text, urlsplit(self.url).password or "")
+        return redact_environment(text, urlsplit(self.url).password or "")
 
     def _connect(self) -> DBOSClient:
         from dbos import DBOS, DBOSClient
@@ -420,14 +424,14 @@ class DbosEngine:
 
     async def aclose(self) -> None:
         """Stop working. Active runs wait for another worker, or for this one to return."""
-        living, self._living = self._living, None
+        living, self._active_runs = self._active_runs, None
         attempts = dict(self._attempts)
         for attempt in attempts.values():
             attempt.stop()
         if living is not None:
             living.cancel()
         await asyncio.gather(*attempts, *([living] if living else ()), return_exceptions=True)
-        for watch in (self.letters, self.feeds, self._ends):
+        for watch in (self.message_poller, self.feed_poller, self._ends):
             await watch.aclose()
         client, self._client = self._client, None
         threads, self._threads = self._threads, None
@@ -449,7 +453,7 @@ class DbosEngine:
             with suppress(
                 Exception
             ):  # If the database cannot be reached, it learns of the end from the missing heartbeat.
-                self.tables.signs.leave(self.worker)
+                self.tables.signs.mark_stopped(self.worker)
         if client is not None:
             client.destroy()
         self.tables.close()
@@ -465,20 +469,20 @@ class DbosFeed:
         """See `Feed.append`."""
         await self._engine.open()
         data = [encode_feed_event(event) for event in events]
-        number = await self._engine.ask(self._engine.tables.append, run_id, data)
-        self._engine.feeds.tell(run_id, number)
+        number = await self._engine.run_in_thread(self._engine.tables.append, run_id, data)
+        self._engine.feed_poller.notify(run_id, number)
         return number
 
     async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> Sequence[FeedItem]:
         """See `Feed.read`."""
         await self._engine.open()
-        found = await self._engine.ask(self._engine.tables.events, run_id, after, limit)
+        found = await self._engine.run_in_thread(self._engine.tables.events, run_id, after, limit)
         return [FeedItem(number, decode_feed_event(data)) for number, data in found]
 
     async def wait(self, run_id: str, after: int = 0) -> None:
         """See `Feed.wait`."""
         await self._engine.open()
-        await self._engine.feeds.wait(run_id, after)
+        await self._engine.feed_poller.wait(run_id, after)
 
 
 def _tables(url: str) -> Tables:
@@ -493,9 +497,9 @@ def _tables(url: str) -> Tables:
             "Invalid address of durable runs. Use sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE."
         )
     if kind == "sqlite" and sqlite3.sqlite_version_info < _min_sqlite_version():
-        least = ".".join(map(str, _min_sqlite_version()))
+        minimum = ".".join(map(str, _min_sqlite_version()))
         raise ConfigError(
-            f"Durable runs on SQLite need SQLite {least} with this Python, which has {sqlite3.sqlite_version}. Use a Python with "
+            f"Durable runs on SQLite need SQLite {minimum} with this Python, which has {sqlite3.sqlite_version}. Use a Python with "
             "a newer SQLite (those of python.org and uv have one), Python 3.11, or PostgreSQL."
         )
     try:
@@ -529,13 +533,13 @@ def _too_many_deaths_message(run_id: str, deaths: int, steps: Sequence[str]) -> 
     )
 
 
-def _info(run: Any, alive: Sequence[Worker], error: str) -> RunInfo:
+def _info(run: Any, workers: Sequence[Worker], error: str) -> RunInfo:
     """Convert a DBOS workflow to a `RunInfo`."""
     state = _STATES.get(run.status, "failed")
     attributes: dict[str, Any] = run.attributes or {}
     agent, version = str(attributes.get("agent", "")), run.app_version or ""
     if state == "waiting":
-        error = waiting_reason(agent, version, alive)
+        error = waiting_reason(agent, version, workers)
     return RunInfo(
         id=run.workflow_id,
         agent=agent,

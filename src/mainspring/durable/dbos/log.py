@@ -25,13 +25,13 @@ class Poller:
     """Polls while there are waiters.
 
     Args:
-        look: The query.
-        every: Seconds between two queries.
+        poll: The query.
+        interval_seconds: Seconds between two queries.
     """
 
-    def __init__(self, look: PollFunction, every: float) -> None:
-        self._look = look
-        self._every = every
+    def __init__(self, poll: PollFunction, interval_seconds: float) -> None:
+        self._poll = poll
+        self._interval_seconds = interval_seconds
         self._waiting: dict[str, set[tuple[int, asyncio.Future[None]]]] = {}
         self._recursive_reads: asyncio.Task[None] | None = None
 
@@ -49,7 +49,7 @@ class Poller:
             if not left:
                 del self._waiting[key]
 
-    def tell(self, key: str, number: int) -> None:
+    def notify(self, key: str, number: int) -> None:
         """Report a number that is known before the next query."""
         for after, waiter in self._waiting.get(key, ()):
             if number > after and not waiter.done():
@@ -58,9 +58,9 @@ class Poller:
     async def _poll_loop(self) -> None:
         while self._waiting:
             with suppress(Exception):  # A database that is away for a while returns.
-                for key, number in (await self._look(list(self._waiting))).items():
-                    self.tell(key, number)
-            await asyncio.sleep(self._every)
+                for key, number in (await self._poll(list(self._waiting))).items():
+                    self.notify(key, number)
+            await asyncio.sleep(self._interval_seconds)
 
     async def aclose(self) -> None:
         """Stop polling. Current waiters are cancelled."""
@@ -81,10 +81,10 @@ class LogBackend(Protocol):
     """What a log needs of its engine."""
 
     tables: Tables
-    letters: Poller
-    feeds: Poller
+    message_poller: Poller
+    feed_poller: Poller
 
-    async def ask(self, call: Callable[P, _T], *given: P.args, **named: P.kwargs) -> _T:
+    async def run_in_thread(self, call: Callable[P, _T], *given: P.args, **named: P.kwargs) -> _T:
         """Run blocking work in a thread."""
         ...
 
@@ -92,33 +92,33 @@ class LogBackend(Protocol):
 class _Log:
     """Common base of the logs of runs and subagents."""
 
-    def __init__(self, desk: LogBackend, attempt: RunAttempt, run_id: str) -> None:
-        self.desk = desk
-        self.of = attempt
+    def __init__(self, backend: LogBackend, attempt: RunAttempt, run_id: str) -> None:
+        self.desk = backend
+        self.lease = attempt
         self.run_id = run_id
 
     @property
     def attempt(self) -> int:
-        return self.of.number
+        return self.lease.number
 
     async def publish(self, name: str, value: bytes) -> None:
         async def write() -> bytes:
-            of = self.of
-            await self.desk.ask(self.desk.tables.publish, self.run_id, of.number, name, value, of.run_id)
+            of = self.lease
+            await self.desk.run_in_thread(self.desk.tables.publish, self.run_id, of.number, name, value, of.run_id)
             return b""
 
-        await self.of.keep(write)
+        await self.lease.keep(write)
 
     async def child(self, run_id: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
         """Run a subagent, given its stored steps."""
-        of = self.of
+        of = self.lease
 
         async def adopt() -> bytes:
-            await self.desk.ask(self.desk.tables.link_subagent_run, run_id, root=of.run_id, attempt=of.number)
+            await self.desk.run_in_thread(self.desk.tables.link_subagent_run, run_id, root=of.run_id, attempt=of.number)
             return b""
 
         await of.keep(adopt)
-        steps = await self.of.reach(lambda: self.desk.ask(self.desk.tables.steps, run_id))
+        steps = await self.lease.reach(lambda: self.desk.run_in_thread(self.desk.tables.steps, run_id))
         return await work(ChildLog(self.desk, of, run_id, steps))
 
 
@@ -126,40 +126,42 @@ class DbosLog(_Log):
     """One attempt at a run.
 
     Args:
-        desk: The engine.
+        backend: The engine.
         attempt: The attempt.
         known: Numbers of the DBOS steps that were finished before.
     """
 
-    def __init__(self, desk: LogBackend, attempt: RunAttempt, known: set[int]) -> None:
-        super().__init__(desk, attempt, attempt.run_id)
+    def __init__(self, backend: LogBackend, attempt: RunAttempt, known: set[int]) -> None:
+        super().__init__(backend, attempt, attempt.run_id)
         self.known = known
         self.last = max(known, default=-1)
 
-    def place(self) -> _DbosStepSlot:
+    def next_step(self) -> _DbosStepSlot:
         from dbos import DBOS
 
         return _DbosStepSlot(self, DBOS.reserve_step())
 
-    async def letters(self, after: int) -> Sequence[RunMessage]:
-        return await self.of.reach(lambda: self.desk.ask(self.desk.tables.letters, self.run_id, after))
+    async def messages(self, after: int) -> Sequence[RunMessage]:
+        return await self.lease.reach(lambda: self.desk.run_in_thread(self.desk.tables.letters, self.run_id, after))
 
-    async def new_letter(self, after: int) -> None:
-        await self.desk.letters.wait(self.run_id, after)
+    async def wait_for_message(self, after: int) -> None:
+        await self.desk.message_poller.wait(self.run_id, after)
 
-    async def told(self, after: int) -> Sequence[FeedItem]:
-        found = await self.of.reach(lambda: self.desk.ask(self.desk.tables.events, self.run_id, after, 1000))
+    async def read_feed(self, after: int) -> Sequence[FeedItem]:
+        found = await self.lease.reach(
+            lambda: self.desk.run_in_thread(self.desk.tables.events, self.run_id, after, 1000)
+        )
         return [FeedItem(number, decode_feed_event(data)) for number, data in found]
 
     async def emit(self, events: Sequence[FeedEvent]) -> None:
         data = [encode_feed_event(event) for event in events]
 
         async def write() -> bytes:
-            number = await self.desk.ask(self.desk.tables.append, self.run_id, data, self.of.number)
-            self.desk.feeds.tell(self.run_id, number)
+            number = await self.desk.run_in_thread(self.desk.tables.append, self.run_id, data, self.lease.number)
+            self.desk.feed_poller.notify(self.run_id, number)
             return b""
 
-        await self.of.keep(write)
+        await self.lease.keep(write)
 
 
 class _DbosStepSlot:
@@ -168,8 +170,8 @@ class _DbosStepSlot:
     def __init__(self, log: DbosLog, reserved: StepReservation) -> None:
         self._log = log
         self._reserved_commands = reserved
-        self.recorded = reserved.step_id in log.known
-        self.behind = reserved.step_id < log.last
+        self.is_recorded = reserved.step_id in log.known
+        self.is_before_recorded = reserved.step_id < log.last
 
     async def run(self, name: str, work: StepFunction) -> bytes:
         async def step() -> str:
@@ -185,16 +187,16 @@ class _DbosStepSlot:
             except failures.DBOSUnexpectedStepError as error:
                 raise NonDeterminismError(error.inputs[3], error.inputs[2]) from None
 
-        return await self._log.of.keep(write)
+        return await self._log.lease.keep(write)
 
     async def wait(self, name: str, work: StepFunction) -> bytes:
-        if not self.recorded:
+        if not self.is_recorded:
             value = await work()
             return await self.run(name, lambda: _return_value(value))
         return await self.run(name, _raise_lost_step)
 
     async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
-        if self.recorded:
+        if self.is_recorded:
             return await self.run(f"agent {agent}", _raise_lost_step)
         value = await self._log.child(run_id, work)
         return await self.run(f"agent {agent}", lambda: _return_value(value))
@@ -211,23 +213,25 @@ async def _raise_lost_step() -> bytes:
 class ChildLog(_Log):
     """The log of a subagent, which is always in the same place as its parent's."""
 
-    def __init__(self, desk: LogBackend, attempt: RunAttempt, run_id: str, steps: dict[int, tuple[str, bytes]]) -> None:
-        super().__init__(desk, attempt, run_id)
+    def __init__(
+        self, backend: LogBackend, attempt: RunAttempt, run_id: str, steps: dict[int, tuple[str, bytes]]
+    ) -> None:
+        super().__init__(backend, attempt, run_id)
         self.steps = steps
         self.last = max(steps, default=0)
         self._drawn = 0
 
-    def place(self) -> _ChildPlace:
+    def next_step(self) -> _ChildPlace:
         self._drawn += 1
         return _ChildPlace(self, self._drawn)
 
-    async def letters(self, after: int) -> Sequence[RunMessage]:
+    async def messages(self, after: int) -> Sequence[RunMessage]:
         return ()
 
-    async def new_letter(self, after: int) -> None:
+    async def wait_for_message(self, after: int) -> None:
         await asyncio.get_running_loop().create_future()
 
-    async def told(self, after: int) -> Sequence[FeedItem]:
+    async def read_feed(self, after: int) -> Sequence[FeedItem]:
         return ()
 
     async def emit(self, events: Sequence[FeedEvent]) -> None:
@@ -238,29 +242,31 @@ class _ChildPlace:
     def __init__(self, log: ChildLog, number: int) -> None:
         self._log = log
         self._number = number
-        self.recorded = number in log.steps
-        self.behind = number < log.last
+        self.is_recorded = number in log.steps
+        self.is_before_recorded = number < log.last
 
     async def run(self, name: str, work: StepFunction) -> bytes:
         log, number = self._log, self._number
 
         async def write() -> bytes:
-            if self.recorded:
+            if self.is_recorded:
                 then, value = log.steps[number]
                 if then != name:
                     raise NonDeterminismError(then, name)
                 return value
             value = await work()
-            root, attempt = log.of.run_id, log.of.number
-            await log.desk.ask(log.desk.tables.keep_step, log.run_id, number, name, value, root=root, attempt=attempt)
+            root, attempt = log.lease.run_id, log.lease.number
+            await log.desk.run_in_thread(
+                log.desk.tables.keep_step, log.run_id, number, name, value, root=root, attempt=attempt
+            )
             return value
 
-        return await log.of.keep(write)
+        return await log.lease.keep(write)
 
     async def wait(self, name: str, work: StepFunction) -> bytes:
-        value = b"" if self.recorded else await work()
+        value = b"" if self.is_recorded else await work()
         return await self.run(name, lambda: _return_value(value))
 
     async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
-        value = b"" if self.recorded else await self._log.child(run_id, work)
+        value = b"" if self.is_recorded else await self._log.child(run_id, work)
         return await self.run(f"agent {agent}", lambda: _return_value(value))

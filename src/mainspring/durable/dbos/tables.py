@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 
-_AT_ONCE = 200
+_MAX_OUTPUT_CHUNK = 200
 """Number of runs that one transaction deletes: other writers wait no longer than that."""
 
 
@@ -35,19 +35,19 @@ class RunRetention:
     Args:
         database: The database.
         name: The DBOS name of the workflow that executes runs. Other workflows in the same database are untouched.
-        kept: The tables with data of runs and of their subagents' runs.
+        tables: The tables with data of runs and of their subagents' runs.
         children: The table that maps a subagent's run to its parent.
     """
 
-    def __init__(self, database: Database, name: str, kept: Sequence[sa.Table], children: sa.Table) -> None:
+    def __init__(self, database: Database, name: str, tables: Sequence[sa.Table], children: sa.Table) -> None:
         sa = database.sa
         self._database = database
         self._name = name
-        self._kept = kept
+        self._kept = tables
         self._children = children
         # DBOS documents these tables for its users. Its API for deletion also deletes unfinished runs, and not in the same
         # transaction as ours.
-        schema = None if database.lite else "dbos"
+        schema = None if database.is_sqlite else "dbos"
         columns: list[Any] = [sa.column(c) for c in ("workflow_uuid", "name", "status", "completed_at", "updated_at")]
         self._runs = sa.table("workflow_status", *columns, schema=schema)
         payload = ("workflow_input", "workflow_output", "operation_outputs")
@@ -63,7 +63,7 @@ class RunRetention:
         uuid = self._runs.c.workflow_uuid
         some = self._database.sa.select(uuid).where(self._condition(old)).order_by(self._runs.c.completed_at)
         # Other processes that delete at the same time take other runs.
-        some = some.limit(_AT_ONCE).with_for_update(skip_locked=True)
+        some = some.limit(_MAX_OUTPUT_CHUNK).with_for_update(skip_locked=True)
         with self._database.begin() as connection:
             return self._delete(connection, uuid.in_(some) & self._condition(old))
 
@@ -75,10 +75,10 @@ class RunRetention:
     def _condition(self, old: FinishedRunFilter) -> Any:
         """Build the condition that selects the runs. Part of the DELETE itself, so that a run retried in between stays."""
         runs, func = self._runs.c, self._database.sa.func
-        wanted = (runs.name == self._name) & runs.status.in_(old.states)
+        requested = (runs.name == self._name) & runs.status.in_(old.states)
         if old.seconds <= 0:
-            return wanted
-        return wanted & (
+            return requested
+        return requested & (
             func.coalesce(runs.completed_at, runs.updated_at) < (self._database.now() - old.seconds) * 1000
         )
 
@@ -97,7 +97,7 @@ class RunRetention:
         return len(gone)
 
 
-RUN = "mainspring.run"
+RUN_TOOL = "mainspring.run"
 """The DBOS name of the workflow that executes runs."""
 
 
@@ -152,7 +152,7 @@ class Tables:
         self._children = sa.Table("mainspring_children", data, root, run_id())
         self.signs = WorkerTable(database)
         kept = (self._letters, self._feed, self._steps, self._published, self._claims)
-        self.old = RunRetention(database, RUN, kept, self._children)
+        self.old = RunRetention(database, RUN_TOOL, kept, self._children)
 
     def make(self) -> None:
         """Create missing tables."""
@@ -174,7 +174,7 @@ class Tables:
             row = connection.execute(put.returning(table.c.attempt, table.c.held)).one()
         return Claim(row.attempt, row.held - 1)
 
-    def let_go(self, run_id: str) -> None:
+    def release(self, run_id: str) -> None:
         """End an attempt whose worker is alive, so that it does not count as a crash."""
         table = self._claims
         mine = (table.c.run_id == run_id) & (table.c.held > 0)
@@ -210,25 +210,27 @@ class Tables:
         """Store a message and return its number. A second message with the same key is dropped and returns 0."""
         table = self._letters
 
-        def put(connection: sa.Connection) -> int:
+        def insert(connection: sa.Connection) -> int:
             last = self._last(connection, table, run_id)
             row = {"run_id": run_id, "number": last + 1, "topic": topic, "body": body, "key": key or None}
             connection.execute(table.insert().values(row))
             return last + 1
 
-        return self._numbered(put, lambda: bool(key) and self._has(run_id, key))
+        return self._numbered(insert, lambda: bool(key) and self._has(run_id, key))
 
     def _has(self, run_id: str, key: str) -> bool:
         table = self._letters
-        wanted = (table.c.run_id == run_id) & (table.c.key == key)
-        return bool(self._database.rows(self._database.sa.select(table.c.number).where(wanted)))
+        requested = (table.c.run_id == run_id) & (table.c.key == key)
+        return bool(self._database.rows(self._database.sa.select(table.c.number).where(requested)))
 
     def letters(self, run_id: str, after: int) -> list[RunMessage]:
         """Return the messages to a run with a higher number."""
         table = self._letters
-        wanted = (table.c.run_id == run_id) & (table.c.number > after)
+        requested = (table.c.run_id == run_id) & (table.c.number > after)
         query = (
-            self._database.sa.select(table.c.number, table.c.topic, table.c.body).where(wanted).order_by(table.c.number)
+            self._database.sa.select(table.c.number, table.c.topic, table.c.body)
+            .where(requested)
+            .order_by(table.c.number)
         )
         return [RunMessage(n, topic, bytes(body)) for n, topic, body in self._database.rows(query)]
 
@@ -251,7 +253,7 @@ class Tables:
         """
         table = self._feed
 
-        def put(connection: sa.Connection) -> int:
+        def insert(connection: sa.Connection) -> int:
             if attempt:
                 self._lock_lease(connection, run_id, attempt)
             last = self._last(connection, table, run_id)
@@ -260,14 +262,17 @@ class Tables:
                 connection.execute(table.insert(), rows)
             return last + len(rows)
 
-        return self._numbered(put)
+        return self._numbered(insert)
 
     def events(self, run_id: str, after: int, limit: int) -> list[tuple[int, bytes]]:
         """Return the events of a run with a higher number, with their numbers."""
         table = self._feed
-        wanted = (table.c.run_id == run_id) & (table.c.number > after)
+        requested = (table.c.run_id == run_id) & (table.c.number > after)
         query = (
-            self._database.sa.select(table.c.number, table.c.event).where(wanted).order_by(table.c.number).limit(limit)
+            self._database.sa.select(table.c.number, table.c.event)
+            .where(requested)
+            .order_by(table.c.number)
+            .limit(limit)
         )
         return [(n, bytes(event)) for n, event in self._database.rows(query)]
 

@@ -76,9 +76,9 @@ def run_engine(
     return subprocess.run([program, *command[1:]], input=data or b"", capture_output=True, timeout=seconds, check=False)
 
 
-def last_output_line(said: bytes) -> str:
+def last_output_line(output: bytes) -> str:
     """The last line of what a program said."""
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+    lines = output.decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else ""
 
 
@@ -139,18 +139,18 @@ class Container:
         """
         with self._lock:
             if self._client is None or self._client.poll() is not None:
-                self._client = self._started()
+                self._client = self._launch()
                 self._find_search_path()
 
     def _find_search_path(self) -> None:
         """Find the search path, and its entries outside of the project. The script starts no program."""
-        asked = run_engine(
+        request = run_engine(
             [self.engine, "exec", "-i", self.name, _SHELL, "-c", _SEARCH_PATH_SCRIPT, "sh", self._project]
         )
-        everything, _, outside = os.fsdecode(asked.stdout).partition("\0")
+        everything, _, outside = os.fsdecode(request.stdout).partition("\0")
         self.search_path, self._safe_path = everything, outside.strip(":") or os.defpath
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _launch(self) -> subprocess.Popen[bytes]:
         command = [self.engine, "run", "--rm", "-i", "--name", self.name, *self._arguments]
         command += ["--entrypoint", _SHELL, self.image, "-c", _ENTRYPOINT_SCRIPT]
         with tempfile.TemporaryFile() as said:
@@ -163,11 +163,11 @@ class Container:
             finally:
                 limit.cancel()
             if not ready:
-                _end(client)
+                _close_stdin(client)
                 raise OSError(
                     errno.EIO, f"the container of {self.image} did not start: {_read_output(said)}", self.engine
                 )
-        weakref.finalize(self, _end, client)
+        weakref.finalize(self, _close_stdin, client)
         return client
 
     def command(self, command: Sequence[str], cwd: str, variables: Mapping[str, str]) -> list[str]:
@@ -199,7 +199,7 @@ class Container:
             client, self._client = self._client, None
         if client is None:
             return
-        if not _end(client):
+        if not _close_stdin(client):
             run_engine([self.engine, "rm", "-f", self.name], seconds=STOP_TIMEOUT * 4)
 
     def kill(self) -> None:
@@ -214,7 +214,7 @@ def _variable(name: str, value: str) -> str:
     return f"{name}={value}" if name in os.environ or name == RUN_ID_VARIABLE else name
 
 
-def _end(client: subprocess.Popen[bytes]) -> bool:
+def _close_stdin(client: subprocess.Popen[bytes]) -> bool:
     """Let go of the container's input; whether it ended by that."""
     with contextlib.suppress(OSError):
         if client.stdin is not None:

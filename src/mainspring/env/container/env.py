@@ -87,19 +87,19 @@ class ContainerFiles(LocalFiles):
         super().__init__(cwd, home)
         self._container = container
 
-    def real(self, path: str) -> str:
+    def realpath(self, path: str) -> str:
         """See `ExecutionEnv.realpath`. A link that leads out of the project leads to a file of the container."""
-        here = super().real(path)
+        here = super().realpath(path)
         full = os.path.join(self.cwd, self.home + path[1:] if path == "~" or path.startswith("~/") else path)
         if is_inside(full, self.cwd) and self._is_mounted(here):
             return here
-        return posixpath.normpath(self._text(_REALPATH_SCRIPT, full) or "/")
+        return posixpath.normpath(self._run_text_script(_REALPATH_SCRIPT, full) or "/")
 
     def stat(self, path: str) -> FileStat:
         """See `ExecutionEnv.stat`."""
         if self._is_mounted(path):
             return super().stat(path)
-        mode, size, mtime, links = self._text(_STAT, path).split()
+        mode, size, mtime, links = self._run_text_script(_STAT, path).split()
         kind = disk.kind_from_mode(int(mode, 16))
         bits = modes.S_IMODE(int(mode, 16))
         return FileStat(path, kind, int(size), int(mtime) * 1_000_000_000, bits, int(links))
@@ -150,7 +150,7 @@ class ContainerFiles(LocalFiles):
     def _is_mounted(self, path: str) -> bool:
         return is_inside(path, self.cwd)
 
-    def _text(self, script: str, *arguments: str) -> str:
+    def _run_text_script(self, script: str, *arguments: str) -> str:
         return os.fsdecode(self._run_script(script, *arguments))
 
     def _run_script(self, script: str, *arguments: str, data: bytes | None = None) -> bytes:
@@ -163,7 +163,7 @@ class ContainerFiles(LocalFiles):
         return ended.stdout
 
 
-_END = (
+_KILL_SCRIPT = (
     'each() { for p in /proc/[0-9]*; do tr "\\0" "\\n" <"$p/environ" 2>/dev/null | grep -qx "$1" && '
     '{ [ -z "$2" ] && return 0; kill -s "$2" "${p#/proc/}" 2>/dev/null; }; done; [ -n "$2" ]; }; '
     'each "$1" TERM; i=0; while [ $i -lt 20 ] && each "$1" ""; do sleep 0.1; i=$((i+1)); done; each "$1" KILL'
@@ -215,13 +215,13 @@ class ContainerEnv(LocalEnv):
         **options: Any,
     ) -> None:
         program = find_engine(engine)
-        most = options.pop("max_processes", None)
+        limit = options.pop("max_processes", None)
         super().__init__(cwd, home=home, **options)
         self._check_url = network
         self.search_path = self.variables.get("PATH", "")  # that of the image is not known before it runs
         own = ["--mount", _mount(self._cwd), "-w", self._cwd, *_user(program)]
         own += [] if network else ["--network", "none"]
-        own += [] if most is None else ["--pids-limit", str(most)]
+        own += [] if limit is None else ["--pids-limit", str(limit)]
         self._container = Container(program, image, (*own, *arguments), self._cwd)
         self._files = ContainerFiles(self._cwd, home, self._container)
         self._programs: dict[str, str | None] = {}
@@ -302,7 +302,9 @@ class ContainerEnv(LocalEnv):
             ended = not (result.timed_out or result.cancelled or result.overflowed)
         finally:
             if not ended and self._container.running:
-                await asyncio.shield(asyncio.to_thread(self._container.script, _END, f"{RUN_ID_VARIABLE}={mark}"))
+                await asyncio.shield(
+                    asyncio.to_thread(self._container.script, _KILL_SCRIPT, f"{RUN_ID_VARIABLE}={mark}")
+                )
             undone = await asyncio.shield(asyncio.to_thread(self._guard.end))
         return with_note(result, undone, self._cwd, self._guard.moved_to, on_output)
 

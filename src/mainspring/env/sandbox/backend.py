@@ -72,11 +72,11 @@ class SandboxBackend(Protocol):
     """A layer that holds programs."""
 
     @property
-    def moves_tmp(self) -> bool:
+    def has_private_tmp(self) -> bool:
         """Whether programs find the private folder at ``/tmp``."""
         ...
 
-    def problem(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """Why it cannot be used here and what to do about that; ``None`` if it can. It was tried out. Blocking."""
         ...
 

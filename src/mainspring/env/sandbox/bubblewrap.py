@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cache, cached_property
 
 from mainspring.env.paths import is_inside
-from mainspring.env.sandbox import lockdown as kernel
+from mainspring.env.sandbox import lockdown
 from mainspring.env.sandbox.backend import PROBE_TIMEOUT, SandboxReport, run_probe
 from mainspring.env.sandbox.git_folder import HOOKS
 from mainspring.env.sandbox.policy import SandboxPolicy
@@ -25,12 +25,12 @@ class Bubblewrap:
         program: The program; ``bwrap`` of the user's PATH if not given.
     """
 
-    moves_tmp = True
+    has_private_tmp = True
 
     def __init__(self, program: str | None = None) -> None:
         self._program = program or shutil.which("bwrap", path=_SYSTEM_PATH) or find_program("bwrap") or ""
 
-    def problem(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """See `SandboxProvider.problem`."""
         if not self._program:
             return "bubblewrap is not installed (apt install bubblewrap, dnf install bubblewrap)"
@@ -70,7 +70,7 @@ class Bubblewrap:
             sockets=True,
             signals=True,
             processes=True,
-            keyring=kernel.has_filter(),
+            keyring=lockdown.has_filter(),
             notes=notes,
         )
 
@@ -80,7 +80,7 @@ class Bubblewrap:
         if any(is_inside(os.path.realpath(self._program), root) for root in box.writable):
             raise ConfigError(f"The sandbox cannot use {self._program}: commands in the sandbox can change it.")
         boxed = [self._program, *_NAMESPACES, *network, *_mounts(box), "--chdir", cwd]
-        if kernel.has_filter():
+        if lockdown.has_filter():
             boxed = [_system_program("sh"), "-c", _SECCOMP_LAUNCHER, "sh", _seccomp_file(box), *boxed, "--seccomp", "9"]
         env = _system_program("env")
         boxed += ["--as-pid-1", "--", _system_program("sh"), "-c", _FIRST_PROCESS, "sh", env]
@@ -126,7 +126,7 @@ def _mounts(box: SandboxPolicy) -> Iterator[str]:
     for link in box.links:
         yield from ("--symlink", link.target, link.path)
     places = dict.fromkeys(box.readable, "--ro-bind-try") | dict.fromkeys((*box.writable, box.tmp), "--bind")
-    places = {p: how for p, how in places.items() if not box.hides(p)}
+    places = {p: how for p, how in places.items() if not box.is_denied(p)}
     yield from ("--bind", box.tmp, "/tmp")
     for path in sorted(places):
         yield from (places[path], path, path)
@@ -163,8 +163,8 @@ def _seccomp_file(box: SandboxPolicy) -> str:
     path = f"{box.tmp}.{'open' if box.network else 'closed'}.filter"
     if not os.path.exists(path):
         with open(path, "wb", opener=lambda p, flags: os.open(p, flags | os.O_NOFOLLOW, 0o600)) as file:
-            families = None if box.network else (*kernel.LOCAL_ADDRESS_FAMILIES, *kernel.INTERNET_FAMILIES)
-            file.write(kernel.filter_of_calls(families))
+            families = None if box.network else (*lockdown.LOCAL_ADDRESS_FAMILIES, *lockdown.INTERNET_FAMILIES)
+            file.write(lockdown.filter_of_calls(families))
     return path
 
 
@@ -180,7 +180,9 @@ def _pinned_folders(box: SandboxPolicy) -> list[str]:
         while any(above != root and is_inside(above, root) for root in box.writable):
             found.add(above)
             above = os.path.dirname(above)
-    return sorted(path for path in found if os.path.isdir(path) and not os.path.islink(path) and not box.hides(path))
+    return sorted(
+        path for path in found if os.path.isdir(path) and not os.path.islink(path) and not box.is_denied(path)
+    )
 
 
 def _system_program(name: str) -> str:

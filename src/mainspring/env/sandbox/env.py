@@ -24,7 +24,7 @@ from mainspring.cancellation import CancelToken
 from mainspring.env.local import LocalEnv, ProcessSpec
 from mainspring.env.paths import is_inside
 from mainspring.env.process import RunningProcess, StdioConnection
-from mainspring.env.sandbox import lockdown as kernel
+from mainspring.env.sandbox import lockdown
 from mainspring.env.sandbox.backend import SandboxBackend, SandboxReport
 from mainspring.env.sandbox.bubblewrap import Bubblewrap
 from mainspring.env.sandbox.files import SandboxedFiles
@@ -72,7 +72,7 @@ def _platform_backends() -> list[str]:
 @cache
 def _probe(name: str) -> tuple[SandboxBackend, str | None]:
     provider = _make(name)
-    return provider, provider.problem()
+    return provider, provider.unavailable_reason()
 
 
 def _make(name: str) -> SandboxBackend:
@@ -92,14 +92,14 @@ def sandboxed_executor(box: SandboxPolicy) -> ThreadPoolExecutor | None:
     Args:
         box: The box.
     """
-    if kernel.landlock_version() < 3:
+    if lockdown.landlock_version() < 3:
         return None
     outside = tuple(h for h in box.hidden if not any(is_inside(h, root) for root in box.writable))
     rules = landlock_rules(replace(box, hidden=outside))
     rules += [("read", os.path.abspath(path)) for path in sys.path]  # a module may be imported on the way
 
     def hold() -> None:
-        kernel.apply_landlock(rules, network=True, scopes=False)
+        lockdown.apply_landlock(rules, network=True, scopes=False)
 
     return ThreadPoolExecutor(_MAX_THREADS, "mainspring-files", initializer=hold)
 
@@ -161,14 +161,14 @@ class SandboxEnv(LocalEnv):
         self._check_url = network
         self._writable = tuple(writable)
         self._readable = tuple(readable)
-        self._hides = hidden
+        self._denied = hidden
         self._box: SandboxPolicy | None = None
         self._guarded: tuple[str, ...] = ()
         self._guard: RestoringGuard | None = None
         self._made = 0.0
         self._threads: ThreadPoolExecutor | None = None
         self._files = SandboxedFiles(
-            self._cwd, self._files.home, self._cached_policy, moves_tmp=self._provider.moves_tmp
+            self._cwd, self._files.home, self._cached_policy, moves_tmp=self._provider.has_private_tmp
         )
         box = self._make_box("", "/")  # fails here if it cannot be made
         folder = os.path.realpath(os.path.join(self._files.home, ".agent/sandbox") if journal is None else journal)
@@ -176,7 +176,7 @@ class SandboxEnv(LocalEnv):
         self._journal = Journal("" if exposed else folder)
         self.recovered = self._recover(box.writable)
 
-    def name_of(self, path: str) -> str:
+    def display_name(self, path: str) -> str:
         """The name of a real path for rules and people: the private folder, another one each time, is ``/tmp``."""
         box = self._box
         return f"/tmp{path[len(box.tmp) :]}" if box is not None and is_inside(path, box.tmp) else path
@@ -255,10 +255,10 @@ class SandboxEnv(LocalEnv):
     def _new_guard(self) -> RestoringGuard:
         box = self._cached_policy()
         restores = not self._provider.state(box).guards
-        asked = tuple(p for p in box.exempt if not (box.repository and is_inside(p, box.repository)))
+        request = tuple(p for p in box.exempt if not (box.repository and is_inside(p, box.repository)))
         guard = RestoringGuard(
             box.writable,
-            asked,
+            request,
             restores=restores,
             private=self._spools.folder,
             repository=box.repository,
@@ -319,7 +319,7 @@ class SandboxEnv(LocalEnv):
             tmp=tmp,
             writable=self._writable,
             readable=(*self._readable, private),
-            hidden=self._hides() if callable(self._hides) else self._hides,
+            hidden=self._denied() if callable(self._denied) else self._denied,
             network=self._check_url,
             guarded=self._guarded,
         )

@@ -30,17 +30,17 @@ class SandboxedFiles(LocalFiles):
         self._box = box
         self._moves_tmp = moves_tmp
 
-    def real(self, path: str) -> str:
+    def realpath(self, path: str) -> str:
         """See `ExecutionEnv.realpath`."""
-        real = super().real(path)
+        real = super().realpath(path)
         if not self._moves_tmp:
             return real
         box = self._box()
-        if box.can_read(real) or box.hides(real):
+        if box.can_read(real) or box.is_denied(real):
             return real
         for folder in _TMP:
             if is_inside(real, folder):  # as if it were a link
-                return super().real(box.tmp + real[len(folder) :])
+                return super().realpath(box.tmp + real[len(folder) :])
         return real
 
     def stat(self, path: str) -> FileStat:
@@ -89,7 +89,7 @@ class SandboxedFiles(LocalFiles):
         _deny("it lies outside of what the sandbox can read", path)
 
     def _check_hidden(self, path: str) -> None:
-        if self._box().hides(path):
+        if self._box().is_denied(path):
             _deny("the sandbox hides it, since it may hold secrets", path)
 
     def _check_change(self, path: str) -> None:
@@ -102,5 +102,5 @@ class SandboxedFiles(LocalFiles):
         _deny("it lies outside of what the sandbox can change", path)
 
 
-def _deny(why: str, path: str) -> NoReturn:
-    raise PermissionError(errno.EPERM, why, path)
+def _deny(reason: str, path: str) -> NoReturn:
+    raise PermissionError(errno.EPERM, reason, path)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from mainspring.env.paths import is_inside
-from mainspring.env.sandbox import lockdown as kernel
+from mainspring.env.sandbox import lockdown
 from mainspring.env.sandbox.backend import SandboxReport, run_probe
 from mainspring.env.sandbox.policy import SandboxPolicy
 
@@ -22,11 +22,11 @@ _READABLE_PROC_FILES = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", 
 class Landlock:
     """Holds programs with Landlock, and with a filter of system calls that keeps them off the network. A `SandboxProvider`."""
 
-    moves_tmp = False
+    has_private_tmp = False
 
-    def problem(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """See `SandboxProvider.problem`."""
-        version = kernel.landlock_version()
+        version = lockdown.landlock_version()
         if version < 3:
             return (
                 "Landlock is not there: it needs Linux 6.2 or newer with landlock in the list "
@@ -39,8 +39,8 @@ class Landlock:
 
     def state(self, box: SandboxPolicy) -> SandboxReport:
         """See `SandboxProvider.state`."""
-        version = kernel.landlock_version()
-        filtered = kernel.has_filter()
+        version = lockdown.landlock_version()
+        filtered = lockdown.has_filter()
         notes = [
             "modes, owners and times of files outside can be changed where this user could",
             "changes of git hooks and settings are undone when a command ends",
@@ -68,7 +68,7 @@ class Landlock:
 
     def wrap(self, command: Sequence[str], cwd: str, box: SandboxPolicy) -> list[str]:
         """See `SandboxProvider.wrap`; the rules are in a file beside the private folder, where no program can change them."""
-        plan = kernel.encode_plan(landlock_rules(box), network=box.network)
+        plan = lockdown.encode_plan(landlock_rules(box), network=box.network)
         path = f"{box.tmp}-{hashlib.sha256(plan).hexdigest()[:16]}.rules"
         if not os.path.exists(path):
             with open(path, "wb", opener=lambda p, flags: os.open(p, flags | os.O_NOFOLLOW, 0o600)) as file:
@@ -82,7 +82,7 @@ def _python(code: str) -> list[str]:
     As a module it is compiled once; as a script it would be for every command.
     """
     begin = "import sys; sys.path.append(sys.argv.pop(1)); import lockdown as kernel; "
-    return [sys.executable, "-I", "-S", "-c", begin + code, os.path.dirname(kernel.__file__)]
+    return [sys.executable, "-I", "-S", "-c", begin + code, os.path.dirname(lockdown.__file__)]
 
 
 def landlock_rules(box: SandboxPolicy) -> list[LandlockRule]:
@@ -98,7 +98,7 @@ def landlock_rules(box: SandboxPolicy) -> list[LandlockRule]:
             rules.append(("read", root))
             held += tuple(p for p in box.guarded if os.path.dirname(p) == root)
         rules += _expand_around_denied(root, "write", held)
-    rules += [("write", path) for path in box.exempt if not box.hides(path)]
+    rules += [("write", path) for path in box.exempt if not box.is_denied(path)]
     return list(dict.fromkeys(rules))
 
 

@@ -88,8 +88,8 @@ def apply_landlock(rules: list[tuple[str, str]], *, network: bool, scopes: bool 
     tcp = 0 if network or version < 4 else _CONNECT_AND_BIND_TCP
     scoped = _SCOPES if scopes and version >= 6 else 0
     fields = [files] + [tcp] * (version >= 4) + [scoped] * (version >= 6)
-    wanted = struct.pack(f"={len(fields)}Q", *fields)
-    ruleset = _call(_CREATE_RULESET, wanted, len(wanted), 0)
+    requested = struct.pack(f"={len(fields)}Q", *fields)
+    ruleset = _call(_CREATE_RULESET, requested, len(requested), 0)
     try:
         for kind, path in rules:
             _allow(ruleset, RIGHTS[kind] & files, path)
@@ -151,7 +151,7 @@ def filter_of_calls(families: tuple[int, ...] | None) -> bytes:
         raise OSError(errno.ENOSYS, f"there is no filter of system calls for {machine}")
     mark, socket, keyring = _ARCHITECTURES[machine]
     load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
-    allowed, refused, missing = 0x7FFF0000, 0x00050000 | errno.EACCES, 0x00050000 | errno.ENOSYS
+    allowed, rejected, missing = 0x7FFF0000, 0x00050000 | errno.EACCES, 0x00050000 | errno.ENOSYS
     calls = [(number, "refused") for number in keyring]
     if families is not None:
         calls.append((_IO_URING_SETUP, "missing"))  # it can open sockets by itself
@@ -167,9 +167,9 @@ def filter_of_calls(families: tuple[int, ...] | None) -> bytes:
             (equal, "", "allowed", socket),
             (load, "", "", 16),  # its first argument
             *((equal, "allowed", "", family) for family in families),
-            (end, "", "", refused),
+            (end, "", "", rejected),
         ]
-    ends = {"allowed": allowed, "missing": missing, "refused": refused}
+    ends = {"allowed": allowed, "missing": missing, "refused": rejected}
     places = {name: len(steps) + n for n, name in enumerate(ends)}
     steps += [(end, "", "", value) for value in ends.values()]
 
@@ -244,8 +244,8 @@ def _supervise() -> None:
     library = _library()
     library.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     library.prctl(_PR_SET_PDEATHSIG, int(signal.SIGUSR1), 0, 0, 0)
-    asked = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGUSR1}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, asked)
+    request = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGUSR1}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, request)
     own = os.getpid()
     child = os.fork()
     if child == 0:

@@ -105,11 +105,11 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
 
     def can_read(self, path: str) -> bool:
         """Whether a file or folder may be read; ``path`` is a real one."""
-        return not self.hides(path) and _lies_in(path, (*self.writable, self.tmp, *self.readable))
+        return not self.is_denied(path) and _lies_in(path, (*self.writable, self.tmp, *self.readable))
 
     def can_write(self, path: str) -> bool:
         """Whether it may be made, changed or removed."""
-        return _lies_in(path, (*self.writable, self.tmp)) and not self.hides(path) and not self.guards(path)
+        return _lies_in(path, (*self.writable, self.tmp)) and not self.is_denied(path) and not self.guards(path)
 
     def guards(self, path: str) -> bool:
         """Return True if it may not be changed, since it decides what runs later. It need not exist."""
@@ -118,7 +118,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
         inner = max((len(p) for p in self.exempt if is_inside(path, p)), default=-1)
         return any(is_inside(path, p) and len(p) > inner for p in self.guarded)
 
-    def hides(self, path: str) -> bool:
+    def is_denied(self, path: str) -> bool:
         """Whether it is one of those that nobody may read."""
         return _lies_in(path, self.hidden)
 
@@ -159,22 +159,22 @@ def make_policy(
     hiding = _existing(os.path.realpath(p) for p in secret if _is_readable(p))
     linked = linked_worktree(os.path.realpath(cwd))
     common, own = linked or ("", "")
-    asked = tuple(os.path.realpath(path_of(p)) for p in writable)
-    changed = (os.path.realpath(cwd), *asked, *([common] if common else []))
+    request = tuple(os.path.realpath(path_of(p)) for p in writable)
+    changed = (os.path.realpath(cwd), *request, *([common] if common else []))
     for path in changed:
         if _lies_in(path, hiding):
             raise ConfigError(f"the sandbox cannot work in {path}: that folder is one of those that hold secrets")
         if not os.path.exists(path):
             raise ConfigError(f"the sandbox cannot let programs write to {path}: it is not there; make it first")
-    wanted = [
+    requested = [
         *_system(),
         *_programs(os.environ, home),
         *(os.path.join(home, p) for p in TOOLCHAIN_PATHS),
         *_repository_paths(cwd),
     ]
-    wanted += (os.path.join(above, name) for above in _parents(cwd) for name in IGNORE_FILES)
-    wanted += map(path_of, readable)
-    read = _outermost([p for p in _existing(os.path.realpath(p) for p in wanted) if not _lies_in(p, changed)])
+    requested += (os.path.join(above, name) for above in _parents(cwd) for name in IGNORE_FILES)
+    requested += map(path_of, readable)
+    read = _outermost([p for p in _existing(os.path.realpath(p) for p in requested) if not _lies_in(p, changed)])
     sealed = tuple(p for p in _installation_paths() if _lies_in(p, changed))
     roots = _outermost(changed, first=True)
     return SandboxPolicy(
@@ -184,12 +184,14 @@ def make_policy(
         guarded=tuple(
             dict.fromkeys((*(p for r in roots for p in _guarded(r)), *_of_worktree(common, own), *guarded, *sealed))
         ),
-        exempt=(*(p for p in asked if any(is_guarded(p, root) for root in roots)), *([own] if own else [])),
+        exempt=(*(p for p in request if any(is_guarded(p, root) for root in roots)), *([own] if own else [])),
         repository=common,
         sealed=sealed,
         tmp=tmp,
         home=home,
-        links=tuple(dict.fromkeys(link for p in wanted for link in _symlink_hops(p) if not _lies_in(link.path, read))),
+        links=tuple(
+            dict.fromkeys(link for p in requested for link in _symlink_hops(p) if not _lies_in(link.path, read))
+        ),
         network=network,
     )
 

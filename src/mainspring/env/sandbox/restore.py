@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import stat as modes
+import stat
 import tempfile
 import threading
 import time
@@ -270,9 +270,9 @@ def _move(folder: Folder, name: str, target: str) -> None:
     else:
         return
     mode = folder.stat(name).st_mode
-    if modes.S_ISLNK(mode):
+    if stat.S_ISLNK(mode):
         os.symlink(os.readlink(folder.at(name), dir_fd=folder.descriptor), target)
-    elif modes.S_ISREG(mode):
+    elif stat.S_ISREG(mode):
         with open(folder.open(name, os.O_RDONLY), "rb") as source, open(target, "xb") as copy:
             shutil.copyfileobj(source, copy)
     os.unlink(folder.at(name), dir_fd=folder.descriptor)
@@ -281,7 +281,7 @@ def _move(folder: Folder, name: str, target: str) -> None:
 def _copy_back(copy: str, folder: Folder, name: str) -> None:
     """Put a copy of a file or link into an open folder, where nothing has the name."""
     found = os.lstat(copy)
-    if modes.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(found.st_mode):
         os.symlink(os.readlink(copy), folder.at(name), dir_fd=folder.descriptor)
         return
     with (
@@ -361,11 +361,11 @@ def with_note(
 def _mark(path: str) -> Mark | None:
     try:
         found = os.lstat(path)
-        if modes.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(found.st_mode):
             return ("link", os.readlink(path))
     except OSError:
         return None
-    if modes.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(found.st_mode):
         return ("folder",)
     return ("file", found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_mode)
 

@@ -15,7 +15,7 @@ from mainspring.env.sandbox.policy import SandboxPolicy
 PROGRAM = "/usr/bin/sandbox-exec"
 """Never looked for on the PATH, where something else of that name could lie."""
 
-_ALWAYS = """(version 1)
+_ALWAYS_ALLOWED = """(version 1)
 (deny default)
 (allow process-exec process-fork)
 (allow process-info* (target same-sandbox))
@@ -49,9 +49,9 @@ _NETWORK = """(allow network*)
 class Seatbelt:
     """Holds programs with Seatbelt. A `SandboxProvider`."""
 
-    moves_tmp = False
+    has_private_tmp = False
 
-    def problem(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """See `SandboxProvider.problem`."""
         if sys.platform != "darwin":
             return "Seatbelt is there on macOS only"
@@ -85,7 +85,7 @@ def build_profile(box: SandboxPolicy) -> str:
     """The profile of a box, in the language of Seatbelt. The last rule that fits an access decides."""
     writable = (*box.writable, box.tmp)
     parts = [
-        _ALWAYS,
+        _ALWAYS_ALLOWED,
         _rule("allow file-read*", (*box.readable, *(link.path for link in box.links), *writable)),
         _rule("allow file-write*", writable),
         _names_below(box),

@@ -90,7 +90,7 @@ class CommandHook(Struct, frozen=True, kw_only=True):
         """Whether something is refused where it fails."""
         return self.event in GATES and self.on_failure == "refuse"
 
-    def fits(self, names: Iterable[str]) -> bool:
+    def matches(self, names: Iterable[str]) -> bool:
         """Whether it is asked about something that goes by these names."""
         if self.matcher in _ALL:
             return True
@@ -99,8 +99,8 @@ class CommandHook(Struct, frozen=True, kw_only=True):
 
 def hook_tool_names(name: str) -> tuple[str, ...]:
     """The names by which a matcher may call a tool: its own, and those that other programs use."""
-    others = [alias for alias, ours in _OTHER_NAMES if ours == name]
+    others = [alias for alias, ours in _TOOL_ALIASES if ours == name]
     return (name, *others)
 
 
-_OTHER_NAMES = (*COMMON_ALIASES.items(), ("multiedit", "multi_edit"), ("ls", "list_files"), ("agent", "spawn"))
+_TOOL_ALIASES = (*COMMON_ALIASES.items(), ("multiedit", "multi_edit"), ("ls", "list_files"), ("agent", "spawn"))

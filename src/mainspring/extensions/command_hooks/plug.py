@@ -80,7 +80,7 @@ class ToolCallHooks:
         ui: Asks and tells the person.
         common: What every payload has.
         stop: Ends the run at the next turn.
-        tell: Passes on what a verdict says to the user, and that it failed.
+        publish: Passes on what a verdict says to the user, and that it failed.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class ToolCallHooks:
         ui: UserInterface,
         common: Callable[[], Common],
         stop: Callable[[str], None],
-        tell: Callable[[Verdict], None],
+        publish: Callable[[Verdict], None],
     ) -> None:
         self._runner = runner
         self._ui = ui
         self._common = common
         self._stop = stop
-        self._tell = tell
+        self._publish = publish
         self._judged: dict[str, _CallReview] = {}
         self._contexts: list[str] = []
 
@@ -103,9 +103,9 @@ class ToolCallHooks:
 
     async def before(self, hook: ToolBefore) -> None:
         """Ask about a call whose arguments are valid; they may be changed."""
-        asked = self._runner.asked("PreToolUse", hook_tool_names(hook.name))
+        request = self._runner.asked("PreToolUse", hook_tool_names(hook.name))
         judged = _CallReview(copy.deepcopy(hook.input))
-        judged.verdicts = await self._ask(asked, hook, hook.input)
+        judged.verdicts = await self._ask(request, hook, hook.input)
         for verdict in judged.verdicts:
             if verdict.input is not None and verdict.deny is None:
                 judged.changer = verdict
@@ -114,15 +114,15 @@ class ToolCallHooks:
 
     async def permit(self, hook: PermissionCheck) -> None:
         """Ask again where the call is another one now, and refuse what anybody refuses. What failed has not agreed."""
-        asked = self._runner.asked("PreToolUse", hook_tool_names(hook.name))
+        request = self._runner.asked("PreToolUse", hook_tool_names(hook.name))
         judged = self._judged.pop(hook.call_id, None)
         verdicts = list(judged.verdicts) if judged else []
         if judged is None or hook.input != judged.input:
             changer = judged.changer if judged else None
             knows = changer.hook if changer is not None and changer.input == hook.input else None
-            verdicts += await self._ask([h for h in asked if h is not knows], hook, hook.input)
+            verdicts += await self._ask([h for h in request if h is not knows], hook, hook.input)
         for verdict in verdicts:
-            self._tell(verdict)
+            self._publish(verdict)
             if verdict.context:
                 self._contexts.append(verdict.context)
         for verdict in verdicts:
@@ -132,7 +132,7 @@ class ToolCallHooks:
             return
         for verdict in verdicts:
             if verdict.ask is not None and not await self._ui.confirm(f"{hook.name}: {verdict.ask}", str(hook.input)):
-                said = "the user said no" if self._ui.attended else "it needs confirmation, and nobody can be asked"
+                said = "the user said no" if self._ui.is_attended else "it needs confirmation, and nobody can be asked"
                 hook.deny(f"{said} ({verdict.ask})")
                 return
 
@@ -157,8 +157,8 @@ class ToolCallHooks:
     async def after(self, hook: ToolTransform) -> None:
         """Tell what a call gave. What a command says to it is put behind the result; its failure changes nothing."""
         failed = hook.result.is_error
-        asked = self._runner.asked("PostToolUseFailure" if failed else "PostToolUse", hook_tool_names(hook.name))
-        if not asked:
+        request = self._runner.asked("PostToolUseFailure" if failed else "PostToolUse", hook_tool_names(hook.name))
+        if not request:
             return
         text = truncate_middle(_text(hook.result.output))
         fields: dict[str, Any] = {
@@ -169,8 +169,8 @@ class ToolCallHooks:
             "tool_response": ToolResponse(output=text, is_error=failed, title=hook.result.title),
         }
         payload: Payload = PostToolUseFailureInput(**fields, error=text) if failed else PostToolUseInput(**fields)
-        for verdict in await self._runner.ask(asked, payload):
-            self._tell(verdict)
+        for verdict in await self._runner.ask(request, payload):
+            self._publish(verdict)
             if verdict.output is not None:
                 hook.result.output = verdict.output
             self._contexts += [said for said in (verdict.deny, verdict.context) if said]
@@ -253,37 +253,37 @@ class CommandHooks(Plugin):
             raise ConfigError("these CommandHooks belong to another agent; make one for each")
         self._agent = agent
         self._runner = HookCommandRunner(self.hooks, agent.env, self._depth)
-        wanted: set[CommandEvent] = {hook.event for hook in self.hooks}
-        if not wanted:
+        requested: set[CommandEvent] = {hook.event for hook in self.hooks}
+        if not requested:
             return
         agent.on(TurnBefore, self._turn, order=CHANGED)
-        if wanted & _OF_CALLS:
-            self._listen_to_calls(agent, wanted)
-        if wanted & {"SessionStart", "UserPromptSubmit"}:
+        if requested & _OF_CALLS:
+            self._listen_to_calls(agent, requested)
+        if requested & {"SessionStart", "UserPromptSubmit"}:
             agent.on(BeforeRun, self._before, order=CHANGED)
-        if "SessionStart" in wanted:
+        if "SessionStart" in requested:
             agent.on(SessionOpen, self._opened, order=CHANGED)
-        if "UserPromptSubmit" in wanted:
+        if "UserPromptSubmit" in requested:
             agent.on(PromptSubmitted, self._input, order=CHANGED)
-        if "Stop" in wanted:
+        if "Stop" in requested:
             agent.on(SessionStart, self._begin)
             agent.on(TurnAfter, self._answered, order=CHANGED)
-        if "SubagentStop" in wanted:
+        if "SubagentStop" in requested:
             agent.on(SpawnComplete, self._spawned, order=CHANGED)
             agent.on(SpawnError, self._spawned, order=CHANGED)
-        if "Notification" in wanted:
+        if "Notification" in requested:
             agent.on(RunPaused, self._paused, order=CHANGED)
-        if "PostCompact" in wanted:
+        if "PostCompact" in requested:
             agent.on(ContextCompacted, self._compacted, order=CHANGED)
-        if "SessionEnd" in wanted:
+        if "SessionEnd" in requested:
             agent.on(SessionClosed, self._shut, order=CHANGED)
 
-    def _listen_to_calls(self, agent: CoreAgent, wanted: set[CommandEvent]) -> None:
-        calls = ToolCallHooks(self._runner, self._ui, self._common, self._stop, self._tell)
-        if "PreToolUse" in wanted:
+    def _listen_to_calls(self, agent: CoreAgent, events: set[CommandEvent]) -> None:
+        calls = ToolCallHooks(self._runner, self._ui, self._common, self._stop, self._publish)
+        if "PreToolUse" in events:
             agent.on(ToolBefore, calls.before, order=CHANGED)
             agent.on(PermissionCheck, calls.permit, order=PERMIT)
-        if wanted & {"PostToolUse", "PostToolUseFailure"}:
+        if events & {"PostToolUse", "PostToolUseFailure"}:
             agent.on(ToolTransform, calls.after, order=CHANGED)
         agent.on(ToolResultsAfter, calls.results, order=CHANGED)
 
@@ -302,9 +302,9 @@ class CommandHooks(Plugin):
 
     async def _input(self, hook: PromptSubmitted) -> None:
         for verdict in await self._ask("UserPromptSubmit", UserPromptSubmitInput(**self._common(), prompt=hook.text)):
-            refused = verdict.refusal or verdict.stop or verdict.ask
-            if refused is not None:
-                hook.block = refused
+            rejected = verdict.refusal or verdict.stop or verdict.ask
+            if rejected is not None:
+                hook.block = rejected
             else:
                 self._keep(verdict)
         if hook.block:
@@ -368,10 +368,10 @@ class CommandHooks(Plugin):
     # --- asking -----------------------------------------------------------------------------------------------------
 
     async def _ask(self, event: CommandEvent, payload: Payload, *names: str) -> list[Verdict]:
-        asked = self._runner.asked(event, names)
-        verdicts = await self._runner.ask(asked, payload) if asked else []
+        request = self._runner.asked(event, names)
+        verdicts = await self._runner.ask(request, payload) if request else []
         for verdict in verdicts:
-            self._tell(verdict)
+            self._publish(verdict)
         return verdicts
 
     def _keep(self, verdict: Verdict) -> None:
@@ -384,7 +384,7 @@ class CommandHooks(Plugin):
     def _stop(self, reason: str) -> None:
         self._stopped = reason
 
-    def _tell(self, verdict: Verdict) -> None:
+    def _publish(self, verdict: Verdict) -> None:
         if verdict.message:
             self._ui.notify(verdict.message, "info")
         if verdict.failure:

@@ -140,22 +140,22 @@ def _plain(hook: CommandHook, out: str) -> Verdict:
     return Verdict(hook=hook, context=out[:_LONGEST_CONTEXT])
 
 
-def _verdict(hook: CommandHook, said: HookOutput) -> Verdict:
-    more = said.hook_specific_output or SpecificOutput()
+def _verdict(hook: CommandHook, output: HookOutput) -> Verdict:
+    more = output.hook_specific_output or SpecificOutput()
     if more.hook_event_name not in (None, hook.event):
         return Verdict(hook=hook, failure=f"it answers {more.hook_event_name}, and was asked {hook.event}")
-    decisions = {said.decision, more.permission_decision}
-    reason = (more.permission_decision_reason or said.reason or "")[:_LONGEST_REASON]
-    refused = bool(decisions & {"deny", "block"})
+    decisions = {output.decision, more.permission_decision}
+    reason = (more.permission_decision_reason or output.reason or "")[:_LONGEST_REASON]
+    rejected = bool(decisions & {"deny", "block"})
     return Verdict(
         hook=hook,
-        deny=(reason or "a hook does not allow it") if refused else None,
+        deny=(reason or "a hook does not allow it") if rejected else None,
         ask=(reason or "a hook wants it confirmed") if "ask" in decisions else None,
-        stop=None if said.go_on else (said.stop_reason or reason or "a hook ended the run"),
+        stop=None if output.go_on else (output.stop_reason or reason or "a hook ended the run"),
         input=more.updated_input,
         output=more.updated_tool_output,
         context=(more.additional_context or "")[:_LONGEST_CONTEXT],
-        message=(said.system_message or "")[:_LONGEST_REASON],
+        message=(output.system_message or "")[:_LONGEST_REASON],
     )
 
 

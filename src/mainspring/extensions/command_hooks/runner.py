@@ -33,7 +33,7 @@ class HookCommandRunner:
     def asked(self, event: CommandEvent, names: Iterable[str] = ()) -> tuple[CommandHook, ...]:
         """Who is asked about something that goes by these names; a command that stands there twice is asked once."""
         known = tuple(names)
-        fitting = [h for h in self.hooks if h.event == event and h.fits(known)]
+        fitting = [h for h in self.hooks if h.event == event and h.matches(known)]
         return tuple({h.command: h for h in reversed(fitting)}.values())[::-1]
 
     async def ask(self, hooks: Sequence[CommandHook], payload: Payload) -> list[Verdict]:

@@ -165,17 +165,17 @@ class HookBus:
                 answer = handler(context)
                 if answer is not None:
                     if inspect.isawaitable(answer):
-                        return self._wait(
+                        return self._await_handler(
                             context, handler, answer, lambda: self._call_handlers(context, handlers, only)
                         )
                     _set_fields(context, answer)
             except (Exception, asyncio.CancelledError) as error:
                 _handle_handler_error(context, handler, error)
-            if context.settled:
+            if context.is_decided:
                 break
         return None
 
-    async def _wait(
+    async def _await_handler(
         self,
         context: Hook,
         handler: Handler[Any],
@@ -192,13 +192,13 @@ class HookBus:
                 stopped = error
             else:
                 raise
-        rest = None if context.settled else go_on()
+        rest = None if context.is_decided else go_on()
         if rest is not None:
             await rest
         if stopped is not None:
             raise stopped
 
-    def observe(self, observer: EventListener) -> Callable[[], None]:
+    def subscribe(self, observer: EventListener) -> Callable[[], None]:
         """Hand every event to ``observer``; the returned function ends that.
 
         Raises:
@@ -213,7 +213,7 @@ class HookBus:
         return remove
 
     @property
-    def observers(self) -> tuple[EventListener, ...]:
+    def listeners(self) -> tuple[EventListener, ...]:
         """Who is told of every event."""
         return self._observers
 
@@ -253,7 +253,7 @@ def _handle_handler_error(context: Hook, handler: Handler[Any], error: BaseExcep
     name = getattr(handler, "__qualname__", repr(handler))
     logger.error("handler %s of %s failed", name, context.event, exc_info=error)
     if context.gate:
-        context.fail_closed(f"the check {name} failed ({type(error).__name__}: {error})")
+        context.block_on_error(f"the check {name} failed ({type(error).__name__}: {error})")
 
 
 def _cancelled() -> bool:

@@ -110,13 +110,13 @@ class McpBootstrapEnd(Hook):
 
     event = "mcp:bootstrap:end"
     when = "When every MCP server has answered or failed."
-    __slots__ = ("failed", "outcome", "seconds", "servers")
+    __slots__ = ("failed", "status", "seconds", "servers")
 
     def __init__(self, servers: tuple[str, ...], seconds: float, failed: tuple[str, ...] = ()) -> None:
         self.servers = servers
         self.seconds = seconds
         self.failed = failed
-        self.outcome: Literal["ok", "partial", "failed"] = (
+        self.status: Literal["ok", "partial", "failed"] = (
             "ok" if not failed else "failed" if len(failed) == len(servers) else "partial"
         )
 
@@ -245,7 +245,7 @@ class ToolBudgetExceeded(Hook):
 
 
 class BudgetWarning(Hook):
-    """A limit of money, tokens, turns or seconds is near: ``spent`` of ``limit``.
+    """A limit of money, tokens, turns or seconds is near: ``spent_cost`` of ``limit``.
 
     ``scope`` is ``run`` or ``session``; ``status`` is the one with which a run will end there, such as ``max_cost``.
     """
@@ -254,10 +254,10 @@ class BudgetWarning(Hook):
     when = "Before the first request at or beyond the share `warn_at` of a limit, once for each limit in a run."
     __slots__ = ("limit", "scope", "spent", "status")
 
-    def __init__(self, scope: str, status: RunStatus, spent: float, limit: float) -> None:
+    def __init__(self, scope: str, status: RunStatus, spent_cost: float, limit: float) -> None:
         self.scope = scope
         self.status: RunStatus = status
-        self.spent = spent
+        self.spent = spent_cost
         self.limit = limit
 
 

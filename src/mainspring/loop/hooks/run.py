@@ -69,11 +69,11 @@ class Hook:
     side_call: SideModelCall
 
     @property
-    def settled(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether further handlers need not be asked."""
         return False
 
-    def fail_closed(self, reason: str) -> None:
+    def block_on_error(self, reason: str) -> None:
         """What a gate does when one of its handlers raised."""
 
 
@@ -324,7 +324,7 @@ class ModelErrorHook(Hook):
     event = "model:error"
     mutable = ("messages", "retrying")
     when = "After a failed model call, before the run fails."
-    __slots__ = ("_messages", "attempt", "error", "retrying", "turn", "turn_id")
+    __slots__ = ("_messages", "attempt", "error", "should_retry", "turn", "turn_id")
     messages: tuple[AgentMessage, ...] = validated_property("_messages", require_message_tuple)
 
     def __init__(
@@ -335,15 +335,15 @@ class ModelErrorHook(Hook):
         self.error = error
         self._messages = messages
         self.attempt = attempt
-        self.retrying = False
+        self.should_retry = False
 
     @property
-    def settled(self) -> bool:
-        return self.retrying
+    def is_decided(self) -> bool:
+        return self.should_retry
 
     def retry(self, messages: str | Sequence[AgentMessage] | None = None) -> None:
         """Ask again, with other messages in place of the history where given (a compaction)."""
-        self.retrying = True
+        self.should_retry = True
         if messages is not None:
             self._messages = tuple(to_messages(messages))
 

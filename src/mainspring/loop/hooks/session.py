@@ -46,10 +46,10 @@ class PromptSubmitted(Hook):
         self.block: str | bool = False
 
     @property
-    def settled(self) -> bool:
+    def is_decided(self) -> bool:
         return bool(self.block or self.handled)
 
-    def fail_closed(self, reason: str) -> None:
+    def block_on_error(self, reason: str) -> None:
         self.block = reason
 
 

@@ -50,10 +50,10 @@ class BeforeSpawn(_SpawnHook):
         self.block: str | bool = False
 
     @property
-    def settled(self) -> bool:
+    def is_decided(self) -> bool:
         return bool(self.block)
 
-    def fail_closed(self, reason: str) -> None:
+    def block_on_error(self, reason: str) -> None:
         self.block = reason
 
 
@@ -132,11 +132,11 @@ class ChildHook(Hook):
             setattr(self.context, name, value)
 
     @property
-    def settled(self) -> bool:
-        return self.context.settled
+    def is_decided(self) -> bool:
+        return self.context.is_decided
 
-    def fail_closed(self, reason: str) -> None:
-        self.context.fail_closed(reason)
+    def block_on_error(self, reason: str) -> None:
+        self.context.block_on_error(reason)
 
 
 class ChildStreamText(ChildHook):

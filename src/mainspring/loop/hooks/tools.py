@@ -59,10 +59,10 @@ class ToolGate(ToolCallHook):
         self._pause = ""
 
     @property
-    def settled(self) -> bool:
+    def is_decided(self) -> bool:
         return bool(self.block or (self._pause and not self.approved))
 
-    def fail_closed(self, reason: str) -> None:
+    def block_on_error(self, reason: str) -> None:
         self.block = reason
 
 
@@ -211,7 +211,7 @@ class PermissionCheck(ToolCallHook):
         self._obstacle = ""
 
     @property
-    def settled(self) -> bool:
+    def is_decided(self) -> bool:
         return bool(self._denied or self._paused or self._obstacle)
 
     @property
@@ -225,7 +225,7 @@ class PermissionCheck(ToolCallHook):
         return self._paused
 
     @property
-    def stops(self) -> bool:
+    def ends_run(self) -> bool:
         """Whether the refusal is to end the run."""
         return self._stop
 
@@ -264,15 +264,15 @@ class PermissionCheck(ToolCallHook):
         if not self.approved:
             self._paused = reason
 
-    def bind_path(self, spelled: str, real: str) -> None:
+    def bind_path(self, path: str, real_path: str) -> None:
         """Bind a path of the call to the real one that was judged; the tool uses that."""
-        self._paths[spelled] = real
+        self._paths[path] = real_path
 
     def set_environment(self, variables: Mapping[str, str]) -> None:
         """Set variables for the programs of this call; the decision to allow it relies on them."""
         self._environment.update(variables)
 
-    def fail_closed(self, reason: str) -> None:
+    def block_on_error(self, reason: str) -> None:
         self._denied.append(reason)
 
 
@@ -292,10 +292,10 @@ class BeforeToolRun(ToolCallHook):
         self.block = ""
 
     @property
-    def settled(self) -> bool:
+    def is_decided(self) -> bool:
         return bool(self.block)
 
-    def fail_closed(self, reason: str) -> None:
+    def block_on_error(self, reason: str) -> None:
         self.block = reason
 
 

@@ -18,7 +18,7 @@ from mainspring.models.auth.credentials import CredentialValue
 from mainspring.models.auth.tokens import Token, TokenCredential
 from mainspring.models.json_values import as_dict, as_number
 from mainspring.programs import find_program
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 RESOURCE = "https://cognitiveservices.azure.com"
 SCOPE = f"{RESOURCE}/.default"
@@ -53,7 +53,7 @@ class AzureCliCredential(TokenCredential):
         super().__init__(self._ask, clock=clock)
         self._timeout = timeout
 
-    async def _ask(self, refused: str | None) -> Token:
+    async def _ask(self, rejected_token: str | None) -> Token:
         program = await asyncio.to_thread(find_program, "az")
         if program is None:
             raise ProviderConfigError("Azure's command line `az` is not installed", reason="missing_key")
@@ -116,7 +116,7 @@ class EntraIdCredential(TokenCredential):
         self._managed = managed
         self._source = credential
 
-    async def _ask(self, refused: str | None) -> Token:
+    async def _ask(self, rejected_token: str | None) -> Token:
         return await asyncio.to_thread(self._get)
 
     def _get(self) -> Token:
@@ -125,7 +125,7 @@ class EntraIdCredential(TokenCredential):
             token = source.get_token(self._scope)
         except Exception as error:
             raise AuthenticationError(
-                f"Entra ID gave no token: {redact(str(error))[:500]}. Log in with `az login`, or set AZURE_CLIENT_ID, "
+                f"Entra ID gave no token: {redact_environment(str(error))[:500]}. Log in with `az login`, or set AZURE_CLIENT_ID, "
                 "AZURE_TENANT_ID and AZURE_CLIENT_SECRET",
                 reason="entra",
             ) from error
@@ -168,7 +168,7 @@ class KeyVaultSecret:
             self._given = {self._header: key} if self._header else key
         return self._given
 
-    def reject(self, given: CredentialValue) -> None:
+    def invalidate(self, given: CredentialValue) -> None:
         """The secret may have been changed since."""
         if given == self._given:
             self._given = None
@@ -181,7 +181,7 @@ class KeyVaultSecret:
                 value = client.get_secret(self._name).value
         except Exception as error:
             raise AuthenticationError(
-                f"The secret {self._name} of {self._vault_url} could not be read: {redact(str(error))[:500]}",
+                f"The secret {self._name} of {self._vault_url} could not be read: {redact_environment(str(error))[:500]}",
                 reason="key_vault",
             ) from error
         if not value:

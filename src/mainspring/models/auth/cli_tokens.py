@@ -14,7 +14,7 @@ from msgspec import Struct
 from mainspring.errors import ProviderConfigError
 from mainspring.models.auth.tokens import Token, TokenCredential
 from mainspring.programs import find_program
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 _MAX_MESSAGE_LENGTH = 500  # characters of what it complained about
 
@@ -58,7 +58,7 @@ async def run_cli(*command: str, timeout: float) -> CommandOutput:
             process.kill()
             await process.wait()
     code = process.returncode or 0
-    said = redact(err.decode("utf-8", "replace").strip())[-_MAX_MESSAGE_LENGTH:]
+    said = redact_environment(err.decode("utf-8", "replace").strip())[-_MAX_MESSAGE_LENGTH:]
     return CommandOutput(code, out, said or f"exit code {code}")
 
 
@@ -90,10 +90,10 @@ class GitHubCliCredential(TokenCredential):
     """
 
     def __init__(self, *, timeout: float = _CLI_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(self._ask, early=0.0, clock=clock)
+        super().__init__(self._ask, refresh_margin=0.0, clock=clock)
         self._timeout = timeout
 
-    async def _ask(self, refused: str | None) -> Token:
+    async def _ask(self, rejected_token: str | None) -> Token:
         program = await asyncio.to_thread(find_program, "gh")
         if program is None:
             raise missing_token_error("GitHub's command line `gh` is not installed")

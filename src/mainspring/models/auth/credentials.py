@@ -129,7 +129,7 @@ class CredentialResolver(Protocol):
         """
         ...
 
-    def reject(self, given: CredentialValue) -> None:
+    def invalidate(self, given: CredentialValue) -> None:
         """The host refused ``given``: if something newer can be had, give that from now on."""
         ...
 
@@ -143,13 +143,13 @@ class ApiKey:
     """
 
     def __init__(self, key: str, header: str = "") -> None:
-        self._given: CredentialValue = {header: key} if header else key
+        self._key: CredentialValue = {header: key} if header else key
 
     async def __call__(self) -> CredentialValue:
         """The key."""
-        return self._given
+        return self._key
 
-    def reject(self, given: CredentialValue) -> None:
+    def invalidate(self, given: CredentialValue) -> None:
         """A key does not change."""
 
 
@@ -179,7 +179,7 @@ class EnvironmentKey:
             raise ProviderConfigError(f"No key: the environment variable {names} is not set", reason="missing_key")
         return {self._header: key} if self._header else key
 
-    def reject(self, given: CredentialValue) -> None:
+    def invalidate(self, given: CredentialValue) -> None:
         """The environment is read anew at each request anyway."""
 
 
@@ -188,12 +188,12 @@ class CallableKey:
 
     Args:
         source: Called before each request.
-        shape: Makes headers of the key that the function gives; by default the profile says where it goes.
+        to_credential: Makes headers of the key that the function gives; by default the profile says where it goes.
     """
 
-    def __init__(self, source: KeyCallback, shape: Callable[[str], CredentialValue] | None = None) -> None:
+    def __init__(self, source: KeyCallback, to_credential: Callable[[str], CredentialValue] | None = None) -> None:
         self._source = source
-        self._shape = shape
+        self._shape = to_credential
 
     async def __call__(self) -> CredentialValue:
         """What the function gives."""
@@ -202,7 +202,7 @@ class CallableKey:
             given = await given
         return self._shape(given.strip()) if isinstance(given, str) and self._shape else given
 
-    def reject(self, given: CredentialValue) -> None:
+    def invalidate(self, given: CredentialValue) -> None:
         """The function is asked anew at each request anyway."""
 
 
@@ -236,7 +236,7 @@ class FirstCredential:
             return given
         raise ProviderConfigError("; ".join(reasons) or "No source of a credential", reason="missing_key")
 
-    def reject(self, given: CredentialValue) -> None:
+    def invalidate(self, given: CredentialValue) -> None:
         """Tell the source that gave it."""
         if self._on_choice is not None:
-            self._on_choice.reject(given)
+            self._on_choice.invalidate(given)

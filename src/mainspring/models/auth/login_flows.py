@@ -30,7 +30,7 @@ async def login(
     file: TokenFile,
     show: Callable[[str], object],
     *,
-    patience: float = _LOGIN_TIMEOUT,
+    timeout: float = _LOGIN_TIMEOUT,
     transport: Transport | None = None,
 ) -> OAuthTokens:
     """Log in with a browser, and save the tokens.
@@ -42,7 +42,7 @@ async def login(
         client: The application.
         file: Where the tokens go.
         show: Gets the address to open; it may open a browser, or print it.
-        patience: Seconds to wait.
+        timeout: Seconds to wait.
         transport: Sends the request for tokens.
 
     Raises:
@@ -66,7 +66,7 @@ async def login(
             **client.parameters,
         }
         show(f"{client.authorize_url}?{urlencode(query)}")
-        given = await _wait_for_code(patience, code, client)
+        given = await _wait_for_code(timeout, code, client)
     form = {
         "grant_type": "authorization_code",
         "client_id": client.client_id,
@@ -82,7 +82,7 @@ async def device_login(
     file: TokenFile,
     show: Callable[[str, str], object],
     *,
-    patience: float = _LOGIN_TIMEOUT,
+    timeout: float = _LOGIN_TIMEOUT,
     transport: Transport | None = None,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> OAuthTokens:
@@ -92,7 +92,7 @@ async def device_login(
         client: The application.
         file: Where the tokens go.
         show: Gets the address and the code.
-        patience: Seconds to wait.
+        timeout: Seconds to wait.
         transport: Sends the requests.
         sleep: Waits between two questions.
 
@@ -116,10 +116,10 @@ async def device_login(
         "client_id": client.client_id,
     }
     waited = 0.0
-    while waited < patience:
+    while waited < timeout:
         await sleep(pause)
         waited += pause
-        told = await token_request(client, client.token_url, form, transport=transport, accepted=_PENDING_ERRORS)
+        told = await token_request(client, client.token_url, form, transport=transport, expected_errors=_PENDING_ERRORS)
         if told.get("error") == "slow_down":
             pause += 5.0
         elif "access_token" in told:
@@ -127,15 +127,15 @@ async def device_login(
     raise _login_timeout_error(client)
 
 
-async def _save_tokens(client: OAuthClient, file: TokenFile, told: dict[str, object]) -> OAuthTokens:
-    tokens = parse_tokens(client, told)
+async def _save_tokens(client: OAuthClient, file: TokenFile, response: dict[str, object]) -> OAuthTokens:
+    tokens = parse_tokens(client, response)
     await asyncio.to_thread(file.write, tokens)
     return tokens
 
 
-async def _wait_for_code(patience: float, code: asyncio.Future[str], client: OAuthClient) -> str:
+async def _wait_for_code(timeout_seconds: float, code: asyncio.Future[str], client: OAuthClient) -> str:
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout_seconds):
             return await code
     except TimeoutError:
         raise _login_timeout_error(client) from None

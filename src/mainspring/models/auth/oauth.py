@@ -124,7 +124,7 @@ async def token_request(
     form: Mapping[str, str],
     *,
     transport: Transport | None = None,
-    accepted: tuple[str, ...] = (),
+    expected_errors: tuple[str, ...] = (),
 ) -> dict[str, object]:
     """Ask an OAuth server for something.
 
@@ -133,7 +133,7 @@ async def token_request(
         url: Where.
         form: The fields of the request.
         transport: Sends it.
-        accepted: Values of ``error`` that are an answer, as ``authorization_pending`` is.
+        expected_errors: Values of ``error`` that are an answer, as ``authorization_pending`` is.
 
     Raises:
         AuthenticationError: If it refuses.
@@ -156,7 +156,7 @@ async def token_request(
     error = told.get("error")
     if response.status < 300 and told:
         return told
-    if isinstance(error, str) and error in accepted:
+    if isinstance(error, str) and error in expected_errors:
         return told
     failure = classify_error(
         response.status,
@@ -178,18 +178,18 @@ async def token_request(
     raise failure
 
 
-def parse_tokens(client: OAuthClient, told: Mapping[str, object], before: OAuthTokens | None = None) -> OAuthTokens:
+def parse_tokens(client: OAuthClient, response: Mapping[str, object], before: OAuthTokens | None = None) -> OAuthTokens:
     """The tokens in an answer; what it leaves out is as it was before.
 
     Raises:
         InvalidResponseError: If there is none in it.
     """
-    access = told.get("access_token")
+    access = response.get("access_token")
     if not isinstance(access, str) or not access:
         raise InvalidResponseError(f"The answer of {client.provider} holds no token", provider=client.provider)
     before = before or OAuthTokens("")
-    lasting = as_number(told.get("expires_in"))
-    refresh, id_token = told.get("refresh_token"), told.get("id_token")
+    lasting = as_number(response.get("expires_in"))
+    refresh, id_token = response.get("refresh_token"), response.get("id_token")
     tokens = OAuthTokens(
         access,
         refresh if isinstance(refresh, str) and refresh else before.refresh,
@@ -213,7 +213,7 @@ class OAuthCredential(TokenCredential):
         headers: Further headers that go with a token.
         on_refresh: Told of each renewed token.
         transport: Sends requests for tokens.
-        early: Seconds before the end of a token at which it is renewed.
+        refresh_margin: Seconds before the end of a token at which it is renewed.
         clock: Seconds since 1970.
     """
 
@@ -225,33 +225,33 @@ class OAuthCredential(TokenCredential):
         headers: Callable[[OAuthTokens], Mapping[str, str]] | None = None,
         on_refresh: RefreshCallback | None = None,
         transport: Transport | None = None,
-        early: float = REFRESH_MARGIN,
+        refresh_margin: float = REFRESH_MARGIN,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(self._next, early=early, clock=clock)
+        super().__init__(self._next, refresh_margin=refresh_margin, clock=clock)
         self._client = client
         self._file = file
         self._headers = headers
         self._transport = transport
         self.on_refresh: RefreshCallback | None = on_refresh
 
-    async def _next(self, refused: str | None) -> Token:
-        tokens = await self._read_valid_tokens(refused)
+    async def _next(self, rejected_token: str | None) -> Token:
+        tokens = await self._read_valid_tokens(rejected_token)
         if tokens is not None:
             return self._as_token(tokens)
         async with _token_file_lock(self._file.path):
-            tokens = await self._read_valid_tokens(refused)
+            tokens = await self._read_valid_tokens(rejected_token)
             if tokens is None:
-                tokens = await self._renewed(refused)
+                tokens = await self._renewed(rejected_token)
         return self._as_token(tokens)
 
-    async def _read_valid_tokens(self, refused: str | None) -> OAuthTokens | None:
+    async def _read_valid_tokens(self, rejected_token: str | None) -> OAuthTokens | None:
         tokens = await asyncio.to_thread(self._file.read)
-        if tokens is None or tokens.access == refused:
+        if tokens is None or tokens.access == rejected_token:
             return None
-        return tokens if self._as_token(tokens).fresh(self._clock(), self._early) else None
+        return tokens if self._as_token(tokens).is_valid(self._clock(), self._refresh_margin) else None
 
-    async def _renewed(self, refused: str | None) -> OAuthTokens:
+    async def _renewed(self, rejected_token: str | None) -> OAuthTokens:
         client = self._client
         old = await asyncio.to_thread(self._file.read)
         if old is None:
@@ -274,11 +274,11 @@ class OAuthCredential(TokenCredential):
         told = await token_request(client, client.token_url, form, transport=self._transport)
         tokens = parse_tokens(client, told, old)
         await asyncio.to_thread(self._file.write, tokens)
-        reason = "refused" if old.access == refused else "expired"
-        await self._announce(TokenRefreshed(client.provider, tokens.account, tokens.expires, reason))
+        reason = "refused" if old.access == rejected_token else "expired"
+        await self._notify_refresh(TokenRefreshed(client.provider, tokens.account, tokens.expires, reason))
         return tokens
 
-    async def _announce(self, refreshed: TokenRefreshed) -> None:
+    async def _notify_refresh(self, refreshed: TokenRefreshed) -> None:
         for callback in (self.on_refresh, current_listener()):
             if callback is None:
                 continue

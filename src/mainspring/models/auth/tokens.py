@@ -41,9 +41,9 @@ class Token(Struct, frozen=True):
     def __repr__(self) -> str:
         return f"<Token expires={self.expires}>"
 
-    def fresh(self, now: float, early: float = REFRESH_MARGIN) -> bool:
+    def is_valid(self, now: float, refresh_margin: float = REFRESH_MARGIN) -> bool:
         """Whether it can still be used."""
-        return self.expires is None or now < self.expires - early
+        return self.expires is None or now < self.expires - refresh_margin
 
     def as_headers(self) -> dict[str, str]:
         """The headers of a request that carries it."""
@@ -58,7 +58,7 @@ class TokenCredential:
 
     Args:
         fetch: Fetches a token; it is told which one was refused, if one was.
-        early: Seconds before the end of a token at which the next is fetched.
+        refresh_margin: Seconds before the end of a token at which the next is fetched.
         clock: Seconds since 1970.
     """
 
@@ -66,15 +66,15 @@ class TokenCredential:
         self,
         fetch: Callable[[str | None], Awaitable[Token]],
         *,
-        early: float = REFRESH_MARGIN,
+        refresh_margin: float = REFRESH_MARGIN,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._fetch = fetch
-        self._early = early
+        self._refresh_margin = refresh_margin
         self._clock = clock
         self._token: Token | None = None
         self._use_until = 0.0
-        self._refused: str | None = None
+        self._rejected_token: str | None = None
         self._run_agent: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Token]] = WeakKeyDictionary()
 
     async def __call__(self) -> CredentialValue:
@@ -84,31 +84,33 @@ class TokenCredential:
     async def token(self) -> Token:
         """A token that can be used."""
         token = self._token
-        if token is not None and token.value != self._refused and self._clock() < self._use_until:
+        if token is not None and token.value != self._rejected_token and self._clock() < self._use_until:
             return token
         loop = asyncio.get_running_loop()
         task = self._run_agent.get(loop)
         if task is None or task.done():
             task = self._run_agent[loop] = loop.create_task(self._refresh())
-            task.add_done_callback(_seen)
+            task.add_done_callback(_ignore_exception)
         return await asyncio.shield(task)
 
-    def reject(self, given: CredentialValue) -> None:
+    def invalidate(self, given: CredentialValue) -> None:
         """The host refused these headers: the token in them is not used again."""
         token = self._token
         if token is not None and not isinstance(given, str) and given.get("authorization") == f"Bearer {token.value}":
-            self._refused = token.value
+            self._rejected_token = token.value
 
     async def _refresh(self) -> Token:
-        token = await self._fetch(self._refused)
+        token = await self._fetch(self._rejected_token)
         now = self._clock()
         left = math.inf if token.expires is None else token.expires - now
         self._token = token
-        self._use_until = now + max(left - self._early, left / 2)  # Tokens that live shortly are not renewed each time.
+        self._use_until = now + max(
+            left - self._refresh_margin, left / 2
+        )  # Tokens that live shortly are not renewed each time.
         return token
 
 
-def _seen(task: asyncio.Task[Token]) -> None:
+def _ignore_exception(task: asyncio.Task[Token]) -> None:
     """An error that nobody waits for any more is no news."""
     if not task.cancelled():
         task.exception()

@@ -41,16 +41,16 @@ class MessageEncodingCache:
         self._bytes = bytearray()
 
     @classmethod
-    def of(cls, scratch: EncodingCache | None, slot: str, key: str) -> MessageEncodingCache:
+    def get_or_create(cls, scratch: EncodingCache | None, slot: str, key: str) -> MessageEncodingCache:
         """The history that ``scratch`` keeps under ``slot``, or a new one if it is for another receiver."""
         if scratch is None:
             return cls(key)
-        history = scratch.slots.get(slot)
+        history = scratch.entries.get(slot)
         if history is None or history.key != key:
-            history = scratch.slots[slot] = cls(key)
+            history = scratch.entries[slot] = cls(key)
         return history
 
-    def pieces(
+    def encode(
         self, messages: Sequence[Message], encode: MessageEncoder, seams: Sequence[MessageBoundary] = ()
     ) -> tuple[bytearray, bytes]:
         """All messages as bytes: what is kept, and what may change with the next message.

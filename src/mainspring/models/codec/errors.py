@@ -33,7 +33,7 @@ class ResponseErrors:
         self._draft = draft
         self._profile = profile
 
-    def told(self, body: bytes | Mapping[str, Any]) -> ModelError:
+    def reported_by_host(self, body: bytes | Mapping[str, Any]) -> ModelError:
         """The host says itself that it failed, inside an answer that was otherwise accepted."""
         profile = self._profile
         error = classify_error(None, {}, body, provider=profile.provider, model=profile.model)
@@ -42,38 +42,42 @@ class ResponseErrors:
 
     def content_filtered(self, why: str) -> ModelError:
         """The host's content filter stopped the answer; ``why`` is its word for it."""
-        return self._made(
+        return self._build(
             ModelError, f"{self._profile.provider} stopped the answer with its content filter ({why})", "content_filter"
         )
 
     def context_exceeded(self, why: str) -> ContextExceededError:
         """The conversation does not fit; ``why`` is the host's word for it."""
-        return self._made(ContextExceededError, f"The conversation does not fit the model's window ({why})", "overflow")
+        return self._build(
+            ContextExceededError, f"The conversation does not fit the model's window ({why})", "overflow"
+        )
 
-    def broken(self, why: str) -> NetworkError:
+    def provider_aborted(self, why: str) -> NetworkError:
         """The host gave up in the middle; ``why`` is its word for it."""
-        return self.cut(f"The provider broke off the answer ({why})")
+        return self.truncated(f"The provider broke off the answer ({why})")
 
-    def cut(self, text: str = "The connection ended before the answer was complete") -> NetworkError:
+    def truncated(self, text: str = "The connection ended before the answer was complete") -> NetworkError:
         """The answer is not complete."""
-        return self._made(NetworkError, f"{text} ({self._place})", "stream_cut")
+        return self._build(NetworkError, f"{text} ({self._model_label})", "stream_cut")
 
-    def invalid(self, text: str, reason: str) -> InvalidResponseError:
+    def invalid_response(self, text: str, reason: str) -> InvalidResponseError:
         """The answer cannot be understood."""
-        return self._made(InvalidResponseError, f"{text} ({self._place})", reason)
+        return self._build(InvalidResponseError, f"{text} ({self._model_label})", reason)
 
-    def unreadable(self, data: bytes) -> InvalidResponseError:
+    def invalid_json(self, data: bytes) -> InvalidResponseError:
         """The answer is no JSON."""
         start = data[:200].decode("utf-8", "replace").strip()
         if start[:1] == "<":
-            return self.invalid("The host answered with a web page instead of JSON; is the base URL right?", "html")
-        return self.invalid(f"The answer is no JSON: {start[:120]!r}", "not_json")
+            return self.invalid_response(
+                "The host answered with a web page instead of JSON; is the base URL right?", "html"
+            )
+        return self.invalid_response(f"The answer is no JSON: {start[:120]!r}", "not_json")
 
     @property
-    def _place(self) -> str:
+    def _model_label(self) -> str:
         return f"{self._profile.provider}, {self._profile.base_url}"
 
-    def _made(self, kind: type[_E], text: str, reason: str) -> _E:
+    def _build(self, kind: type[_E], text: str, reason: str) -> _E:
         profile = self._profile
         return kind(text, reason=reason, provider=profile.provider, model=profile.model, partial=self._partial())
 

@@ -59,7 +59,7 @@ class SseParser:
         rest = blocks.pop()
         if rest:
             pending.append(rest)
-        return _frames(blocks)
+        return _parse_blocks(blocks)
 
     def _without_cr(self, data: bytes) -> bytes:
         """The same with LF as the only line end."""
@@ -75,10 +75,10 @@ class SseParser:
         """The event that the end of the stream left without its blank line, if there is one."""
         rest = b"".join(self._pending)
         self._pending.clear()
-        return _frames([rest if self._started else rest.removeprefix(_BOM)])
+        return _parse_blocks([rest if self._started else rest.removeprefix(_BOM)])
 
 
-def _frames(blocks: list[bytes]) -> list[Frame]:
+def _parse_blocks(blocks: list[bytes]) -> list[Frame]:
     frames: list[Frame] = []
     for block in blocks:
         if block[:6] == b"data: " and b"\n" not in block:

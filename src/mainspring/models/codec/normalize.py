@@ -86,23 +86,23 @@ def _turn(messages: Sequence[Message], at: int) -> tuple[list[Message], int, boo
     message = messages[at]
     calls = message.tool_uses
     results: dict[str, ToolResultBlock] = {}
-    wanted = {call.id for call in calls}
+    requested = {call.id for call in calls}
     answers: list[Message] = []
     behind = at + 1
-    while behind < len(messages) and len(results) < len(wanted) and messages[behind].role != "assistant":
+    while behind < len(messages) and len(results) < len(requested) and messages[behind].role != "assistant":
         answers.append(messages[behind])
         for result in messages[behind].tool_results:
-            if result.tool_use_id in wanted:
+            if result.tool_use_id in requested:
                 results.setdefault(result.tool_use_id, result)
         behind += 1
-    closed = len(results) == len(wanted) or behind < len(messages)
+    closed = len(results) == len(requested) or behind < len(messages)
     if message.stop_reason in ("error", "aborted") and all(r.is_error for r in results.values()):
         return [left for answer in answers for left in _without_results(answer)], behind, closed
     if len(answers) == 1 and _is_regular(calls, answers[0]):
         return [message, answers[0]], behind, True
     blocks: list[ContentBlock] = [_result_or_placeholder(c, results.get(c.id)) for c in _distinct_calls(calls)]
     others = [left for answer in answers for left in _without_results(answer)]
-    if len(calls) != len(wanted):
+    if len(calls) != len(requested):
         kept = {id(call) for call in _distinct_calls(calls)}
         content = [b for b in message.content if type(b) is not ToolUseBlock or id(b) in kept]
         message = replace(message, content=tuple(content))
@@ -148,20 +148,22 @@ def prepare_message(
     *,
     vision: bool,
     unreadable: frozenset[int] = frozenset(),
-    longest_id: int = _LONGEST_ID,
-    made_images: bool = False,
+    max_id_length: int = _LONGEST_ID,
+    keep_generated_images: bool = False,
 ) -> Message | None:
     """One message as its receiver can take it.
 
     Reasoning and signatures of another provider or model are dropped, empty text too; an image becomes a line of text where
     ``vision`` is missing or its `image_key` is one of ``unreadable``; ids of calls get a form that
-    every host takes, at most ``longest_id`` long, and so do names of tools that the model made up. An image that the model made
-    becomes a line of text where ``made_images`` is not set; a blank result says that it is one.
+    every host takes, at most ``max_id_length`` long, and so do names of tools that the model made up. An image that the model made
+    becomes a line of text where ``keep_generated_images`` is not set; a blank result says that it is one.
 
     Returns:
         The message (the same object if nothing had to change), or ``None`` if nothing of it is left.
     """
-    receiver = _Target(vision, unreadable, longest_id, made=message.role == "assistant" and not made_images)
+    receiver = _Target(
+        vision, unreadable, max_id_length, made=message.role == "assistant" and not keep_generated_images
+    )
     own = message.role != "assistant" or (message.provider == provider and message.model == model)
     content: list[ContentBlock] = []
     changed = False
@@ -186,7 +188,7 @@ class _Target:
         self.vision = vision
         self.unreadable = unreadable
 
-    def seen(self, block: ImageBlock) -> ImageBlock | TextBlock:
+    def replace_if_unsupported(self, block: ImageBlock) -> ImageBlock | TextBlock:
         """The image, or the text that stands for it."""
         if self.made:
             return TextBlock(f"\n[{block.media_type} image that was made here]")  # Text of a message is joined.
@@ -213,7 +215,7 @@ def _prepare_block(block: ContentBlock, own: bool, receiver: _Target) -> Content
         case ThinkingBlock() | RedactedThinkingBlock():
             return block if own else None
         case ImageBlock():
-            return receiver.seen(block)
+            return receiver.replace_if_unsupported(block)
         case ToolUseBlock():
             id, name = sanitize_call_id(block.id, receiver.longest_id), sanitize_tool_name(block.name)
             if id == block.id and name == block.name and (own or block.signature is None):
@@ -230,7 +232,7 @@ def _prepare_result(block: ToolResultBlock, receiver: _Target) -> ToolResultBloc
         content = EMPTY_RESULT_TEXT if not content or content.isspace() else content
     else:
         shown = [b for b in content if isinstance(b, ImageBlock) or b.text.strip()]
-        seen = tuple([receiver.seen(b) if isinstance(b, ImageBlock) else b for b in shown])
+        seen = tuple([receiver.replace_if_unsupported(b) if isinstance(b, ImageBlock) else b for b in shown])
         same = len(seen) == len(content) and all(a is b for a, b in zip(seen, content, strict=True))
         content = content if same else seen or EMPTY_RESULT_TEXT
     if id == block.tool_use_id and name == block.name and content is block.content:
@@ -245,12 +247,12 @@ def sanitize_tool_name(name: str) -> str:
     return _ILLEGAL.sub("_", name)[:_LONGEST_NAME] or "unnamed"
 
 
-def sanitize_call_id(id: str, longest: int = _LONGEST_ID) -> str:
-    """An id of letters, digits, ``_`` and ``-``, at most ``longest`` long: the same for the same id, and different for others."""
-    if len(id) <= longest and not _ILLEGAL.search(id) and id and id[-1] not in "_-":
+def sanitize_call_id(id: str, max_length: int = _LONGEST_ID) -> str:
+    """An id of letters, digits, ``_`` and ``-``, at most ``max_length`` long: the same for the same id, and different for others."""
+    if len(id) <= max_length and not _ILLEGAL.search(id) and id and id[-1] not in "_-":
         return id
     mark = f"{crc32(id.encode('utf-8', 'replace')):08x}"
-    return f"{_ILLEGAL.sub('_', id)[: longest - 9].strip('_-') or 'call'}_{mark}"
+    return f"{_ILLEGAL.sub('_', id)[: max_length - 9].strip('_-') or 'call'}_{mark}"
 
 
 def nine_char_id(id: str) -> str:

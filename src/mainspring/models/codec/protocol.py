@@ -31,11 +31,11 @@ class WireDecoder(Protocol):
     ended: bool
     """Whether the provider said that the stream ends here."""
 
-    def feed(self, name: str, data: bytes, out: list[StreamEvent]) -> None:
+    def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
         """Take one event of the stream: its name, if it has one, and its data."""
         ...
 
-    def whole(self, body: bytes, out: list[StreamEvent]) -> None:
+    def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
         """Take a complete answer that was not streamed."""
         ...
 
@@ -62,6 +62,6 @@ class WireProtocol(Protocol):
         """A decoder for one answer."""
         ...
 
-    def without(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
+    def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
         """Profiles that leave out what the host refused in this error text, the most likely first."""
         ...

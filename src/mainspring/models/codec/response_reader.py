@@ -61,7 +61,7 @@ class ResponseReader:
                 for name, frame in self._frames.feed(data):
                     feed(name, frame, out)
             except (ModelError, RecursionError) as error:
-                self.error = self._known(error)
+                self.error = self._as_model_error(error)
         return out
 
     def finish(self) -> list[StreamEvent]:
@@ -71,10 +71,10 @@ class ResponseReader:
             try:
                 self._finish(out)
             except (ModelError, RecursionError) as error:
-                self.error = self._known(error)
+                self.error = self._as_model_error(error)
         return out
 
-    def _known(self, error: ModelError | RecursionError) -> ModelError:
+    def _as_model_error(self, error: ModelError | RecursionError) -> ModelError:
         """The error; what is nested without end may break any step of the reading."""
         if isinstance(error, ModelError):
             return error
@@ -87,7 +87,7 @@ class ResponseReader:
     def _finish(self, out: list[StreamEvent]) -> None:
         decoder = self.decoder
         if self._frames is None:
-            decoder.whole(b"".join(self._body).strip().removeprefix(_BOM).strip(), out)
+            decoder.decode_body(b"".join(self._body).strip().removeprefix(_BOM).strip(), out)
         else:
             for name, frame in self._frames.finish():
                 try:

@@ -32,7 +32,7 @@ class TextAndThinking:
         self._thinking = -1
         self.text = -1
 
-    def say(self, text: str, out: list[StreamEvent]) -> None:
+    def add_text(self, text: str, out: list[StreamEvent]) -> None:
         """More text; what else is open ends."""
         if self.text < 0:
             self.close(out)
@@ -42,7 +42,7 @@ class TextAndThinking:
         if text:
             out.append(self._draft.text(self.text, text))
 
-    def think(self, thought: str, out: list[StreamEvent]) -> None:
+    def add_thinking(self, thought: str, out: list[StreamEvent]) -> None:
         """More thinking; what else is open ends."""
         if self._thinking < 0:
             self.close(out)
@@ -85,20 +85,20 @@ def extract_text(content: object) -> str:
 class SurrogateJoiner:
     """Puts halves together again; a half that stays alone becomes U+FFFD."""
 
-    __slots__ = ("_halves",)
+    __slots__ = ("_pending_surrogates",)
 
     def __init__(self) -> None:
-        self._halves: dict[str, str] = {}  # the first half of a character, by the place it came from
+        self._pending_surrogates: dict[str, str] = {}  # the first half of a character, by the place it came from
 
-    def mended(self, text: str | None, place: str) -> str | None:
+    def join(self, text: str | None, place: str) -> str | None:
         """A piece of text, with the half that was left over from the piece before it at the same place."""
         if text is None:
             return None
-        text = self._halves.pop(place, "") + text
+        text = self._pending_surrogates.pop(place, "") + text
         if text.isascii():
             return text
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
         if "\ud800" <= text[-1] <= "\udbff":
-            self._halves[place] = text[-1]
+            self._pending_surrogates[place] = text[-1]
             text = text[:-1]
         return strip_surrogates(text)

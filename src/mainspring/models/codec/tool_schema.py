@@ -94,9 +94,9 @@ def simplify_tool_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         schema: A JSON Schema of any draft, or what somebody took for one.
     """
     lowering = _SchemaSimplifier(schema, inline=True)
-    made = lowering.whole()
+    made = lowering.root_schema()
     if lowering.referred and len(_text(made)) > len(_text(schema)) + _MAX_GROWTH:
-        made = _SchemaSimplifier(schema, inline=False).whole()
+        made = _SchemaSimplifier(schema, inline=False).root_schema()
     return made
 
 
@@ -131,7 +131,7 @@ class _SchemaSimplifier:
         self._names: dict[str, str] = {}
         self.referred = False
 
-    def whole(self) -> dict[str, Any]:
+    def root_schema(self) -> dict[str, Any]:
         """The schema of an object, with the definitions that it still needs."""
         root = {k: v for k, v in _flatten_root(self._root, self._target).items() if k not in _NOT_AT_THE_TOP}
         made = self.schema({**root, "type": "object", "nullable": False}, ())
@@ -142,51 +142,53 @@ class _SchemaSimplifier:
                 definitions[name] = self.schema(self._target(reference), (reference,))
         return {**made, "$defs": definitions} if definitions else made
 
-    def schema(self, node: Any, inside: tuple[str, ...], depth: int = 0) -> dict[str, Any]:
-        """One schema; ``inside`` are the references that lead here."""
+    def schema(self, node: Any, open_refs: tuple[str, ...], depth: int = 0) -> dict[str, Any]:
+        """One schema; ``open_refs`` are the references that lead here."""
         self._left -= 1
         fields = as_dict(node)
         if fields is None or depth > _DEEPEST:
             return {}
         reference = fields.get("$ref")
         if isinstance(reference, str):
-            return self._inline_reference(reference, fields, inside, depth)
+            return self._inline_reference(reference, fields, open_refs, depth)
         kept: dict[str, Any] = {}
         for name, value in fields.items():
             if name == "type":
                 kept["type"] = value  # seen to below; it keeps its place
             elif name in ("properties", "patternProperties"):
                 table = as_dict(value) or {}
-                kept[name] = {key: self.schema(each, inside, depth + 1) for key, each in table.items()}
+                kept[name] = {key: self.schema(each, open_refs, depth + 1) for key, each in table.items()}
             elif name in _UNIONS:
-                self._stream_with_tools(kept, name, [self.schema(each, inside, depth + 1) for each in as_list(value)])
+                self._stream_with_tools(
+                    kept, name, [self.schema(each, open_refs, depth + 1) for each in as_list(value)]
+                )
             elif name in ("items", "prefixItems") and isinstance(value, list):
-                kept["prefixItems"] = [self.schema(each, inside, depth + 1) for each in as_list(fields[name])]
+                kept["prefixItems"] = [self.schema(each, open_refs, depth + 1) for each in as_list(fields[name])]
             elif name in _SINGLE and not (name == "additionalProperties" and isinstance(value, bool)):
-                kept[name] = self.schema(value, inside, depth + 1)
+                kept[name] = self.schema(value, open_refs, depth + 1)
             elif (plain := _plain_keyword(name, value, fields)) is not None:
                 kept[plain[0]] = plain[1]
         return _normalize_types(kept, fields)
 
-    def _stream_with_tools(self, kept: dict[str, Any], name: str, options: list[dict[str, Any]]) -> None:
+    def _stream_with_tools(self, result: dict[str, Any], name: str, options: list[dict[str, Any]]) -> None:
         """Alternatives, unless one of them is anything: then they say nothing."""
         if name == "allOf":
             options = [option for option in options if option]
         if options and all(options):
-            kept[name] = options
+            result[name] = options
 
     def _inline_reference(
-        self, reference: str, fields: dict[str, Any], inside: tuple[str, ...], depth: int
+        self, reference: str, fields: dict[str, Any], open_refs: tuple[str, ...], depth: int
     ) -> dict[str, Any]:
         self.referred = True
         beside = {k: fields[k] for k in ("title", "description", "default") if k in fields}
         target = self._target(reference)
         if target is None:
-            return self.schema(beside, inside, depth)
+            return self.schema(beside, open_refs, depth)
         inline = self._inline or not reference.startswith(_DEFINITIONS)
-        if inline and reference not in inside and self._left > 0:
-            found = self.schema(target, (*inside, reference), depth + 1)
-            return {**found, **self.schema(beside, inside, depth)}
+        if inline and reference not in open_refs and self._left > 0:
+            found = self.schema(target, (*open_refs, reference), depth + 1)
+            return {**found, **self.schema(beside, open_refs, depth)}
         name = self._names.get(reference)
         if name is None:
             plain = (
@@ -240,9 +242,9 @@ def _flatten_root(root: dict[str, Any], target: Callable[[str], Any], depth: int
         branches = [_flatten_root(each, target, depth + 1) for each in as_dicts(root.get(union))]
         for branch in branches:
             properties = {**(as_dict(branch.get("properties")) or {}), **properties}
-        wanted = [set(_required(b)) for b in branches]
-        if wanted:
-            common = set[str].union(*wanted) if union == "allOf" else set[str].intersection(*wanted)
+        requested = [set(_required(b)) for b in branches]
+        if requested:
+            common = set[str].union(*requested) if union == "allOf" else set[str].intersection(*requested)
             required += sorted(common.difference(required))
     made = {name: value for name, value in root.items() if name not in _UNIONS}
     return {**made, "properties": {**properties, **(as_dict(root.get("properties")) or {})}, "required": required}
@@ -274,38 +276,38 @@ def _exclusive(limit: str) -> str:
     return f"exclusive{limit.capitalize()}"
 
 
-def _normalize_types(kept: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+def _normalize_types(result: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     """The schema with types that exist, arrays that say what they hold, and only properties required that there are."""
     given = fields.get("type")
     names = [n for n in (as_list(given) or [given]) if isinstance(n, str)]
     known = list(dict.fromkeys(_TYPES.get(n.casefold(), "") for n in names))
     if not known or "" in known:  # one of them is any, or unknown
-        known = _infer_types(kept)
+        known = _infer_types(result)
     if fields.get("nullable") is True and known and "null" not in known:
         known = [*known, "null"]
-        if None not in kept.get("enum", [None]):
-            kept["enum"] = [*kept["enum"], None]
+        if None not in result.get("enum", [None]):
+            result["enum"] = [*result["enum"], None]
     if known:
-        kept["type"] = known[0] if len(known) == 1 else known
+        result["type"] = known[0] if len(known) == 1 else known
     else:
-        kept.pop("type", None)
+        result.pop("type", None)
     if "array" in known:
-        kept.setdefault("items", {})
-    if "required" in kept:
-        kept["required"] = [n for n in kept["required"] if n in kept.get("properties", {})]
-        if not kept["required"]:
-            del kept["required"]
-    return kept
+        result.setdefault("items", {})
+    if "required" in result:
+        result["required"] = [n for n in result["required"] if n in result.get("properties", {})]
+        if not result["required"]:
+            del result["required"]
+    return result
 
 
-def _infer_types(kept: dict[str, Any]) -> list[str]:
+def _infer_types(result: dict[str, Any]) -> list[str]:
     """The types of choices, which some hosts want to be told; and of what can only be one."""
-    choices = kept["enum"] if "enum" in kept else [kept["const"]] if "const" in kept else []
+    choices = result["enum"] if "enum" in result else [result["const"]] if "const" in result else []
     if choices:
         return list(dict.fromkeys(_kind(c) for c in choices))
-    if "properties" in kept and not any(name in kept for name in _UNIONS):
+    if "properties" in result and not any(name in result for name in _UNIONS):
         return ["object"]
-    return ["array"] if "items" in kept or "prefixItems" in kept else []
+    return ["array"] if "items" in result or "prefixItems" in result else []
 
 
 def _kind(value: Any) -> str:

@@ -53,8 +53,8 @@ def nearest_effort(level: ThinkingLevel | None, accepted: tuple[str, ...], *, re
         return None
     if level == "off":
         return min(accepted, key=_LEVELS.index) if reasons else None
-    wanted = _LEVELS.index(level)
-    return min([e for e in accepted if e != "none"], key=lambda e: abs(_LEVELS.index(e) - wanted), default=None)
+    requested = _LEVELS.index(level)
+    return min([e for e in accepted if e != "none"], key=lambda e: abs(_LEVELS.index(e) - requested), default=None)
 
 
 def parse_supported_efforts(text: str) -> tuple[str, ...]:

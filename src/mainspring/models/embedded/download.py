@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import ProviderConfigError
 from mainspring.locks import lock_file
-from mainspring.models.embedded import weights as known
+from mainspring.models.embedded import weights as weights_catalog
 from mainspring.models.embedded.sources import (
     DownloadError,
     DownloadStage,
@@ -72,7 +72,7 @@ async def download_weights(
         weights,
         directory or models_dir(),
         progress or _no_progress,
-        offline or known.is_offline(),
+        offline or weights_catalog.is_offline(),
         transport,
     )
     if signal is None:
@@ -134,7 +134,7 @@ class _Download:
             )
         try:
             await asyncio.to_thread(self.folder.mkdir, parents=True, exist_ok=True)
-            async with lock_file(self.folder / f"{self.weights.file}.lock", lambda: self._tell("waiting")):
+            async with lock_file(self.folder / f"{self.weights.file}.lock", lambda: self._report_stage("waiting")):
                 if not await asyncio.to_thread(is_downloaded, self.weights, self.folder):
                     await asyncio.to_thread(remove_stale_downloads, self.folder)
                     await asyncio.to_thread(self._check_disk_space)
@@ -160,9 +160,9 @@ class _Download:
             except DownloadError as error:
                 problems.append(f"{place}: {error}")
                 continue
-            self._tell("verifying")
+            self._report_stage("verifying")
             if await asyncio.to_thread(sha256_of_file, self.part) == self.weights.sha256:
-                await asyncio.to_thread(self._accept, place)
+                await asyncio.to_thread(self._verify_and_install, place)
                 return
             await asyncio.to_thread(self.part.unlink)
             self._most = 0
@@ -184,11 +184,11 @@ class _Download:
         if free < needed:
             raise self._error(
                 f"need {needed // 1_000_000} MB while they are fetched, and {self.folder} has {free // 1_000_000} MB left. "
-                f"Make room, or choose another place with {known.DIRECTORY_VARIABLE}",
+                f"Make room, or choose another place with {weights_catalog.DIRECTORY_VARIABLE}",
                 "disk_full",
             )
 
-    def _accept(self, place: str) -> None:
+    def _verify_and_install(self, place: str) -> None:
         weights = self.weights
         licence = files("mainspring.models.embedded").joinpath("apache-2.0.txt").read_bytes()
         (self.folder / _LICENCE_FILE).write_bytes(licence)
@@ -206,7 +206,7 @@ class _Download:
         os.replace(self.part, self.path)
         _save_checksum(self.path, _checksum_record(weights, self.path))
 
-    def _tell(self, stage: DownloadStage) -> None:
+    def _report_stage(self, stage: DownloadStage) -> None:
         self._report_progress(min(file_size(self.part), self.weights.size), self.weights.size, stage)
 
     def _report_progress(self, done: int, total: int, stage: DownloadStage) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from mainspring.errors import InvalidResponseError
-from mainspring.events import Done, StreamEvent, StreamStart, TextDelta
+from mainspring.events import CommandResult, StreamEvent, StreamStart, TextDelta
 from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Message, StopReason, Usage
 from mainspring.models.embedded.grammar import AnswerText, ArgumentsDelta, CallStart, Piece, TurnParser
@@ -55,7 +55,7 @@ class TurnEventStream:
         """The answer begins."""
         return self._draft.start()
 
-    def begin(self, step: TurnRules, added: Mapping[str, Mapping[str, Any]]) -> None:
+    def start_turn(self, step: TurnRules, added: Mapping[str, Mapping[str, Any]]) -> None:
         """A turn of the model begins; ``added`` are the arguments that each tool's calls get besides."""
         self._step, self._added = step, added
         self._reader = TurnParser()
@@ -66,9 +66,9 @@ class TurnEventStream:
         match event:
             case TextDelta(text=text):
                 self._deltas += 1
-                self._watch(text)
+                self._check_repetition(text)
                 return [found for piece in self._reader.feed(text) for found in self._events(piece)]
-            case Done(reason=reason, message=message):
+            case CommandResult(reason=reason, message=message):
                 self._reason = reason
                 self._context_tokens += message.usage or Usage(output_tokens=self._deltas)
                 self._deltas = 0
@@ -76,7 +76,7 @@ class TurnEventStream:
                 pass
         return []
 
-    def _watch(self, text: str) -> None:
+    def _check_repetition(self, text: str) -> None:
         self._tail = (self._tail + text)[-_TAIL:]
         self._unwatched += len(text)
         if self._unwatched >= _CHECK_INTERVAL:
@@ -87,7 +87,7 @@ class TurnEventStream:
                 self._context_tokens += Usage(output_tokens=self._deltas)  # broken off, the engine tells no more
 
     @property
-    def repeated(self) -> bool:
+    def is_repeated_call(self) -> bool:
         """Whether the turn, now over, was a call that had been made already."""
         return self._held and self._step.is_repeated(self._call, self._input() or {})
 
@@ -103,7 +103,7 @@ class TurnEventStream:
             InvalidResponseError: If there is nothing in it.
         """
         draft = self._draft
-        events = self._release() if self._held else []
+        events = self._flush() if self._held else []
         if self._index is None:
             raise InvalidResponseError("the embedded model wrote nothing", reason="empty")
         if self._call:
@@ -142,7 +142,7 @@ class TurnEventStream:
         self._index = opened.index
         return [opened]
 
-    def _release(self) -> list[StreamEvent]:
+    def _flush(self) -> list[StreamEvent]:
         self._held = False
         events = self._open()
         assert self._index is not None

@@ -145,10 +145,10 @@ class TurnParser:
         if rest[0] == "{":
             self._on_agent_done, self._state = rest[1:], self._key
         else:
-            self._on_agent_done, self._state = rest, self._prose
+            self._on_agent_done, self._state = rest, self._parse_plain_text
         return True
 
-    def _prose(self) -> bool:
+    def _parse_plain_text(self) -> bool:
         self._found.append(AnswerText(self._on_agent_done))
         self._on_agent_done = ""
         return False
@@ -209,18 +209,18 @@ class TurnParser:
                 self._escaped = char == "\\" and not self._escaped
                 ends = not (self._quoted or self._depth)
             elif char in ", \t\r\n}]" and not self._depth:
-                return self._leave(at)
+                return self._end_value(at)
             else:
                 self._quoted = char == '"'
                 self._depth += (char in "{[") - (char in "}]")
                 ends = char in "}]" and not self._depth
             if ends:
-                return self._leave(at + 1)
+                return self._end_value(at + 1)
         self._emit(rest)
         self._on_agent_done = ""
         return False
 
-    def _leave(self, at: int) -> bool:
+    def _end_value(self, at: int) -> bool:
         self._emit(self._on_agent_done[:at])
         self._on_agent_done, self._state = self._on_agent_done[at:], self._key
         return True

@@ -190,30 +190,30 @@ def _reply_formats(tools: Sequence[ToolDefinition]) -> list[str]:
     return [f"A call: {encode_call(tools[0].name, given)}", f"An answer: {encode_answer('...')}"]
 
 
-def render_turns(messages: Sequence[Message], *, bare: bool = False) -> list[Message]:
+def render_turns(messages: Sequence[Message], *, is_bare: bool = False) -> list[Message]:
     """The conversation as plain text turns; calls without a result get one.
 
     Args:
         messages: The conversation.
-        bare: Whether answers stand as they are, for a conversation without tools.
+        is_bare: Whether answers stand as they are, for a conversation without tools.
     """
     repaired = [message for unit, _ in iter_complete_turns(messages) for message in unit]
-    return [turn for message in repaired if (turn := _render_turn(message, bare))]
+    return [turn for message in repaired if (turn := _render_turn(message, is_bare))]
 
 
-def _render_turn(message: Message, bare: bool) -> Message | None:
+def _render_turn(message: Message, is_bare: bool) -> Message | None:
     if message.role == "assistant":
         calls = [encode_call(call.name, _model_arguments(call.name, call.input)) for call in message.tool_uses]
-        text = "\n".join(calls) or (message.text if bare or not message.text else encode_answer(message.text))
+        text = "\n".join(calls) or (message.text if is_bare or not message.text else encode_answer(message.text))
         return Message.assistant(text) if text else None
     parts = [_format_result(block) for block in message.content if isinstance(block, ToolResultBlock)]
     parts += [block.text for block in message.content if isinstance(block, TextBlock) and block.text]
     return Message.user("\n\n".join(parts)) if parts else None
 
 
-def _model_arguments(name: str, given: dict[str, Any]) -> dict[str, Any]:
+def _model_arguments(name: str, mapping: dict[str, Any]) -> dict[str, Any]:
     known = _TOOL_HINTS.get(name)
-    return {k: v for k, v in given.items() if not known or known.always.get(k) != v}
+    return {k: v for k, v in mapping.items() if not known or known.always.get(k) != v}
 
 
 def _format_result(result: ToolResultBlock) -> str:
@@ -389,12 +389,12 @@ def _is_question(since: Sequence[Message]) -> bool:
     return bool(since) and strip_attachments(since[0].text).rstrip().endswith("?")
 
 
-def _unread_files(since: Sequence[Message], made: Sequence[ToolUseBlock], known: Sequence[str]) -> list[str]:
+def _unread_files(since: Sequence[Message], calls: Sequence[ToolUseBlock], known: Sequence[str]) -> list[str]:
     """The files that the question names and no call has looked at, by the path under which they are known."""
     named = extract_file_names(strip_attachments(since[0].text)) if since else []
     if len(named) > _MOST_NAMED:
         return []
-    seen = " ".join([canonical_arguments(call.input) for call in made])
+    seen = " ".join([canonical_arguments(call.input) for call in calls])
     unseen: list[str] = []
     for name in named:
         if name not in seen:

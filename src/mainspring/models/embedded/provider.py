@@ -12,7 +12,7 @@ from msgspec import structs
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import InvalidResponseError, ModelError, NetworkError, ProviderConfigError
-from mainspring.events import Done, StreamEvent
+from mainspring.events import CommandResult, StreamEvent
 from mainspring.messages import Cost, Usage
 from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.embedded import prompt as profile
@@ -88,13 +88,13 @@ class EmbeddedModel:
         """Process id of the model's process, while it runs."""
         return self._server.pid if self._server else None
 
-    async def ready(self) -> bool:
+    async def is_ready(self) -> bool:
         """Whether the weights are here, so that a request fetches nothing."""
         if self.weights is None:
             return await asyncio.to_thread(self.file.is_file)
         return await asyncio.to_thread(is_downloaded, self.weights, self.file.parent)
 
-    async def prepare(
+    async def download(
         self,
         progress: ProgressCallback | None = None,
         signal: CancelToken | None = None,
@@ -116,7 +116,7 @@ class EmbeddedModel:
             ModelError: If there is no complete answer; ``partial`` is what had arrived.
         """
         server = await self._ensure_server()
-        model = await self._connected(server)
+        model = await self._connect(server)
         emitter = TurnEventStream(_PROVIDER, self.model)
         events = (
             self._stream_with_tools(model, request, emitter) if request.tools else self._stream_text(model, request)
@@ -145,13 +145,13 @@ class EmbeddedModel:
             await give_back(server)
 
     async def _ensure_server(self) -> LlamaServer:
-        if not await self.ready():
-            raise self._missing()
+        if not await self.is_ready():
+            raise self._missing_weights_error()
         if self._server is None:
             self._server = borrow(self.file, self._context)
         return self._server
 
-    def _missing(self) -> ModelError:
+    def _missing_weights_error(self) -> ModelError:
         if self.weights is None:
             text = f"There is no file {self.file}"
         else:
@@ -161,7 +161,7 @@ class EmbeddedModel:
             )
         return ProviderConfigError(text, provider=_PROVIDER, model=self.model, reason="weights_missing")
 
-    async def _connected(self, server: LlamaServer) -> HttpModel:
+    async def _connect(self, server: LlamaServer) -> HttpModel:
         endpoint = await server.endpoint()
         if self._inner is None or self._inner[0] != endpoint:
             target = ModelProfile(info=self._info, base_url=f"{endpoint.base_url}/v1", dialect=_DIALECT)
@@ -170,42 +170,44 @@ class EmbeddedModel:
 
     async def _stream_text(self, model: HttpModel, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Without tools the model just talks."""
-        asked = self._asked(request, request.system, messages=profile.render_turns(request.messages, bare=True))
+        asked = self._build_request(
+            request, request.system, messages=profile.render_turns(request.messages, is_bare=True)
+        )
         async with aclosing(model.stream(asked)) as events:
             async for event in events:
-                yield _with_zero_cost(event) if isinstance(event, Done) else event
+                yield _with_zero_cost(event) if isinstance(event, CommandResult) else event
 
     async def _stream_with_tools(
         self, model: HttpModel, request: ModelRequest, emitter: TurnEventStream
     ) -> AsyncGenerator[StreamEvent, None]:
         """With tools each turn is a call or an answer."""
-        wanted = request.tool_choice if request.tool_choice not in {"auto", "required", "none"} else ""
-        tools = profile.select_tools(request.tools, wanted)
+        requested = request.tool_choice if request.tool_choice not in {"auto", "required", "none"} else ""
+        tools = profile.select_tools(request.tools, requested)
         step = rules_for_next_turn(request.messages, tools, request.tool_choice, request.schema)
         messages = profile.render_turns(request.messages)
         system = profile.system_prompt(tools, request.system)
         yield emitter.start()
         while True:
-            emitter.begin(step, {spec.name: profile.default_arguments(spec) for spec in tools})
-            asked = self._asked(request, system, messages=messages, schema=step.schema)
+            emitter.start_turn(step, {spec.name: profile.default_arguments(spec) for spec in tools})
+            asked = self._build_request(request, system, messages=messages, schema=step.schema)
             async with aclosing(model.stream(asked)) as events:
                 async for event in events:
                     for found in emitter.read(event):
                         yield found
                     if emitter.circling:
                         break
-            if not emitter.repeated:
+            if not emitter.is_repeated_call:
                 break
             step = without_calls(step)
         for event in emitter.finish():
             yield event
 
-    def _asked(self, request: ModelRequest, system: str, **fields: Any) -> ModelRequest:
-        most = self._info.max_output_tokens or _MAX_OUTPUT
+    def _build_request(self, request: ModelRequest, system: str, **fields: Any) -> ModelRequest:
+        limit = self._info.max_output_tokens or _MAX_OUTPUT
         return structs.replace(
             request,
             system=system,
-            max_output_tokens=min(request.max_output_tokens or most, most),
+            max_output_tokens=min(request.max_output_tokens or limit, limit),
             tools=(),
             tool_choice="auto",
             temperature=request.temperature or 0.0,
@@ -271,6 +273,6 @@ def _info(weights: ModelWeights | Path, context: int, max_output: int) -> ModelI
     )
 
 
-def _with_zero_cost(event: Done) -> Done:
+def _with_zero_cost(event: CommandResult) -> CommandResult:
     usage = structs.replace(event.message.usage or Usage(), cost=Cost())
-    return Done(event.reason, structs.replace(event.message, usage=usage))
+    return CommandResult(event.reason, structs.replace(event.message, usage=usage))

@@ -90,7 +90,7 @@ class LlamaServer:
             code = process.wait(_DYING_SECONDS)  # its connections break a moment before it is gone
         except subprocess.TimeoutExpired:
             return ""
-        return f"the model's process ended ({_describe_exit(code)}){_quoted(self._words())}"
+        return f"the model's process ended ({_describe_exit(code)}){_quoted(self._stderr_tail())}"
 
     def stop(self) -> None:
         """End the process. Another request starts it again."""
@@ -174,7 +174,7 @@ class LlamaServer:
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
-        lines = self._words()
+        lines = self._stderr_tail()
         reasons = [line.partition("error loading model: ")[2] for line in lines]
         name = self.model.name
         if code in _ILLEGAL_INSTRUCTION:
@@ -194,7 +194,7 @@ class LlamaServer:
             return NetworkError(text, provider="embedded", reason="engine_crashed")
         return ProviderConfigError(text, provider="embedded", reason="engine_failed")
 
-    def _words(self) -> list[str]:
+    def _stderr_tail(self) -> list[str]:
         if self._stderr is None:
             return []
         try:
@@ -226,14 +226,14 @@ class ServerPool:
         self._lock = threading.Lock()
         atexit.register(self.stop_all)
 
-    def borrow(self, model: Path, context: int) -> LlamaServer:
+    def acquire(self, model: Path, context: int) -> LlamaServer:
         """The server of this file."""
         with self._lock:
             server = self._run_agent.setdefault((model, context), LlamaServer(model, context=context))
             server.users += 1
             return server
 
-    async def give_back(self, server: LlamaServer) -> None:
+    async def release(self, server: LlamaServer) -> None:
         """One user less; the last one ends it."""
         with self._lock:
             server.users -= 1
@@ -248,8 +248,8 @@ class ServerPool:
 
 
 _shared = ServerPool()
-borrow = _shared.borrow
-give_back = _shared.give_back
+borrow = _shared.acquire
+give_back = _shared.release
 
 
 def _close(file: IO[Any] | None) -> None:

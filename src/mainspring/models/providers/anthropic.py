@@ -63,7 +63,7 @@ def build(config: ProviderConfig) -> HttpModel:
         model=model,
         base_url=base_url,
         path=PATH,
-        accepts=_apply_settings(config, anthropic_capabilities(model)),
+        capabilities=_apply_settings(config, anthropic_capabilities(model)),
         key_header=_KEY_HEADER,
         headers={"anthropic-version": provider_setting(config, "anthropic_version") or api_versions.ANTHROPIC},
     )

@@ -111,7 +111,7 @@ def build(config: ProviderConfig) -> HttpModel:
         model=place.deployment,
         base_url=url,
         path="/chat/completions",
-        accepts=_CHAT,
+        capabilities=_CHAT,
         key_header=KEY_HEADER,
     )
     if is_non_reasoning(_NAME, place.model):

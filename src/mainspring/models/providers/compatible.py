@@ -30,7 +30,7 @@ def build(config: ProviderConfig) -> HttpModel:
         )
     key = require_key(_NAME, static_api_key(config), base_url=base_url, home=home)
     return build_chat_model(
-        config, provider=_NAME, model=_model(config, _NAME), base_url=base_url, key=key, accepts=ChatCapabilities()
+        config, provider=_NAME, model=_model(config, _NAME), base_url=base_url, key=key, capabilities=ChatCapabilities()
     )
 
 
@@ -55,7 +55,7 @@ def openai_compatible(
         A function from a `ProviderConfig` to a model. It raises `ProviderConfigError` if key or model is missing.
     """
 
-    def made(config: ProviderConfig) -> HttpModel:
+    def create_model(config: ProviderConfig) -> HttpModel:
         at = get_setting(config.base_url) or base_url
         key = "not-needed"
         if key_variables or config.api_key:
@@ -66,10 +66,10 @@ def openai_compatible(
             model=_model(config, name, model),
             base_url=at,
             key=key,
-            accepts=accepts,
+            capabilities=accepts,
         )
 
-    return made
+    return create_model
 
 
 def _model(config: ProviderConfig, name: str, default: str = "") -> str:

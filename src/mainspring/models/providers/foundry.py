@@ -70,15 +70,15 @@ class FoundryModel:
 
     Args:
         info: What is known about it.
-        reach: Starts what has to be started, and gives the model that is asked.
+        connect: Starts what has to be started, and gives the model that is asked.
         temperature: For requests that name none.
     """
 
     def __init__(
-        self, info: ModelInfo, reach: Callable[[], Awaitable[HttpModel]], temperature: float | None = None
+        self, info: ModelInfo, connect: Callable[[], Awaitable[HttpModel]], temperature: float | None = None
     ) -> None:
         self._info = info
-        self._reach = reach
+        self._connect = connect
         self._temperature = temperature
         self._inner: HttpModel | None = None
 
@@ -104,7 +104,7 @@ class FoundryModel:
             ModelError: If there is no complete answer; with code MODEL_NOT_FOUND if the model cannot be started.
         """
         if self._inner is None:
-            self._inner = await self._reach()
+            self._inner = await self._connect()
         if request.temperature is None and self._temperature is not None:
             request = replace(request, temperature=self._temperature)
         async with aclosing(self._inner.stream(request)) as events:
@@ -126,10 +126,10 @@ class FoundryModel:
 
 
 def _already_connected(model: HttpModel) -> Callable[[], Awaitable[HttpModel]]:
-    async def reach() -> HttpModel:
+    async def connect() -> HttpModel:
         return model
 
-    return reach
+    return connect
 
 
 # --- in the cloud ------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def _cloud(config: ProviderConfig) -> HttpModel:
         model=model,
         base_url=base_url,
         path="/chat/completions",
-        accepts=ChatCapabilities(),
+        capabilities=ChatCapabilities(),
         key_header=KEY_HEADER,
     )
     return HttpModel(profile, ChatCompletionsProtocol(), credential, timeouts=timeouts_from(config))
@@ -183,16 +183,21 @@ def _local(config: ProviderConfig, temperature: float | None) -> FoundryModel:
     alias = get_setting(provider_setting(config, "model_alias") or config.model) or DEFAULT_LOCAL_MODEL
     limits = timeouts_from(config, TIMEOUTS)
 
-    async def reach() -> HttpModel:
+    async def connect() -> HttpModel:
         url, model = await asyncio.to_thread(start_foundry_local, alias)
-        return _at(config, url, model, limits)
+        return _http_model(config, url, model, limits)
 
-    return FoundryModel(_at(config, "http://localhost", alias, limits).info, reach, temperature)
+    return FoundryModel(_http_model(config, "http://localhost", alias, limits).info, connect, temperature)
 
 
-def _at(config: ProviderConfig, url: str, model: str, limits: Timeouts) -> HttpModel:
+def _http_model(config: ProviderConfig, url: str, model: str, limits: Timeouts) -> HttpModel:
     profile = http_profile(
-        config, provider=NAME, model=model, base_url=f"{url}/v1", path="/chat/completions", accepts=ChatCapabilities()
+        config,
+        provider=NAME,
+        model=model,
+        base_url=f"{url}/v1",
+        path="/chat/completions",
+        capabilities=ChatCapabilities(),
     )
     profile = replace(profile, info=replace(profile.info, prices=ZERO_PRICES))
     return HttpModel(profile, ChatCompletionsProtocol(), lambda: PLACEHOLDER_API_KEY, timeouts=limits)

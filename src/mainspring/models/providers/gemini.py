@@ -41,8 +41,8 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: If there is no key, or Vertex AI is wanted.
     """
-    wanted = provider_setting(config, "use_vertexai", bool | str)
-    if wanted and str(wanted).lower() not in ("false", "0", "no"):
+    requested = provider_setting(config, "use_vertexai", bool | str)
+    if requested and str(requested).lower() not in ("false", "0", "no"):
         raise ProviderConfigError(_VERTEX_UNSUPPORTED, reason="vertex", provider=_NAME)
     model = (config.model or _MODEL).removeprefix("models/")
     version = provider_setting(config, "api_version") or api_versions.GEMINI
@@ -55,7 +55,7 @@ def build(config: ProviderConfig) -> HttpModel:
         model=model,
         base_url=base_url,
         path=f"/models/{model}:streamGenerateContent",
-        accepts=gemini_capabilities(model),
+        capabilities=gemini_capabilities(model),
         key_header="x-goog-api-key",
     )
     return HttpModel(profile, GeminiProtocol(), make_credential(config, key), timeouts=timeouts_from(config))

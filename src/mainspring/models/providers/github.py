@@ -35,13 +35,13 @@ def build(config: ProviderConfig) -> HttpModel:
         provider=_NAME,
         model=config.model or _MODEL,
         base_url=base_url,
-        key=_token(config, base_url),
-        accepts=ChatCapabilities(),
+        key=_credential(config, base_url),
+        capabilities=ChatCapabilities(),
         headers={"x-github-api-version": api_versions.GITHUB},
     )
 
 
-def _token(config: ProviderConfig, base_url: str) -> str | CredentialCallback:
+def _credential(config: ProviderConfig, base_url: str) -> str | CredentialCallback:
     try:
         return require_key(_NAME, static_api_key(config), base_url=base_url, home=_HOST)
     except ProviderConfigError:

@@ -97,7 +97,7 @@ def http_profile(
     model: str,
     base_url: str,
     path: str,
-    accepts: AnyCapabilities,
+    capabilities: AnyCapabilities,
     key_header: str = "authorization",
     headers: Mapping[str, str] | None = None,
 ) -> ModelProfile:
@@ -109,7 +109,7 @@ def http_profile(
         model: Id of the model.
         base_url: Where requests go; a query string in it goes with each request.
         path: The protocol's own path, which people may have left at the end of the base URL.
-        accepts: What the host accepts, in the dialect of the protocol that it speaks.
+        capabilities: What the host accepts, in the dialect of the protocol that it speaks.
         key_header: Header that carries the key.
         headers: Headers that the protocol needs; those of the configuration win, in whatever case they are written.
 
@@ -128,7 +128,7 @@ def http_profile(
         query=query,
         max_output_tokens=config.max_output_tokens,
     )
-    return replace(profile, **{_PROFILE_FIELDS[type(accepts)]: apply_dialect_settings(config, accepts)})
+    return replace(profile, **{_PROFILE_FIELDS[type(capabilities)]: apply_dialect_settings(config, capabilities)})
 
 
 def provider_setting(config: ProviderConfig, name: str, kind: Any = str) -> Any:
@@ -201,7 +201,7 @@ def build_chat_model(
     model: str,
     base_url: str,
     key: str | CredentialCallback,
-    accepts: ChatCapabilities,
+    capabilities: ChatCapabilities,
     limits: Timeouts = Timeouts(),
     headers: Mapping[str, str] | None = None,
 ) -> HttpModel:
@@ -213,7 +213,7 @@ def build_chat_model(
         model: Id of the model.
         base_url: Where requests go, without the protocol's path.
         key: The key that was found, or what gives one for each request.
-        accepts: What the host accepts.
+        capabilities: What the host accepts.
         limits: Limits of requests where the settings name none.
         headers: Headers that the host wants.
 
@@ -221,14 +221,14 @@ def build_chat_model(
         ProviderConfigError: If a setting is wrong.
     """
     if is_non_reasoning(provider, model):
-        accepts = replace(accepts, efforts=())
+        capabilities = replace(capabilities, efforts=())
     profile = http_profile(
         config,
         provider=provider,
         model=model,
         base_url=base_url,
         path="/chat/completions",
-        accepts=accepts,
+        capabilities=capabilities,
         headers=headers,
     )
     opens = make_credential(config, key) if isinstance(key, str) else key
@@ -266,7 +266,7 @@ def build_hosted_model(
         model=config.model or model,
         base_url=base_url,
         key=require_key(provider, static_api_key(config), base_url=base_url, home=home),
-        accepts=accepts,
+        capabilities=accepts,
         headers=headers,
     )
 
@@ -293,8 +293,8 @@ def select_api(config: ProviderConfig, default: OpenAIApi) -> OpenAIApi:
     Raises:
         ProviderConfigError: If it is something else.
     """
-    wanted = (provider_setting(config, "api") or "auto").lower()
-    match wanted:
+    requested = (provider_setting(config, "api") or "auto").lower()
+    match requested:
         case "auto":
             return default
         case "chat" | "chat_completions":
@@ -303,7 +303,7 @@ def select_api(config: ProviderConfig, default: OpenAIApi) -> OpenAIApi:
             return "responses"
         case _:
             raise ProviderConfigError(
-                f"Setting `api` of {config.provider} must be chat, responses or auto, not {wanted!r}",
+                f"Setting `api` of {config.provider} must be chat, responses or auto, not {requested!r}",
                 provider=config.provider,
             )
 
@@ -330,7 +330,7 @@ def build_responses_model(
         model=model,
         base_url=base_url,
         path="/responses",
-        accepts=accepts,
+        capabilities=accepts,
         headers=headers,
         key_header=key_header,
     )

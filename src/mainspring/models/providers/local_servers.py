@@ -54,7 +54,7 @@ def build(config: ProviderConfig) -> HttpModel:
         model=config.model or DEFAULT_MODEL,
         base_url=get_setting(config.base_url, URL_VARIABLE) or DEFAULT_BASE_URL,
         key=static_api_key(config) or PLACEHOLDER_API_KEY,
-        accepts=ChatCapabilities(),
+        capabilities=ChatCapabilities(),
         limits=TIMEOUTS,
     )
 

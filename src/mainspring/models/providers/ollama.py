@@ -44,7 +44,7 @@ def build(config: ProviderConfig) -> HttpModel:
         model=model,
         base_url=base_url.rstrip("/").removesuffix("/v1"),
         path="/api/chat",
-        accepts=OllamaCapabilities(
+        capabilities=OllamaCapabilities(
             think="levels" if "gpt-oss" in model else "switch",
             num_ctx=window,
             keep_alive=provider_setting(config, "keep_alive", str | int),

@@ -59,5 +59,5 @@ def build(config: ProviderConfig) -> HttpModel:
         model=model,
         base_url=base_url,
         key=key,
-        accepts=_DIALECT if own else ChatCapabilities(),
+        capabilities=_DIALECT if own else ChatCapabilities(),
     )

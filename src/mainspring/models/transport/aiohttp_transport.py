@@ -68,13 +68,13 @@ class AiohttpResponse:
         except TimeoutError as error:
             raise timeout_error(self._url, "total", self._timeouts) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise connection_lost_error(self._url, error, begun=True) from error
+            raise connection_lost_error(self._url, error, response_started=True) from error
         self._waiting = False
         if not data:
             raise StopAsyncIteration
         return data
 
-    def watch(self, loop: asyncio.AbstractEventLoop, limit: float) -> None:
+    def start_idle_timer(self, loop: asyncio.AbstractEventLoop, limit: float) -> None:
         """Break the body off when nothing has come for ``limit`` seconds while somebody waited for it.
 
         Looks now and then at the number of bytes: a timer wound up with every byte would cost more than reading it.
@@ -86,7 +86,7 @@ class AiohttpResponse:
         elif now - self._idle_since >= limit:
             self._content.set_exception(aiohttp.SocketTimeoutError("idle"))
             return
-        self._idle_timer = loop.call_later(limit / 8, self.watch, loop, limit)
+        self._idle_timer = loop.call_later(limit / 8, self.start_idle_timer, loop, limit)
 
     def stop_idle_timer(self) -> None:
         """Stop looking."""
@@ -129,7 +129,7 @@ class AiohttpTransport:
             connection.protocol.start_timeout()
         answer = AiohttpResponse(response, url, timeouts)
         if timeouts.idle is not None and not response.content.is_eof():
-            answer.watch(asyncio.get_running_loop(), timeouts.idle)
+            answer.start_idle_timer(asyncio.get_running_loop(), timeouts.idle)
         try:
             yield answer
         finally:
@@ -194,6 +194,6 @@ def _map_error(url: str, error: BaseException, timeouts: Timeouts) -> ModelError
             | ConnectionResetError()
             | BrokenPipeError()
         ):
-            return connection_lost_error(url, error, begun=False)
+            return connection_lost_error(url, error, response_started=False)
         case _:
             return connect_error(url, error)

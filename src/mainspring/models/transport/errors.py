@@ -36,14 +36,14 @@ def connect_error(url: str, error: BaseException) -> ModelError:
     return NetworkError(f"Cannot connect to {host}: {_error_text(error)}", reason="connect")
 
 
-def connection_lost_error(url: str, error: BaseException, *, begun: bool) -> ModelError:
-    """The connection broke; ``begun`` says whether an answer had begun."""
-    when = "before the answer was complete" if begun else "before it answered"
+def connection_lost_error(url: str, error: BaseException, *, response_started: bool) -> ModelError:
+    """The connection broke; ``response_started`` says whether an answer had begun."""
+    when = "before the answer was complete" if response_started else "before it answered"
     failed = _ssl_error(error)
     system = _system_error(error) if failed is None else _ssl_error_text(failed)
     return NetworkError(
         f"{host_and_port(url)} closed the connection {when}{f': {system}' if system else ''}",
-        reason="stream_cut" if begun else "connection_lost",
+        reason="stream_cut" if response_started else "connection_lost",
     )
 
 
@@ -87,8 +87,8 @@ def invalid_url_error(url: str, error: BaseException) -> ModelError:
 
 def _without_query(url: str) -> str:
     """Without what is asked, where some hosts want a key."""
-    asked = url.partition("#")[0].partition("?")
-    return f"{asked[0]}?..." if asked[2] else asked[0]
+    request = url.partition("#")[0].partition("?")
+    return f"{request[0]}?..." if request[2] else request[0]
 
 
 def _error_text(error: BaseException) -> str:

@@ -34,7 +34,7 @@ class HttpxResponse:
 
     def __init__(self, response: httpx2.Response, url: str, timeouts: Timeouts) -> None:
         self._response = response
-        self._pieces = _pieces(response)
+        self._pieces = _iter_body(response)
         self._chunks = _chunks(self._pieces, url, timeouts)
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers  # its names are in lower case already
@@ -50,7 +50,7 @@ class HttpxResponse:
         await self._response.aclose()
 
 
-def _pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
+def _iter_body(response: httpx2.Response) -> AsyncGenerator[bytes]:
     """The body; without a compression to undo straight from the stream, for each layer costs something with each piece."""
     stream = response.stream
     if (
@@ -70,7 +70,7 @@ async def _chunks(pieces: AsyncGenerator[bytes], url: str, timeouts: Timeouts) -
     except httpx2.TimeoutException as error:
         raise timeout_error(url, "idle", timeouts) from error
     except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-        raise connection_lost_error(url, error, begun=True) from error
+        raise connection_lost_error(url, error, response_started=True) from error
 
 
 class HttpxTransport:
@@ -166,4 +166,4 @@ def _map_error(url: str, error: BaseException, timeouts: Timeouts) -> ModelError
         case httpx2.ConnectError() | httpx2.ProxyError():
             return connect_error(url, error)
         case _:
-            return connection_lost_error(url, error, begun=False)
+            return connection_lost_error(url, error, response_started=False)

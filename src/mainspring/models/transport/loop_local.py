@@ -36,12 +36,12 @@ class LoopLocal(Generic[C]):
         entry = held.get(key)
         if entry is None:
             client = self._make(key)
-            keeper = self._keep(client, held, key)
+            keeper = self._hold_open(client, held, key)
             held[key] = entry = (client, keeper)
             await anext(keeper)
         return entry[0]
 
-    async def _keep(
+    async def _hold_open(
         self, client: C, held: dict[Hashable, tuple[C, AsyncGenerator[C, None]]], key: Hashable
     ) -> AsyncGenerator[C, None]:
         try:

@@ -94,8 +94,8 @@ def sanitize_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _check_header_name(given: str) -> str:
-    name = given.strip()
+def _check_header_name(text: str) -> str:
+    name = text.strip()
     for char in name:
         if char not in _HEADER_NAME_CHARS:  # the name is not told: it may be a key that was put in the wrong place
             raise ProviderConfigError(

@@ -78,20 +78,20 @@ def response_record(
     return {**part, "cut": True} if cut else part
 
 
-def is_same_request(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+def is_same_request(recorded: Mapping[str, Any], expected_request: Mapping[str, Any]) -> bool:
     """Whether two requests ask the same, wherever the host is."""
-    return all(recorded.get(name) == asked.get(name) for name in ("method", "path", "body"))
+    return all(recorded.get(name) == expected_request.get(name) for name in ("method", "path", "body"))
 
 
-def first_difference(recorded: object, asked: object, path: str = "body") -> str:
+def first_difference(recorded: object, expected: object, path: str = "body") -> str:
     """The first place where two values of JSON differ; empty if they do not."""
-    one, other = as_dict(recorded), as_dict(asked)
+    one, other = as_dict(recorded), as_dict(expected)
     if one is not None and other is not None:
         pairs = [(f"{path}.{key}", one.get(key), other.get(key)) for key in [*one, *(k for k in other if k not in one)]]
-    elif len(ones := as_list(recorded)) == len(others := as_list(asked)) > 0:
+    elif len(ones := as_list(recorded)) == len(others := as_list(expected)) > 0:
         pairs = [(f"{path}[{at}]", a, b) for at, (a, b) in enumerate(zip(ones, others, strict=True))]
     else:
-        return "" if recorded == asked else f"{path} is {str(asked)[:80]!r}, recorded was {str(recorded)[:80]!r}"
+        return "" if recorded == expected else f"{path} is {str(expected)[:80]!r}, recorded was {str(recorded)[:80]!r}"
     return next((found for where, a, b in pairs if (found := first_difference(a, b, where))), "")
 
 
@@ -225,12 +225,12 @@ class RecordingTransport:
                 try:
                     yield watched
                 finally:
-                    asked = request_record(method, url, headers, body)
+                    request = request_record(method, url, headers, body)
                     told = response_record(
                         watched.status, watched.headers, watched.pieces, header_secrets(headers), cut=watched.cut
                     )
-                    api = api_for_path(asked["path"])
-                    exchange = {"provider": self._provider, "api": api, "request": asked, "response": told}
+                    api = api_for_path(request["path"])
+                    exchange = {"provider": self._provider, "api": api, "request": request, "response": told}
                     text = json.dumps(exchange, ensure_ascii=False, indent=1)
                     await asyncio.shield(asyncio.to_thread(place.write_text, text, encoding="utf-8"))
         except BaseException:
@@ -262,19 +262,23 @@ class ReplayTransport:
 
     Args:
         recordings: A folder, a file, or exchanges that were read already.
-        by_order: Whether each request gets the next answer, whatever it asks.
-        piece: Bytes of each piece of an answer; all at once by default.
+        in_order: Whether each request gets the next answer, whatever it asks.
+        chunk_size: Bytes of each piece of an answer; all at once by default.
 
     Attributes:
         unused: The recordings that nobody has asked for yet.
     """
 
     def __init__(
-        self, recordings: str | Path | Iterable[Mapping[str, Any]], *, by_order: bool = False, piece: int | None = None
+        self,
+        recordings: str | Path | Iterable[Mapping[str, Any]],
+        *,
+        in_order: bool = False,
+        chunk_size: int | None = None,
     ) -> None:
         self.unused = list(_read(recordings) if isinstance(recordings, str | Path) else recordings)
-        self._by_order = by_order
-        self._piece = piece
+        self._by_order = in_order
+        self._piece = chunk_size
 
     @asynccontextmanager
     async def open(
@@ -285,7 +289,7 @@ class ReplayTransport:
         Raises:
             ModelError: If there is no recording of the request.
         """
-        exchange = self._take(request_record(method, url, headers, body))
+        exchange = self._find_recording(request_record(method, url, headers, body))
         told = exchange["response"]
         data = str(told.get("body_text") or "").encode()
         step = self._piece or max(1, len(data))
@@ -297,19 +301,20 @@ class ReplayTransport:
     async def aclose(self) -> None:
         """Nothing to close."""
 
-    def _take(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _find_recording(self, expected_request: Mapping[str, Any]) -> Mapping[str, Any]:
         for at, exchange in enumerate(self.unused):
-            if self._by_order or is_same_request(exchange["request"], asked):
+            if self._by_order or is_same_request(exchange["request"], expected_request):
                 return self.unused.pop(at)
-        raise ModelError(self._mismatch_message(asked), reason="not_recorded")
+        raise ModelError(self._mismatch_message(expected_request), reason="not_recorded")
 
-    def _mismatch_message(self, asked: Mapping[str, Any]) -> str:
-        what = f"{asked['method']} {asked['path']}"
+    def _mismatch_message(self, expected_request: Mapping[str, Any]) -> str:
+        what = f"{expected_request['method']} {expected_request['path']}"
         if not self.unused:
             return f"Nothing is recorded for {what}: all recordings have been used. Record the run again"
         near = self.unused[0]["request"]
         found = next(
-            (d for n in ("method", "path", "body") if (d := first_difference(near.get(n), asked.get(n), n))), ""
+            (d for n in ("method", "path", "body") if (d := first_difference(near.get(n), expected_request.get(n), n))),
+            "",
         )
         return f"Nothing is recorded for this {what}; beside the next recording {found}. Record the run again"
 

@@ -110,27 +110,27 @@ class OllamaDecoder:
         self._calls: list[int] = []
         self._ids: set[str] = set()
 
-    def feed(self, name: str, data: bytes, out: list[StreamEvent]) -> None:
+    def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
         """Take one line."""
         try:
             line = _decode(data)
         except DECODE_ERRORS:
             line = self._decode_leniently(data)
         if line.error:
-            raise self._errors.told(data)
+            raise self._errors.reported_by_host(data)
         if self._first is None:
             if line.message is None and not line.done:
                 return
             self._first = line.created_at or ""
-            out.append(self.draft.start())
+            events.append(self.draft.start())
         said = line.message
         if said is not None:
             if said.thinking:
-                self._prose.think(said.thinking, out)
+                self._prose.add_thinking(said.thinking, events)
             if said.content:
-                self._prose.say(said.content, out)
+                self._prose.add_text(said.content, events)
             for call in said.tool_calls or ():
-                self._call(call, out)
+                self._call(call, events)
         if line.done:
             self.complete = self.ended = True
             self._reason = line.done_reason or ""
@@ -138,7 +138,7 @@ class OllamaDecoder:
             if any(counts):
                 self.draft.usage = with_cost(Usage(*counts), self._profile.info)
 
-    def whole(self, body: bytes, out: list[StreamEvent]) -> None:
+    def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
         """Take a complete answer that was not streamed."""
         if body:
             self.feed("", body, out)
@@ -146,11 +146,11 @@ class OllamaDecoder:
     def finish(self, out: list[StreamEvent]) -> None:
         """The stream has ended."""
         if self._first is None:
-            raise self._errors.invalid("The answer is empty", "empty")
+            raise self._errors.invalid_response("The answer is empty", "empty")
         if not self.complete:
-            raise self._errors.cut()
+            raise self._errors.truncated()
         if not len(self.draft):
-            self._prose.say("", out)
+            self._prose.add_text("", out)
         self._prose.close(out)
         out.extend([self.draft.close_call(block) for block in self._calls])
         reason: StopReason = "max_tokens" if self._reason == "length" else "tool_use" if self._calls else "end_turn"
@@ -170,7 +170,7 @@ class OllamaDecoder:
         try:
             return convert_loosely(strip_surrogates(parse_object_leniently(data)), _Chunk)
         except (ValueError, RecursionError) as error:
-            raise self._errors.unreadable(data) from error
+            raise self._errors.invalid_json(data) from error
 
 
 _SLOT = "ollama"
@@ -183,9 +183,9 @@ _EMPTY = b"," + to_json({"role": "user", "content": EMPTY_PROMPT_TEXT})
 
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
-    history = MessageEncodingCache.of(request.scratch, _SLOT, _key(profile))
+    history = MessageEncodingCache.get_or_create(request.scratch, _SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
-    stored, tail = history.pieces(messages, lambda message: _encode_message(message, profile))
+    stored, tail = history.encode(messages, lambda message: _encode_message(message, profile))
     pieces: list[bytes | memoryview] = []
     if request.system and not request.system.isspace():
         pieces.append(b"," + to_json({"role": "system", "content": request.system}))
@@ -303,7 +303,7 @@ class OllamaProtocol:
         """A decoder for one answer."""
         return OllamaDecoder(profile)
 
-    def without(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
+    def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
         """Profiles that leave out what the server refused, the most likely first."""
         text = refusal.lower()
         if "think" in text:  # "... does not support thinking", "think value ... is not supported for this model"

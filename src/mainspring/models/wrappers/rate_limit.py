@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import cast
 
-from mainspring.events import Done, StreamEvent
+from mainspring.events import CommandResult, StreamEvent
 from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
 from mainspring.models.token_limits import estimate_prompt_tokens
 
@@ -39,10 +39,10 @@ class TokenBucket:
         self._clock = clock
         self._sleep = sleep
         self._level = per_minute
-        self._at = clock()
+        self._updated_at = clock()
         self._turn = asyncio.Lock()
 
-    async def take(self, amount: float) -> None:
+    async def acquire(self, amount: float) -> None:
         """Wait until there is enough, and take it."""
         async with self._turn:
             # A little is forgiven: a wait for the last rounding error would never end.
@@ -50,14 +50,14 @@ class TokenBucket:
                 await self._sleep(missing / self._rate)
             self._level -= amount
 
-    def give_back(self, amount: float) -> None:
+    def adjust(self, amount: float) -> None:
         """Correct what was taken: a negative amount takes more."""
         self._level = min(self._size, self._refill() + amount)
 
     def _refill(self) -> float:
         now = self._clock()
-        self._level = min(self._size, self._level + (now - self._at) * self._rate)
-        self._at = now
+        self._level = min(self._size, self._level + (now - self._updated_at) * self._rate)
+        self._updated_at = now
         return self._level
 
 
@@ -109,15 +109,15 @@ class RateLimitedModel:
             ModelError: As the model does.
         """
         if self._requests is not None:
-            await self._requests.take(1)
+            await self._requests.acquire(1)
         expected = 0
         if self._tokens is not None:
             expected = _estimate_tokens(request)
-            await self._tokens.take(expected)
+            await self._tokens.acquire(expected)
         async with aclosing(cast("AsyncGenerator[StreamEvent, None]", self._model.stream(request))) as stream:
             async for event in stream:
-                if self._tokens is not None and isinstance(event, Done) and event.message.usage is not None:
-                    self._tokens.give_back(expected - event.message.usage.total_tokens)
+                if self._tokens is not None and isinstance(event, CommandResult) and event.message.usage is not None:
+                    self._tokens.adjust(expected - event.message.usage.total_tokens)
                 yield event
 
     async def complete(self, request: ModelRequest) -> ModelResponse:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ModelError
-from mainspring.events import Done, StreamEvent, StreamStart, ToolCallEnd, ToolCallStart
+from mainspring.events import CommandResult, StreamEvent, StreamStart, ToolCallEnd, ToolCallStart
 from mainspring.messages import Message
 from mainspring.models.message_builder import rename_tool
 from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
@@ -64,11 +64,11 @@ class ToolAliasModel:
         Raises:
             ModelError: As the model does.
         """
-        events = cast("AsyncGenerator[StreamEvent, None]", self._model.stream(self._translated(request)))
+        events = cast("AsyncGenerator[StreamEvent, None]", self._model.stream(self._translate_request(request)))
         try:
             async with aclosing(events):
                 async for event in events:
-                    yield self._own(event)
+                    yield self._restore_names(event)
         except ModelError as error:
             if error.partial is not None:
                 error.partial = _rename_calls(error.partial, self._back)
@@ -86,17 +86,17 @@ class ToolAliasModel:
         """Give back what the model holds."""
         await self._model.aclose()
 
-    def _translated(self, request: ModelRequest) -> ModelRequest:
+    def _translate_request(self, request: ModelRequest) -> ModelRequest:
         return replace(
             request,
-            messages=self._messages(request),
+            messages=self._translate_messages(request),
             tools=tuple([replace(t, name=self._out[t.name]) if t.name in self._out else t for t in request.tools]),
             tool_choice=self._out.get(request.tool_choice, request.tool_choice),
         )
 
-    def _messages(self, request: ModelRequest) -> list[Message]:
+    def _translate_messages(self, request: ModelRequest) -> list[Message]:
         """The messages under the model's names; those that were translated before are the same objects again."""
-        slots: dict[str, _CachedTranslation] = request.scratch.slots if request.scratch else {}
+        slots: dict[str, _CachedTranslation] = request.scratch.entries if request.scratch else {}
         known = slots.get("aliases")
         before, after = (known.before, known.after) if known and known.names == self._out else ((), ())
         same = 0
@@ -108,7 +108,7 @@ class ToolAliasModel:
         slots["aliases"] = _CachedTranslation(self._out, tuple(request.messages), tuple(kept))
         return kept
 
-    def _own(self, event: StreamEvent) -> StreamEvent:
+    def _restore_names(self, event: StreamEvent) -> StreamEvent:
         match event:
             case StreamStart(draft=draft) if draft is not None:
                 draft.tool_names = self._back
@@ -117,7 +117,7 @@ class ToolAliasModel:
                 return replace(event, name=self._back[name])
             case ToolCallEnd(call=call) if call.name in self._back:
                 return replace(event, call=replace(call, name=self._back[call.name]))
-            case Done(message=message):
+            case CommandResult(message=message):
                 return replace(event, message=_rename_calls(message, self._back))
             case _:
                 return event

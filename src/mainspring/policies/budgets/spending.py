@@ -24,7 +24,7 @@ class Ledger:
     entered anywhere counts all the way up, at once.
 
     Args:
-        above: The ledger that this one is part of.
+        parent: The ledger that this one is part of.
 
     Attributes:
         tokens: Prompt and answer of all calls together.
@@ -33,10 +33,10 @@ class Ledger:
         seconds: Of finished runs; those of sub-agents lie within and are not added.
     """
 
-    __slots__ = ("above", "cost", "seconds", "tokens", "turns")
+    __slots__ = ("parent", "cost", "seconds", "tokens", "turns")
 
-    def __init__(self, above: Ledger | None = None) -> None:
-        self.above = above
+    def __init__(self, parent: Ledger | None = None) -> None:
+        self.parent = parent
         self.tokens = 0
         self.cost = 0.0
         self.turns = 0
@@ -51,24 +51,24 @@ class Ledger:
             turns: How many calls; 0 for one beside the conversation.
         """
         known = usage.cost.total if usage.cost else 0.0
-        self.enter(usage.total_tokens, known if cost is None else cost, turns)
+        self.add_totals(usage.total_tokens, known if cost is None else cost, turns)
 
-    def enter(self, tokens: int, cost: float, turns: int) -> None:
+    def add_totals(self, tokens: int, cost: float, turns: int) -> None:
         """Enter figures, here and all the way up."""
         ledger: Ledger | None = self
         while ledger is not None:
             ledger.tokens += tokens
             ledger.cost += cost
             ledger.turns += turns
-            ledger = ledger.above
+            ledger = ledger.parent
 
     def add_past_usage(self, messages: Iterable[AgentMessage]) -> None:
         """Enter here, not above, what the answers of a stored conversation cost when they were made."""
-        above, self.above = self.above, None
+        above, self.parent = self.parent, None
         for message in messages:
             if isinstance(message, Message) and message.usage is not None:
                 self.add(message.usage)
-        self.above = above
+        self.parent = above
 
 
 class SpendingLimits:
@@ -126,11 +126,11 @@ class SpendingLimits:
         """
         cost = hook.usage.cost.total if hook.usage.cost else self._ledger.cost
         tokens, turns = hook.usage.total_tokens - self._ledger.tokens, hook.turns - self._own.turns
-        self._own.enter(max(tokens, 0), max(cost - self._ledger.cost, 0.0), max(turns, 0))
+        self._own.add_totals(max(tokens, 0), max(cost - self._ledger.cost, 0.0), max(turns, 0))
         seconds = self._elapsed() - self._started
         self._ledger.seconds += seconds
-        if self._ledger.above is not None:
-            self._ledger.above.seconds += seconds
+        if self._ledger.parent is not None:
+            self._ledger.parent.seconds += seconds
 
     def reached_limit(self) -> RunStatus | None:
         """The limit that forbids another request, if one does; those of sub-agents too."""
@@ -139,7 +139,10 @@ class SpendingLimits:
     def _request_timeouts(self) -> Iterator[tuple[str, RunStatus, float, float]]:
         """Scope, the status that ends a run there, what was spent, and the limit."""
         seconds = self._elapsed() - self._started
-        for scope, ledger, budget in (("run", self._ledger, self._run), ("session", self._ledger.above, self._session)):
+        for scope, ledger, budget in (
+            ("run", self._ledger, self._run),
+            ("session", self._ledger.parent, self._session),
+        ):
             if ledger is None:
                 continue
             if budget.max_turns is not None:

@@ -47,7 +47,7 @@ class ToolBudgets:
         self._turn, self._counts = hook.turn, hook.tool_counts
         self._reserved_commands.clear()
 
-    async def gate(self, hook: ToolGate) -> None:
+    async def on_tool_gate(self, hook: ToolGate) -> None:
         """The handler of `tool:gate`."""
         name, budget = hook.name, self._budgets.get(hook.name)
         if budget is None:
@@ -114,7 +114,7 @@ class ToolOutputBudget:
         """The handler of `turn:after`."""
         self._turn = hook.turn
 
-    def after(self, hook: ToolFinished) -> None:
+    def on_tool_after(self, hook: ToolFinished) -> None:
         """The handler of `tool:after`."""
         self._bytes += hook.output_bytes
         self._turn_id = hook.turn_id

@@ -54,7 +54,7 @@ class OverflowRecovery:
         self._compactor = compactor
         self._turn_id = ""
 
-    async def failed(self, hook: ModelErrorHook) -> None:
+    async def on_model_error(self, hook: ModelErrorHook) -> None:
         """The handler of `model:error`; belongs behind those of the application."""
         if not isinstance(hook.error, ContextExceededError) or hook.turn_id == self._turn_id:
             return
@@ -104,18 +104,18 @@ class AutoCompact:
         fixed: Gives system prompt and tools, for as long as nothing was reported.
 
     Attributes:
-        meter: Measures conversations.
-        stuck: What stands in the way, once summaries free too little.
+        token_meter: Measures conversations.
+        blocked_reason: What stands in the way, once summaries free too little.
     """
 
     def __init__(self, compactor: SummaryCompactor, fixed: Callable[[], tuple[str, Sequence[ToolDefinition]]]) -> None:
         self.compactor = compactor
-        self.meter = TokenEstimator()
-        self.stuck = ""
+        self.token_meter = TokenEstimator()
+        self.blocked_reason = ""
         self._fixed = fixed
         self._ineffective_count = 0
         self._summarize: AgentMessage | None = None
-        self._after: set[int] = (
+        self._after_turns: set[int] = (
             set()
         )  # messages that were there when it was made: what they report is of another history
         self._learned: Message | None = None
@@ -123,13 +123,13 @@ class AutoCompact:
 
     def tokens(self, messages: Sequence[AgentMessage]) -> int:
         """About how many tokens a request with this history has."""
-        start = self._start(messages)
+        start = self._first_valid_index(messages)
         overhead = 0
         if not any(isinstance(m, Message) and m.usage for m in messages[start:]):
-            overhead = estimate_overhead(*self._fixed(), self.meter.chars_per_token)
-        return self.meter.tokens(messages, start, overhead=overhead)
+            overhead = estimate_overhead(*self._fixed(), self.token_meter.chars_per_token)
+        return self.token_meter.tokens(messages, start, overhead=overhead)
 
-    async def transform(self, hook: ContextTransform, model: ModelProvider) -> None:
+    async def on_context_transform(self, hook: ContextTransform, model: ModelProvider) -> None:
         """The part of `context:transform`; before all others."""
         window = min(filter(None, (model.info.context_window, self._known_windows.get(model.model))), default=None)
         limit = self.compactor.options.limit(window)
@@ -141,34 +141,34 @@ class AutoCompact:
             self._ineffective_count = 0
             return
         if self._ineffective_count >= MAX_INEFFECTIVE:
-            if not self.stuck:
-                self.stuck = self._describe_blocker(hook.messages, limit, model)
-                logger.warning("%s", self.stuck)
+            if not self.blocked_reason:
+                self.blocked_reason = self._describe_blocker(hook.messages, limit, model)
+                logger.warning("%s", self.blocked_reason)
             return
         shorter = await self.compactor.compact(
             hook.messages,
             reason="threshold",
             side_call=hook.side_call,
             window=window,
-            chars_per_token=self.meter.chars_per_token,
+            chars_per_token=self.token_meter.chars_per_token,
         )
         if shorter is None:
             return
         known = {id(m) for m in hook.messages}
         await hook.compact(shorter, "threshold")
         self._summarize = shorter[0]
-        self._after = {id(m) for m in shorter if id(m) in known}
+        self._after_turns = {id(m) for m in shorter if id(m) in known}
         freed = before - self.tokens(hook.messages)
         self._ineffective_count = self._ineffective_count + 1 if freed < before * _MIN_FREED_SHARE else 0
 
-    def _start(self, messages: Sequence[AgentMessage]) -> int:
+    def _first_valid_index(self, messages: Sequence[AgentMessage]) -> int:
         """The first message whose report is of this history."""
         if not messages or not is_summary(messages[0]):
             return 0
         summary = messages[0]
         assert isinstance(summary, Message)
         if messages[0] is self._summarize:
-            return next((i for i in range(1, len(messages)) if id(messages[i]) not in self._after), len(messages))
+            return next((i for i in range(1, len(messages)) if id(messages[i]) not in self._after_turns), len(messages))
         made = summary.timestamp  # of a session that was taken up again
         return next(
             (i for i in range(1, len(messages)) if isinstance(m := messages[i], Message) and m.timestamp > made),
@@ -177,32 +177,36 @@ class AutoCompact:
 
     def _calibrate(self, messages: Sequence[AgentMessage]) -> None:
         """Take in the newest report, once, where it is of texts alone."""
-        start = self._start(messages)
+        start = self._first_valid_index(messages)
         for i in range(len(messages) - 1, start, -1):
             message = messages[i]
             if isinstance(message, Message) and message.role == "assistant" and message.usage:
                 if message is not self._learned and self._learned is None and not has_images(messages[:i]):
                     system, tools = self._fixed()
                     fixed = estimate_overhead(system, tools, 1.0)
-                    self.meter.calibrate(count_characters(messages[:i]) + fixed, message.usage.prompt_tokens)
+                    self.token_meter.calibrate(count_characters(messages[:i]) + fixed, message.usage.prompt_tokens)
                 self._learned = message
                 return
 
-    def told(self, hook: ModelErrorHook) -> None:
+    def on_context_exceeded(self, hook: ModelErrorHook) -> None:
         """The other part of `model:error`, before anybody answers it: an overflow may tell the window."""
         error = hook.error
         if isinstance(error, ContextExceededError) and error.model and (window := window_from_error(error.message)):
             self._known_windows[error.model] = window
 
-    def failed(self, hook: ModelErrorHook) -> None:
+    def on_model_error(self, hook: ModelErrorHook) -> None:
         """The part of `model:error`: an overflow that nothing helps against says what stands in the way."""
-        if isinstance(hook.error, ContextExceededError) and self.stuck and self.stuck not in hook.error.message:
-            hook.error.message = f"{hook.error.message.rstrip('.')}. {self.stuck}"
+        if (
+            isinstance(hook.error, ContextExceededError)
+            and self.blocked_reason
+            and self.blocked_reason not in hook.error.message
+        ):
+            hook.error.message = f"{hook.error.message.rstrip('.')}. {self.blocked_reason}"
             hook.error.args = (hook.error.message,)
 
     def _describe_blocker(self, messages: Sequence[AgentMessage], limit: int, model: ModelProvider) -> str:
         system, tools = self._fixed()
-        fixed = estimate_overhead(system, tools, self.meter.chars_per_token)
+        fixed = estimate_overhead(system, tools, self.token_meter.chars_per_token)
         return (
             f"The conversation cannot be made short enough: {MAX_INEFFECTIVE} summaries in a row freed too little. System prompt and "
             f"{len(tools)} tools take about {fixed} tokens, the whole about {self.tokens(messages)}, and {limit} is what is to "

@@ -47,23 +47,23 @@ class ToolResultClearing:
         self._history = history
         self._threshold = threshold
         self._keep = max(keep_turns, 0)
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._seen: list[AgentMessage] = []
         self._view: list[AgentMessage] = []  # what stands for the first of them
         self._turns: deque[int] = deque(maxlen=self._keep)
         self._sizes: deque[tuple[int, int]] = deque()
         self._bytes = 0
 
-    def transform(self, hook: ContextTransform) -> None:
+    def on_context_transform(self, hook: ContextTransform) -> None:
         """The handler of `context:transform`; belongs before all others."""
         history = self._history()
         if history[: len(self._seen)] != self._seen:  # compares identities, at the speed of C
-            self._forget()
+            self._reset()
         self._add(history)
         if self._bytes > self._threshold:
-            self._cut()
+            self._clear_old()
         count = len(self._view)
         if count and hook.messages[:count] == self._seen[:count]:  # unless somebody rearranged them
             hook.messages[:count] = self._view
@@ -80,7 +80,7 @@ class ToolResultClearing:
                 self._sizes.append((i, size))
                 self._bytes += size
 
-    def _cut(self) -> None:
+    def _clear_old(self) -> None:
         full = len(self._turns) == self._keep
         cut = (self._turns[0] if self._turns else len(self._seen)) if full else 0
         self._view += [clear_results(message) for message in self._seen[len(self._view) : cut]]

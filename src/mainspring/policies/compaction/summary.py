@@ -18,7 +18,7 @@ from mainspring.loop.option_types import Compaction
 from mainspring.messages import AgentMessage, Message
 from mainspring.messages.token_estimate import CHARS_PER_TOKEN, estimate_tokens
 from mainspring.models import ModelRequest
-from mainspring.policies.compaction import summary_format as wording
+from mainspring.policies.compaction import summary_format
 from mainspring.text import pluralize
 
 if TYPE_CHECKING:
@@ -93,21 +93,21 @@ def find_cut_index(messages: Sequence[AgentMessage], keep: int, chars_per_token:
         chars_per_token: How many characters make a token.
     """
     kept = 0
-    wanted = len(messages)
-    while wanted > 0 and kept < keep:
-        wanted -= 1
-        kept += estimate_tokens(messages[wanted : wanted + 1], chars_per_token)
-    if wanted == 0:
+    requested = len(messages)
+    while requested > 0 and kept < keep:
+        requested -= 1
+        kept += estimate_tokens(messages[requested : requested + 1], chars_per_token)
+    if requested == 0:
         return 0
     places = [i for i in range(1, len(messages)) if is_valid_cut(messages, i)]
     if not places:
         return 0
     prompts = [i for i in places if _is_prompt(messages[i])]
-    before = [i for i in prompts if i <= wanted]
+    before = [i for i in prompts if i <= requested]
     # Not so far back that much more stays than was asked for: then the turn is split.
-    if before and estimate_tokens(messages[before[-1] : wanted], chars_per_token) <= keep // 2:
+    if before and estimate_tokens(messages[before[-1] : requested], chars_per_token) <= keep // 2:
         return before[-1]
-    near = [i for i in places if i <= wanted]
+    near = [i for i in places if i <= requested]
     return near[-1] if near else places[0]
 
 
@@ -156,7 +156,7 @@ class CompactionResult(Struct, frozen=True, kw_only=True):
     first_kept: str
     tokens_before: int
     tokens_after: int
-    files: wording.TouchedFiles
+    files: summary_format.TouchedFiles
     calls: int
 
 
@@ -171,12 +171,12 @@ class SummaryCompactor:
         options: See `Compaction`.
 
     Attributes:
-        last: What the last compaction did.
+        last_result: What the last compaction did.
     """
 
     def __init__(self, options: Compaction | None = None) -> None:
         self.options = options or Compaction()
-        self.last: CompactionResult | None = None
+        self.last_result: CompactionResult | None = None
         self._calls = 0
 
     async def compact(
@@ -199,12 +199,12 @@ class SummaryCompactor:
             chars_per_token: How many characters make a token.
             instructions: What the summary should look at in particular.
         """
-        keep = self.options.kept(window)
+        keep = self.options.keep_tokens_for(window)
         cut = find_cut_index(messages, keep, chars_per_token)
         if cut == 0 and reason == "overflow":  # even the newest part is too long: keep as little as can be
             cut = find_cut_index(messages, keep // 8, chars_per_token)
         old = messages[:cut]
-        if not old or all(map(wording.is_summary, old)):
+        if not old or all(map(summary_format.is_summary, old)):
             return None
         self._calls = 0
         try:
@@ -216,28 +216,28 @@ class SummaryCompactor:
             if reason != "overflow":
                 return None
             summary = ""
-        return self._made(messages, cut, summary, keep, chars_per_token)
+        return self._build_history(messages, cut, summary, keep, chars_per_token)
 
-    def _made(
+    def _build_history(
         self, messages: Sequence[AgentMessage], cut: int, summary: str, keep: int, chars_per_token: float
     ) -> Sequence[AgentMessage]:
         old, new = messages[:cut], messages[cut:]
-        before = [m for m in old if wording.is_summary(m)]
+        before = [m for m in old if summary_format.is_summary(m)]
         earlier, files, said = (
-            wording.parse_summary_message(before[-1])
+            summary_format.parse_summary_message(before[-1])
             if before and isinstance(before[-1], Message)
-            else ("", wording.TouchedFiles(), [])
+            else ("", summary_format.TouchedFiles(), [])
         )
-        files |= wording.collect_files(old)
+        files |= summary_format.collect_files(old)
         said += [m.text for m in old if isinstance(m, Message) and _is_user_prompt(m)]
         room = round(keep * _PROMPTS_SHARE * chars_per_token)
         text = summary or "\n\n".join(
             filter(None, (earlier, f"(No summary could be made of {pluralize(len(old), 'older message')}; left out.)"))
         )
-        kept = self._always(old)
-        head = wording.summary_message(text, files, _fit_prompts(said, room))
+        kept = self._pinned_messages(old)
+        head = summary_format.summary_message(text, files, _fit_prompts(said, room))
         result = [head, *kept, *new]
-        self.last = CompactionResult(
+        self.last_result = CompactionResult(
             summary=summary,
             first_kept=next((m.id or "" for m in (*kept, *new) if isinstance(m, Message)), ""),
             tokens_before=estimate_tokens(messages, chars_per_token),
@@ -247,19 +247,21 @@ class SummaryCompactor:
         )
         return result
 
-    def _always(self, old: Sequence[AgentMessage]) -> list[AgentMessage]:
+    def _pinned_messages(self, old: Sequence[AgentMessage]) -> list[AgentMessage]:
         """What the application wants to stay of the old part, calls with their results."""
         keep, important = self.options.keep, set[int]()
         if self.options.keep_important:
             important = select_important(old, self.options.keep_important)
         elif keep is None:
             return []
-        wanted = [(i in important or bool(keep and keep(m))) and not wording.is_summary(m) for i, m in enumerate(old)]
+        requested = [
+            (i in important or bool(keep and keep(m))) and not summary_format.is_summary(m) for i, m in enumerate(old)
+        ]
         for i in range(1, len(old)):
             calls, results = old[i - 1], old[i]
             if isinstance(calls, Message) and calls.tool_uses and isinstance(results, Message) and results.tool_results:
-                wanted[i - 1] = wanted[i] = wanted[i - 1] or wanted[i]
-        return [m for m, stays in zip(old, wanted, strict=True) if stays]
+                requested[i - 1] = requested[i] = requested[i - 1] or requested[i]
+        return [m for m, stays in zip(old, requested, strict=True) if stays]
 
     async def _summarize(
         self,
@@ -279,8 +281,8 @@ class SummaryCompactor:
         old = messages[:cut]
         earlier = ""
         for message in old:
-            if wording.is_summary(message) and isinstance(message, Message):
-                earlier = wording.parse_summary_message(message)[0]
+            if summary_format.is_summary(message) and isinstance(message, Message):
+                earlier = summary_format.parse_summary_message(message)[0]
         model = self.options.model
         if model is not None:
             window = model.info.context_window or window
@@ -289,13 +291,13 @@ class SummaryCompactor:
             filter(
                 None,
                 (
-                    self.options.prompt or wording.SUMMARY_PROMPT,
-                    wording.SPLIT_TURN_NOTE if splits_turn(messages, cut) else "",
+                    self.options.prompt or summary_format.SUMMARY_PROMPT,
+                    summary_format.SPLIT_TURN_NOTE if splits_turn(messages, cut) else "",
                     instructions,
                 ),
             )
         )
-        pieces = wording.render_transcript(old)
+        pieces = summary_format.render_transcript(old)
         while pieces:
             count = _count_fitting(pieces, room)
             try:
@@ -313,11 +315,11 @@ class SummaryCompactor:
     async def _request_summary(self, side_call: SideModelCall, task: str, earlier: str, text: str) -> str:
         parts = [task]
         if earlier:
-            parts += [wording.UPDATE_PROMPT, f"<previous-summary>\n{earlier}\n</previous-summary>"]
+            parts += [summary_format.UPDATE_PROMPT, f"<previous-summary>\n{earlier}\n</previous-summary>"]
         parts.append(f"<conversation>\n{text}\n</conversation>")
         request = ModelRequest(
             [Message.user("\n\n".join(parts))],
-            system=wording.SUMMARY_SYSTEM_PROMPT,
+            system=summary_format.SUMMARY_SYSTEM_PROMPT,
             max_output_tokens=_SUMMARY_TOKENS,
             thinking="off",
             cache=False,
@@ -336,31 +338,31 @@ def _is_user_prompt(message: Message) -> bool:
         message.role == "user"
         and not message.tool_results
         and bool(message.text.strip())
-        and not wording.is_summary(message)
-        and not wording.is_injected(message)
+        and not summary_format.is_summary(message)
+        and not summary_format.is_injected(message)
     )
 
 
-def _fit_prompts(said: Sequence[str], room: int) -> list[str]:
+def _fit_prompts(prompts: Sequence[str], max_chars: int) -> list[str]:
     """What the user said, the first and the newest before the rest, as far as it fits."""
-    if not said:
+    if not prompts:
         return []
     chosen: dict[int, str] = {}
-    for i in (0, *range(len(said) - 1, 0, -1)):
-        text = said[i] if len(said[i]) <= room // 2 else f"{said[i][: room // 2]}…"
-        if len(text) > room:
+    for i in (0, *range(len(prompts) - 1, 0, -1)):
+        text = prompts[i] if len(prompts[i]) <= max_chars // 2 else f"{prompts[i][: max_chars // 2]}…"
+        if len(text) > max_chars:
             break
         chosen[i] = text
-        room -= len(text)
+        max_chars -= len(text)
     return [chosen[i] for i in sorted(chosen)]
 
 
-def _count_fitting(pieces: Sequence[str], room: int) -> int:
+def _count_fitting(pieces: Sequence[str], budget: int) -> int:
     """How many pieces go into a request of so many tokens, one at least; three characters a token, to be safe."""
     size, count = 0, 0
     for piece in pieces:
         size += len(piece)
-        if count and size > room * 3:
+        if count and size > budget * 3:
             break
         count += 1
     return count
@@ -401,4 +403,4 @@ async def compact_history(
         chars_per_token=chars_per_token,
         instructions=instructions,
     )
-    return None if shorter is None or compactor.last is None else (shorter, compactor.last)
+    return None if shorter is None or compactor.last_result is None else (shorter, compactor.last_result)

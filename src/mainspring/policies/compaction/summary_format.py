@@ -92,18 +92,22 @@ def collect_files(messages: Iterable[AgentMessage]) -> TouchedFiles:
     return TouchedFiles() | TouchedFiles(tuple(read), tuple(changed))
 
 
-def summary_message(summary: str, files: TouchedFiles, said: Sequence[str]) -> Message:
+def summary_message(summary: str, files: TouchedFiles, user_prompts: Sequence[str]) -> Message:
     """The message that stands for what was summed up.
 
     Args:
         summary: The summary.
         files: The files that it was about.
-        said: What the user said in it, word for word, as far as there is room.
+        user_prompts: What the user said in it, word for word, as far as there is room.
     """
     parts = [_INTRODUCTION, _HEADS.sub(" ", summary.strip())]
     parts += [
         "\n".join([head, *[f"- {' '.join(text.split())}" for text in texts]])
-        for head, texts in ((_PROMPTS_HEADING, said), (_READ_HEADING, files.read), (_CHANGED_HEADING, files.changed))
+        for head, texts in (
+            (_PROMPTS_HEADING, user_prompts),
+            (_READ_HEADING, files.read),
+            (_CHANGED_HEADING, files.changed),
+        )
         if texts
     ]
     body = _MARKS.sub("&lt;", "\n\n".join(parts))
@@ -142,13 +146,13 @@ def render_transcript(messages: Iterable[AgentMessage]) -> list[str]:
     for message in messages:
         if not isinstance(message, Message) or is_summary(message):
             continue
-        lines = [text for block in message.content if (text := _line(block))]
+        lines = [text for block in message.content if (text := _render_block(block))]
         if lines:
             pieces.append(f"[{message.role}]\n" + "\n".join(lines))
     return pieces
 
 
-def _line(block: object) -> str:
+def _render_block(block: object) -> str:
     match block:
         case TextBlock(text=text):
             return _truncate(text, _CLIP) if text.startswith(_INJECTED_PREFIXES) else text

@@ -22,7 +22,7 @@ from mainspring.errors import SessionError
 from mainspring.lazy import lazy_function, lazy_re
 from mainspring.loop.hooks import ToolTransform
 from mainspring.messages import ImageBlock, TextBlock
-from mainspring.redaction import Redactor, redact
+from mainspring.redaction import Redactor, redact_environment
 from mainspring.state_files import make_private_folder, write_text_atomically
 from mainspring.tools import ToolOutput
 
@@ -83,7 +83,7 @@ class OutputReference(Struct, frozen=True, kw_only=True):
 class LargeOutputStore(Protocol):
     """Keeps outputs and gives them back. Blocking; call it in a thread where it may touch a disk."""
 
-    def store(self, record: LargeOutput) -> OutputReference:
+    def save(self, record: LargeOutput) -> OutputReference:
         """Keep an output; the same one twice is kept once.
 
         Raises:
@@ -91,7 +91,7 @@ class LargeOutputStore(Protocol):
         """
         ...
 
-    def retrieve(self, name: str) -> LargeOutput:
+    def load(self, name: str) -> LargeOutput:
         """An output by the name of its pointer.
 
         Raises:
@@ -99,7 +99,7 @@ class LargeOutputStore(Protocol):
         """
         ...
 
-    def pointers(self) -> tuple[OutputReference, ...]:
+    def list(self) -> tuple[OutputReference, ...]:
         """What is kept, oldest first."""
         ...
 
@@ -118,20 +118,20 @@ class MemoryOutputStore:
     def __init__(self) -> None:
         self._records: dict[str, LargeOutput] = {}
 
-    def store(self, record: LargeOutput) -> OutputReference:
+    def save(self, record: LargeOutput) -> OutputReference:
         """See `ContextStore`."""
         pointer = _pointer(record)
         self._records.setdefault(pointer.name, record)
         return pointer
 
-    def retrieve(self, name: str) -> LargeOutput:
+    def load(self, name: str) -> LargeOutput:
         """See `ContextStore`."""
         record = self._records.get(name)
         if record is None:
             raise _missing_error(name)
         return record
 
-    def pointers(self) -> tuple[OutputReference, ...]:
+    def list(self) -> tuple[OutputReference, ...]:
         """See `ContextStore`."""
         return tuple([_pointer(record) for record in self._records.values()])
 
@@ -151,7 +151,7 @@ class FileOutputStore:
         self.folder = Path(folder)
         self._pointers: dict[str, OutputReference] = {}
 
-    def store(self, record: LargeOutput) -> OutputReference:
+    def save(self, record: LargeOutput) -> OutputReference:
         """See `ContextStore`."""
         pointer = _pointer(record)
         if pointer.name not in self._pointers:
@@ -161,7 +161,7 @@ class FileOutputStore:
             self._pointers[pointer.name] = pointer
         return pointer
 
-    def retrieve(self, name: str) -> LargeOutput:
+    def load(self, name: str) -> LargeOutput:
         """See `ContextStore`."""
         if not _NAME.fullmatch(name):
             raise _missing_error(name)
@@ -170,7 +170,7 @@ class FileOutputStore:
         except (OSError, msgspec.DecodeError):
             raise _missing_error(name) from None
 
-    def pointers(self) -> tuple[OutputReference, ...]:
+    def list(self) -> tuple[OutputReference, ...]:
         """See `ContextStore`."""
         return tuple(self._pointers.values())
 
@@ -236,7 +236,7 @@ class PersistLargeResults:
         self._threshold = threshold
         self._exclude = exclude
 
-    async def transform(self, hook: ToolTransform) -> None:
+    async def on_tool_transform(self, hook: ToolTransform) -> None:
         """The handler of `tool:transform`; belongs behind all others, so that what is kept is what they made."""
         output, source = hook.result.output, hook.result.metadata.get("path")
         text = _text(output)
@@ -246,7 +246,7 @@ class PersistLargeResults:
         if len(data) <= self._threshold or (isinstance(source, str) and source.startswith(self._folder + os.sep)):
             return
         try:
-            path = await asyncio.to_thread(self._write, hook.name, redact(text).encode("utf-8", "replace"))
+            path = await asyncio.to_thread(self._write, hook.name, redact_environment(text).encode("utf-8", "replace"))
         except OSError as error:
             logger.warning("a large result of %s stays in the conversation: %s", hook.name, error)
             return

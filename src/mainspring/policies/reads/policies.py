@@ -50,7 +50,7 @@ class FileVersion(Struct, frozen=True):
     max_bytes: int | None = None
 
     @property
-    def part(self) -> SliceKey:
+    def slice_key(self) -> SliceKey:
         """What must be the same for two reads to be alike."""
         return self.hash, self.offset, self.limit, self.max_bytes
 
@@ -136,7 +136,7 @@ class FileReadState:
         self._noted: dict[tuple[str, str], tuple[str, FileVersion]] = {}
         self._shown: dict[tuple[str, SliceKey], str] = {}
 
-    def follow(self, messages: Sequence[AgentMessage]) -> None:
+    def update(self, messages: Sequence[AgentMessage]) -> None:
         """Take in what the history has got since."""
         start = self._trail.advance(messages)
         if start is None:
@@ -149,7 +149,7 @@ class FileReadState:
                 if self._noted.get(key, ("",))[0] == block.tool_use_id:
                     del self._noted[key]
                 if version.is_read and UNCHANGED_KEY not in block.details:
-                    self._shown[version.path, version.read.part] = block.tool_use_id
+                    self._shown[version.path, version.read.slice_key] = block.tool_use_id
 
     def note(self, call_id: str, version: FileFact) -> None:
         """A call that is just over says something about a file."""
@@ -161,9 +161,9 @@ class FileReadState:
         noted = self._noted.get(key)
         return noted[1] if noted else self._known.get(key)
 
-    def shown(self, version: FileFact) -> str | None:
+    def find_earlier_read(self, version: FileFact) -> str | None:
         """The last call that showed this part of this version of a file."""
-        return None if version.read.hash is None else self._shown.get((version.path, version.read.part))
+        return None if version.read.hash is None else self._shown.get((version.path, version.read.slice_key))
 
 
 MAX_HASHED_BYTES = 64 << 20
@@ -189,7 +189,7 @@ class ReadBeforeEdit:
         self._written: dict[str, list[str]] = {}
         self._coming: tuple[str, tuple[str, ...]] = ("", ())
 
-    def permit(self, hook: PermissionCheck) -> None:
+    def on_tool_permit(self, hook: PermissionCheck) -> None:
         """The handler of `tool:permit`: notes what the call writes to. Nobody is asked about a call that would not run."""
         if hook.tool.access is None:
             return
@@ -222,7 +222,7 @@ class ReadBeforeEdit:
                 hook.block = refusal
                 return
 
-    def transform(self, hook: ToolTransform) -> None:
+    def on_tool_transform(self, hook: ToolTransform) -> None:
         """The handler of `tool:transform`: what a call wrote or showed is known from now on."""
         facts = hook.result.metadata
         for version in file_facts(facts, hook.input):
@@ -245,7 +245,7 @@ class ReadBeforeEdit:
             return ""  # a new file, or the tool will say what is wrong
         if stat.kind != "file":
             return ""
-        self._state.follow(self._history())
+        self._state.update(self._history())
         known, name = self._state.known(real), display_path(real, self._env.cwd)
         if known is None:
             return f"{name} was not read in this conversation. Read it first, then make the call again."
@@ -285,19 +285,19 @@ class UnchangedReads:
         """The handler of `turn:before`; belongs behind those of the application."""
         self._sent = hook.request.messages
 
-    def transform(self, hook: ToolTransform) -> None:
+    def on_tool_transform(self, hook: ToolTransform) -> None:
         """The handler of `tool:transform`; belongs behind those of the application."""
         result = hook.result
         for version in file_facts(result.metadata, hook.input):
             if not version.is_read or result.is_error or not isinstance(result.output, str):
                 continue
-            self._state.follow(self._history())
-            earlier = self._state.shown(version)
-            if earlier and self._stands(earlier, result.output):
+            self._state.update(self._history())
+            earlier = self._state.find_earlier_read(version)
+            if earlier and self._is_in_request(earlier, result.output):
                 text = UNCHANGED_NOTE.format(name=display_path(version.path, self._cwd))
                 hook.result = replace(result, output=text, metadata={**result.metadata, UNCHANGED_KEY: earlier})
 
-    def _stands(self, call_id: str, text: str) -> bool:
+    def _is_in_request(self, call_id: str, text: str) -> bool:
         """Whether the model was sent this result of that call. Only looked for where there may be one."""
         for message in reversed(self._sent):
             for block in message.tool_results if message.role == "user" else ():
@@ -325,14 +325,14 @@ class ClearStaleReads:
         self._history = history
         self._cwd = cwd
         self._trail = HistoryCursor()
-        self._fresh: dict[str, list[tuple[int, str, FileFact]]] = {}
+        self._fresh_reads: dict[str, list[tuple[int, str, FileFact]]] = {}
         self._stale: dict[int, dict[str, str]] = {}
         self._made: dict[int, tuple[AgentMessage, AgentMessage]] = {}
 
-    def transform(self, hook: ContextTransform) -> None:
+    def on_context_transform(self, hook: ContextTransform) -> None:
         """The handler of `context:transform`; belongs before those of the application."""
         history = self._history()
-        self._follow(history)
+        self._scan_new_messages(history)
         if len(hook.messages) != len(history):
             return  # somebody rearranged the messages before us
         for i, texts in self._stale.items():
@@ -342,22 +342,22 @@ class ClearStaleReads:
                 made = self._made[i] = (message, _replace_results(message, texts))
             hook.messages[i] = made[1]
 
-    def _follow(self, history: Sequence[AgentMessage]) -> None:
+    def _scan_new_messages(self, history: Sequence[AgentMessage]) -> None:
         start = self._trail.advance(history)
         if start is None:
-            for seen in (self._fresh, self._stale, self._made):
+            for seen in (self._fresh_reads, self._stale, self._made):
                 seen.clear()
         for i, block, call in iter_file_results(history, start or 0):
             for version in file_facts(block.details, call.input if call else {}):
-                reads = self._fresh.setdefault(version.path, [])
+                reads = self._fresh_reads.setdefault(version.path, [])
                 for at, call_id, earlier in reads:
                     if earlier.read.hash != version.read.hash:
-                        self._drop(at, call_id, version.path)
+                        self._mark_stale(at, call_id, version.path)
                 reads[:] = [r for r in reads if r[2].read.hash == version.read.hash]
                 if version.is_read:
                     reads.append((i, block.tool_use_id, version))
 
-    def _drop(self, at: int, call_id: str, path: str) -> None:
+    def _mark_stale(self, at: int, call_id: str, path: str) -> None:
         self._stale.setdefault(at, {})[call_id] = STALE_NOTE.format(name=display_path(path, self._cwd))
         self._made.pop(at, None)
 

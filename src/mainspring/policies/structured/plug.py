@@ -81,19 +81,19 @@ class StructuredOutput:
         self.error = ""
         self.attempts = 0
         self._parse_json_value: Any = None
-        self._accepted = self._gave_up = self._force = self._forced = False
+        self._accepted_value = self._gave_up = self._force = self._forced = False
         self._answers: dict[str, Answer] = {}
         self._text = ""
 
     def install(self, agent: CoreAgent) -> None:
         """Sit on the hooks of an agent, for all its runs."""
-        self.attach(agent.bus)
+        self.attach_to_bus(agent.bus)
 
     def for_child(self) -> Plugin | None:
         """Nothing: a sub-agent answers its parent in text."""
         return None
 
-    def attach(self, bus: HookBus) -> Callable[[], None]:
+    def attach_to_bus(self, bus: HookBus) -> Callable[[], None]:
         """Sit on the hooks of a bus; the returned function ends that."""
         self._bus = bus
         removers = [
@@ -101,7 +101,7 @@ class StructuredOutput:
             bus.on(MessagesAdded, self._on_new_input),
             bus.on(TurnBefore, self._on_turn_before, order=_OFFER_ORDER),
             bus.on(TurnAfter, self._on_turn_after),
-            bus.on(ToolGate, self._take, order=_ACCEPT_ORDER),
+            bus.on(ToolGate, self._on_tool_gate, order=_ACCEPT_ORDER),
             bus.on(ModelErrorHook, self._on_model_error),
             bus.on(SessionEnd, self._end, order=-50),
         ]
@@ -130,16 +130,18 @@ class StructuredOutput:
     def _on_new_input(self, hook: MessagesAdded) -> None:
         """Somebody spoke after the answer was given: another one is wanted."""
         if hook.source in ("steer", "follow_up"):
-            self._accepted = self._gave_up = False
+            self._accepted_value = self._gave_up = False
             self.output = None
 
     def _on_turn_before(self, hook: TurnBefore) -> None:
         request = hook.request
-        if self._answers and not self._accepted:  # nobody let these through; a model that tries for ever must end too
+        if (
+            self._answers and not self._accepted_value
+        ):  # nobody let these through; a model that tries for ever must end too
             self.attempts += 1
             self._can_retry("the call was refused")
         self._answers = {}
-        if self._accepted or self._gave_up:
+        if self._accepted_value or self._gave_up:
             hook.stop = hook.stop or "completed"
             return
         if request.tools is not self._tools[0]:  # else the same object, so that it is encoded once
@@ -165,7 +167,7 @@ class StructuredOutput:
         if not message.text.strip():  # the loop asks again, so often as it does for any run
             return
         cut_off = message.stop_reason == "max_tokens"
-        answers = [self.target.of_value(value) for value in extract_json_values(message.text)]
+        answers = [self.target.validate(value) for value in extract_json_values(message.text)]
         found = [a for a in answers if a.error is None]
         self.attempts += 1
         if len(found) == 1 and not cut_off:
@@ -179,12 +181,12 @@ class StructuredOutput:
     def _parse_call(self, call: ToolUseBlock) -> Answer:
         return self.target.parse_arguments(call.input if call.raw_input is None else call.raw_input)
 
-    def _take(self, hook: ToolGate) -> None:
+    def _on_tool_gate(self, hook: ToolGate) -> None:
         """The final answer, if this call is one; whoever was asked before could still refuse it."""
         if hook.name != OUTPUT_TOOL or hook.result is not None:
             return
         answer = self._answers.pop(hook.call_id, None) or self.target.parse_arguments(hook.input)
-        if self._accepted:
+        if self._accepted_value:
             hook.result = error_result(_DUPLICATE, ToolErrorCode.VALIDATION_ERROR)
             return
         self.attempts += 1
@@ -200,21 +202,21 @@ class StructuredOutput:
 
     def _on_model_error(self, hook: ModelErrorHook) -> None:
         """A host that does not take a forced call is asked without."""
-        refused = hook.error.code is ErrorCode.UNKNOWN or hook.error.reason == "bad_request"
-        if self._forced and refused and "tool_choice" in str(hook.error):
+        rejected = hook.error.code is ErrorCode.UNKNOWN or hook.error.reason == "bad_request"
+        if self._forced and rejected and "tool_choice" in str(hook.error):
             self._may_force = False
             hook.retry()
 
     async def _end(self, hook: SessionEnd) -> None:
-        if not self._accepted and not self.error:
-            why = f": {hook.error}" if hook.error is not None else ""
-            self.error = f"the run ended ({hook.status}) before there was an output{why}"
+        if not self._accepted_value and not self.error:
+            reason = f": {hook.error}" if hook.error is not None else ""
+            self.error = f"the run ended ({hook.status}) before there was an output{reason}"
         if self._bus.has(OutputHook):
             told = await self._bus.emit(OutputHook(self.output, self._parse_json_value, self.attempts, self.error))
             self.output = told.output
 
     def _accept(self, answer: Answer) -> None:
-        self._accepted, self._force = True, False
+        self._accepted_value, self._force = True, False
         self.output, self._parse_json_value, self.error = answer.value, answer.raw, ""
 
     def _can_retry(self, error: str) -> bool:

@@ -46,7 +46,7 @@ class OutputSchema:
     Arguments of a tool are an object, so a schema of anything else is asked for as the one field ``output`` of one.
 
     Args:
-        wanted: A JSON Schema, or a type: a msgspec struct, a dataclass, a `TypedDict`, a pydantic model, ``list[int]``, ...
+        expected: A JSON Schema, or a type: a msgspec struct, a dataclass, a `TypedDict`, a pydantic model, ``list[int]``, ...
 
     Attributes:
         schema: The JSON Schema.
@@ -56,16 +56,16 @@ class OutputSchema:
         ConfigError: If it is no valid schema, or a type that JSON Schema cannot express.
     """
 
-    def __init__(self, wanted: Any) -> None:
+    def __init__(self, expected: Any) -> None:
         self._decode: Callable[[Any], Any] | None = None
-        if isinstance(wanted, Mapping):
-            self.schema = dict(cast("Mapping[str, Any]", wanted))
+        if isinstance(expected, Mapping):
+            self.schema = dict(cast("Mapping[str, Any]", expected))
             problem = None if get_validator(self.schema).is_plain else schema_error(self.schema)
             if problem is not None:
                 raise ConfigError(f"behavior.schema cannot be used: {problem.replace('the schema of this tool', 'it')}")
         else:
             try:
-                self.schema, self._decode = schema_from_type(wanted)
+                self.schema, self._decode = schema_from_type(expected)
             except TypeError as error:
                 raise ConfigError(f"behavior.schema cannot be used: {error}") from error
         self._wrapped = self.schema.get("type") != "object"
@@ -86,7 +86,7 @@ class OutputSchema:
         except ValueError as error:  # what a type checks beyond its schema
             return Answer(None, value, str(error))
 
-    def of_value(self, value: Any) -> Answer:
+    def validate(self, value: Any) -> Answer:
         """The output that JSON data are."""
         if self._wrapped:
             return self.parse_arguments({_FIELD: value})

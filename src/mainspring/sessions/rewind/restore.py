@@ -116,7 +116,7 @@ async def plan_undo(session: Session, env: ExecutionEnv) -> RewindPlan:
 
 
 async def _plan(session: Session, env: ExecutionEnv, target: str | None, leaf: str | None) -> RewindPlan:
-    tree = read_tree(session.journal.view())
+    tree = read_tree(session.journal.log_with_pending())
     for entry in {target, leaf} - {None}:
         if entry not in tree.nodes:
             raise SessionError(f"session {session.id} has no entry {entry}")
@@ -152,7 +152,7 @@ def _iter_notes(
     session: Session, after: int
 ) -> Iterator[tuple[EntryNode, FileSnapshot | UntrackedCommand | RewindRecord]]:
     """Iterate over the file records after a line, oldest first, on all branches."""
-    view = session.journal.view()
+    view = session.journal.log_with_pending()
     nodes = [n for n in read_tree(view).nodes.values() if n.kind == "custom" and n.number > after]
     for node, line in zip(nodes, read_path(view, nodes), strict=True):
         if not isinstance(line.entry, CustomEntry):
@@ -235,7 +235,7 @@ async def rewind(
     *,
     files: bool = True,
     conversation: bool = True,
-    force: bool = False,
+    overwrite: bool = False,
 ) -> RewindResult:
     """Perform a plan, all or nothing. `plan_undo` reverts it.
 
@@ -245,7 +245,7 @@ async def rewind(
         plan: The result of `plan_rewind` or `plan_undo`.
         files: Whether to restore files.
         conversation: Whether to rewind the conversation.
-        force: Whether to also replace files that another program changed, and to skip those that cannot be restored. The replaced
+        overwrite: Whether to also replace files that another program changed, and to skip those that cannot be restored. The replaced
             content is stored, so that an undo restores it.
 
     Raises:
@@ -260,12 +260,12 @@ async def rewind(
         session.journal.check_branch_point(plan.leaf)
     restores = plan.restores if files else ()
     if files:
-        _check_conflicts(plan, force)
+        _check_conflicts(plan, overwrite)
     contents = await _contents(session.blobs, restores)
     for restore in restores:
         await _check(session, env, restore)
     note = RewindRecord(plan.target, plan.left, files, conversation)
-    noted = session.custom(REWOUND, msgspec.to_builtins(note))
+    noted = session.add_custom(REWOUND, msgspec.to_builtins(note))
     for restore in restores:  # On disk before anything changes, so that it can be undone if the process is killed.
         _note(session, BEFORE, restore.path, restore.current)
         _note(session, AFTER, restore.path, restore.state)
@@ -275,7 +275,7 @@ async def rewind(
     for restore in restores:
         await _record_current(session, env, restore.path)
     if trouble:
-        session.custom(REWOUND, msgspec.to_builtins(msgspec.structs.replace(note, failed=noted.id)))
+        session.add_custom(REWOUND, msgspec.to_builtins(msgspec.structs.replace(note, failed=noted.id)))
     await session.journal.flush(durable=True)
     if trouble:
         raise SessionError(trouble)

@@ -147,20 +147,24 @@ class FileSnapshots(Plugin):
     def install(self, agent: CoreAgent) -> None:
         """See `Plugin`."""
         self._agent = agent
-        agent.on(BeforeToolRun, self._start)
-        agent.on(ToolFinished, self._after)
+        agent.on(BeforeToolRun, self._on_tool_start)
+        agent.on(ToolFinished, self._on_tool_after)
 
     def for_child(self) -> Plugin:
         """Return this plugin: changes by a subagent are recorded in the same session."""
         return FileSnapshots(self.session, self.blobs)
 
-    async def _start(self, hook: BeforeToolRun) -> None:
+    async def _on_tool_start(self, hook: BeforeToolRun) -> None:
         tool = self._agent.tools.get(hook.name)
         if tool is None:
             return
         touched = _written_paths(tool, hook)
         changes = [a.resource for a in touched if a.scope in {"fs-write", "fs-delete"}]
-        if not changes and any(a.scope == "shell-run" for a in touched) and not await self._only_reads(tool, hook):
+        if (
+            not changes
+            and any(a.scope == "shell-run" for a in touched)
+            and not await self._is_readonly_command(tool, hook)
+        ):
             what = next(a.resource for a in touched if a.scope == "shell-run")
             note = UntrackedCommand(hook.name, " ".join(what.split())[:_WORDS])
             self.session.journal.note(UNCOVERED, msgspec.to_builtins(note))
@@ -171,18 +175,18 @@ class FileSnapshots(Plugin):
             except OSError:
                 continue  # The tool will report the error.
             self._paths[hook.call_id].append(real)
-            await self._note(BEFORE, real, hook.call_id)
+            await self._record(BEFORE, real, hook.call_id)
 
-    async def _only_reads(self, tool: Tool, hook: BeforeToolRun) -> bool:
+    async def _is_readonly_command(self, tool: Tool, hook: BeforeToolRun) -> bool:
         """Return True if a command changes nothing, as permissions judge it without rules."""
         decision = await self._unruled.decide(hook.name, hook.input, env=self._agent.env, definition=tool)
         return decision.outcome == "allow"
 
-    async def _after(self, hook: ToolFinished) -> None:
+    async def _on_tool_after(self, hook: ToolFinished) -> None:
         for path in self._paths.pop(hook.call_id, ()):
-            await self._note(AFTER, path, hook.call_id)
+            await self._record(AFTER, path, hook.call_id)
 
-    async def _note(self, kind: str, path: str, call: str) -> None:
+    async def _record(self, kind: str, path: str, call: str) -> None:
         try:
             state = await read_file_state(self._agent.env, path, self.blobs)
         except OSError as error:

@@ -74,16 +74,16 @@ class _Coercer:
         self.done: list[Coercion] = []
         self.steps = steps or [0]
 
-    def visit(self, schema: Any, value: Any, path: Path, above: frozenset[int] = _NO_SCHEMAS) -> Any:
-        """The value as this part of the schema wants it; `above` are the parts that are looking at it already."""
-        if not is_dict(schema) or id(schema) in above:
+    def visit(self, schema: Any, value: Any, path: Path, active_schemas: frozenset[int] = _NO_SCHEMAS) -> Any:
+        """The value as this part of the schema wants it; `active_schemas` are the parts that are looking at it already."""
+        if not is_dict(schema) or id(schema) in active_schemas:
             return value
-        above |= {id(schema)}
+        active_schemas |= {id(schema)}
         self.steps[0] += 1
         if self.steps[0] > _MAX_STEPS:
             raise RecursionError  # a schema that branches into itself
-        for part in self._joined(schema):
-            value = self.visit(part, value, path, above)
+        for part in self._allof_parts(schema):
+            value = self.visit(part, value, path, active_schemas)
         kinds = self._kinds(schema)
         if kinds and not any(TYPE_CHECKS[kind](value) for kind in kinds):
             value = self._replace(kinds, value, path)
@@ -94,10 +94,10 @@ class _Coercer:
         for keyword in ("anyOf", "oneOf"):
             branches = schema.get(keyword)
             if is_list(branches):
-                value = self._visit_union(branches, value, path, above)
+                value = self._visit_union(branches, value, path, active_schemas)
         return value
 
-    def _joined(self, node: dict[str, Any]) -> Iterable[Any]:
+    def _allof_parts(self, node: dict[str, Any]) -> Iterable[Any]:
         """The parts that hold beside this one for the same value."""
         if "$ref" in node:
             try:
@@ -125,9 +125,9 @@ class _Coercer:
             for kind in sorted(kinds, key=_ORDER.index):
                 found = _FROM_STRING[kind](value)
                 if found:
-                    return self._note(path, value, found[0], found[1])
+                    return self._record(path, value, found[0], found[1])
         elif isinstance(value, (bool, int, float)) and set(kinds) - {"null"} == {"string"}:
-            return self._note(path, value, _as_text(value), "to-string")
+            return self._record(path, value, _as_text(value), "to-string")
         return value
 
     def _visit_object(self, node: dict[str, Any], value: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -144,10 +144,10 @@ class _Coercer:
                 fresh is None
                 and name in properties
                 and name not in required
-                and not self.root.fits(properties[name], None)
+                and not self.root.is_valid_part(properties[name], None)
             ):
                 dropped.append(name)
-                self._note((*path, name), None, None, "null-omitted")
+                self._record((*path, name), None, None, "null-omitted")
             elif fresh is not item:
                 changed[name] = fresh
         if not changed and not dropped:
@@ -164,31 +164,31 @@ class _Coercer:
         ]
         return fresh if any(new is not old for new, old in zip(fresh, value, strict=True)) else value
 
-    def _visit_union(self, branches: list[Any], value: Any, path: Path, above: frozenset[int]) -> Any:
-        if any(self.root.fits(branch, value) for branch in branches):
+    def _visit_union(self, branches: list[Any], value: Any, path: Path, parent_ids: frozenset[int]) -> Any:
+        if any(self.root.is_valid_part(branch, value) for branch in branches):
             return value
         if isinstance(value, str) and any(self._allows_string(branch) for branch in branches):
             return value
         for branch in branches:
             attempt = _Coercer(self.root, self.steps)
-            fresh = attempt.visit(branch, value, path, above)
-            if attempt.done and self.root.fits(branch, fresh):
+            fresh = attempt.visit(branch, value, path, parent_ids)
+            if attempt.done and self.root.is_valid_part(branch, fresh):
                 self.done += attempt.done
                 return fresh
         return value
 
-    def _allows_string(self, branch: Any, above: frozenset[int] = _NO_SCHEMAS) -> bool:
-        if not is_dict(branch) or id(branch) in above:
+    def _allows_string(self, branch: Any, parent_ids: frozenset[int] = _NO_SCHEMAS) -> bool:
+        if not is_dict(branch) or id(branch) in parent_ids:
             return branch is True
         kinds = self._kinds(branch)
         if kinds:
             return "string" in kinds
-        inner = [*self._joined(branch), *_as_list(branch.get("anyOf")), *_as_list(branch.get("oneOf"))]
+        inner = [*self._allof_parts(branch), *_as_list(branch.get("anyOf")), *_as_list(branch.get("oneOf"))]
         if not inner:
             return _CONTAINER_KEYWORDS.isdisjoint(branch)
-        return any(self._allows_string(each, above | {id(branch)}) for each in inner)
+        return any(self._allows_string(each, parent_ids | {id(branch)}) for each in inner)
 
-    def _note(self, path: Path, before: Any, after: Any, rule: str) -> Any:
+    def _record(self, path: Path, before: Any, after: Any, rule: str) -> Any:
         self.done.append(Coercion(format_path(path), before, after, rule))
         return after
 

@@ -312,7 +312,7 @@ def parse_arguments(
         raw: The arguments as they came: text, bytes, or an object that is parsed already. Empty, blank, `null` and
             missing arguments mean `{}`.
     """
-    value, repaired, truncated, problem = _read(raw)
+    value, repaired, truncated, problem = _read_object(raw)
     if problem:
         text = _TRUNCATED_MESSAGE if truncated else f"the arguments cannot be used: {problem}"
         return ParsedArguments(value, repaired=repaired, truncated=truncated, error=text)
@@ -360,7 +360,7 @@ def _partial(data: bytes) -> Any:
         return None
 
 
-def _read(raw: Any) -> tuple[dict[str, Any], bool, bool, str]:
+def _read_object(raw: Any) -> tuple[dict[str, Any], bool, bool, str]:
     """The object, whether it was repaired, whether it is truncated, and why it cannot be used."""
     if not isinstance(raw, (str, bytes, bytearray)):
         if raw is None or is_dict(raw):

@@ -38,11 +38,11 @@ COMMON_ALIASES: Mapping[str, str] = MappingProxyType(
 """Names that other programs use, with ours; the command understands them where it takes the name of a tool."""
 
 
-def builtin_tools(*, every: bool = False) -> list[Tool]:
+def builtin_tools(*, include_optional: bool = False) -> list[Tool]:
     """The built-in tools.
 
     Args:
-        every: Also those that are offered only by name, and the examples.
+        include_optional: Also those that are offered only by name, and the examples.
     """
     package = sys.modules[__name__.rpartition(".")[0]]  # It exports them; importing them here would tie them together.
-    return [getattr(package, name) for name in (ALL_TOOL_NAMES if every else DEFAULT_TOOL_NAMES)]
+    return [getattr(package, name) for name in (ALL_TOOL_NAMES if include_optional else DEFAULT_TOOL_NAMES)]

@@ -42,7 +42,7 @@ _TEXTS = (
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     url, timeout = arguments["url"].strip(), float(arguments.get("timeout") or TIMEOUT)
     try:
-        answer = await _follow(ctx, url, timeout)
+        answer = await _fetch_following_redirects(ctx, url, timeout)
     except TimeoutError:
         text = f"{_short(url)} did not answer within {timeout:g}s. Try again, or give a longer timeout."
         return _failure(ToolErrorCode.TIMEOUT, text)
@@ -51,13 +51,13 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if isinstance(answer, ToolResult):
         return answer
     raw = bool(arguments.get("raw", False))
-    title, text = await asyncio.to_thread(_read, answer, raw)
+    title, text = await asyncio.to_thread(_render_body, answer, raw)
     return _report(arguments, answer, title, text)
 
 
-async def _follow(ctx: ToolContext, url: str, timeout: float) -> HttpResponse | ToolResult:
+async def _fetch_following_redirects(ctx: ToolContext, url: str, timeout: float) -> HttpResponse | ToolResult:
     """The answer behind redirects within the host that was allowed; one that leads elsewhere is told."""
-    asked = url
+    request = url
     async with asyncio.timeout(timeout):
         for _ in range(MAX_REDIRECTS + 1):
             answer = await ctx.env.fetch(url, timeout=timeout, max_bytes=MAX_DOWNLOAD_BYTES, accept=_ACCEPT)
@@ -66,12 +66,10 @@ async def _follow(ctx: ToolContext, url: str, timeout: float) -> HttpResponse | 
                 return answer
             target = urljoin(url, target.strip())
             if not _is_same_host(url, target):
-                text = (
-                    f"{_short(asked)} redirects to another host: {_short(target)}. To read that, fetch it by this URL."
-                )
+                text = f"{_short(request)} redirects to another host: {_short(target)}. To read that, fetch it by this URL."
                 return ToolResult(output=text, title=f"redirect to {_short(target)}", metadata={"location": target})
             url = target
-    return _failure(ToolErrorCode.IO_ERROR, f"{_short(asked)} redirects more than {MAX_REDIRECTS} times; given up.")
+    return _failure(ToolErrorCode.IO_ERROR, f"{_short(request)} redirects more than {MAX_REDIRECTS} times; given up.")
 
 
 def _is_same_host(url: str, target: str) -> bool:
@@ -86,7 +84,7 @@ def _is_same_host(url: str, target: str) -> bool:
     return ports[0] == ports[1] or (ports[0] in (None, 80) and ports[1] in (None, 443) and b.scheme == "https")
 
 
-def _read(answer: HttpResponse, raw: bool) -> tuple[str, str]:
+def _render_body(answer: HttpResponse, raw: bool) -> tuple[str, str]:
     kind = _kind(answer)
     if kind == "application/pdf" or answer.body.startswith(b"%PDF-"):
         return "", _pdf_text(answer.body)

@@ -52,11 +52,11 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         matches = compile_glob(rest)
     except GlobError as e:
         return search_failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
-    most = max_depth(rest)
-    listing = await list_files_below(ctx, real, include_ignored=include_ignored, depth=most)
-    found = [path for path in listing.paths if matches(path)] if most else []
+    limit = max_depth(rest)
+    listing = await list_files_below(ctx, real, include_ignored=include_ignored, depth=limit)
+    found = [path for path in listing.paths if matches(path)] if limit else []
     if not found:  # folders count where no file matches, and what they hold may lie deeper
-        listing = listing if most is None else await list_files_below(ctx, real, include_ignored=include_ignored)
+        listing = listing if limit is None else await list_files_below(ctx, real, include_ignored=include_ignored)
         found = await asyncio.to_thread(_matching, listing, matches)
     if not found and await _is_file(ctx, real / rest):
         found = [rest]  # A name with brackets in it, meant as it is.

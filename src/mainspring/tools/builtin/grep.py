@@ -73,21 +73,21 @@ def _query(arguments: Mapping[str, Any]) -> SearchQuery:
 
 
 async def _search(
-    ctx: ToolContext, found: SearchRoot, query: SearchQuery, globs: Sequence[str], include_ignored: bool
+    ctx: ToolContext, search_root: SearchRoot, query: SearchQuery, globs: Sequence[str], include_ignored: bool
 ) -> SearchResult:
     program = await ctx.env.find_program("rg")
-    above, name = posixpath.split(found.path)
+    above, name = posixpath.split(search_root.path)
     folder = RealPath(above)
-    if found.stat.kind == "file":
+    if search_root.stat.kind == "file":
         if program:
             return await search_file(ctx, program, folder, name, query)
-        return await search_with_python(ctx, [(found.path, name)], query, as_text=True)
+        return await search_with_python(ctx, [(search_root.path, name)], query, as_text=True)
     if program:
         glob = globs[0] if len(globs) == 1 else ""
-        return await search_folder(ctx, program, found.path, query, glob=glob, include_ignored=include_ignored)
-    listing = await list_files_below(ctx, found.path, include_ignored=include_ignored)
+        return await search_folder(ctx, program, search_root.path, query, glob=glob, include_ignored=include_ignored)
+    listing = await list_files_below(ctx, search_root.path, include_ignored=include_ignored)
     filters = [compile_glob(g) for g in globs]
-    files = [(found.path / p, p) for p in listing.paths if all(matches(p) for matches in filters)]
+    files = [(search_root.path / p, p) for p in listing.paths if all(matches(p) for matches in filters)]
     hits = await search_with_python(ctx, files, query, as_text=False)
     return SearchResult(hits.lines, hits.counts, (*listing.problems, *hits.problems))
 
@@ -95,19 +95,19 @@ async def _search(
 def _report(
     arguments: Mapping[str, Any],
     ctx: ToolContext,
-    found: SearchRoot,
+    search_root: SearchRoot,
     hits: SearchResult,
     paths: Sequence[str],
     withheld: int,
 ) -> ToolResult:
     mode = arguments.get("output_mode", "content")
     limit, offset = int(arguments.get("head_limit", DEFAULT_LIMIT)), int(arguments.get("offset", 0))
-    is_file = found.stat.kind == "file"
-    base = posixpath.dirname(found.path) if is_file else found.path
+    is_file = search_root.stat.kind == "file"
+    base = posixpath.dirname(search_root.path) if is_file else search_root.path
     names = {p: display_path(posixpath.join(base, p), ctx.env.cwd) for p in paths}
     total = sum(hits.counts[p] for p in paths)
     if mode == "content":
-        lines, count = _content(
+        lines, count = _format_matches(
             hits,
             paths,
             {} if is_file else names,
@@ -122,13 +122,13 @@ def _report(
         count, size = len(page), len(paths)
     summary = f"{total} matching line{'' if total == 1 else 's'} in {len(paths)} file{'' if len(paths) == 1 else 's'}"
     if not paths:
-        summary = f"no matches in {found.name}"
+        summary = f"no matches in {search_root.name}"
     elif count < size:
         unit = "lines" if mode == "content" else "files"
         summary = f"{unit} {offset + 1}-{offset + count} of {summary}"
         if offset + count < size:
             summary += f"; continue with offset={offset + count}"
-    notes = [summary, *_format_notes(arguments, found, hits, withheld, bool(paths))]
+    notes = [summary, *_format_notes(arguments, search_root, hits, withheld, bool(paths))]
     outcome = "incomplete" if hits.problems else "matches" if paths else "none"
     return ToolResult(
         output=replace_surrogates("\n".join([*lines, f"({'; '.join(notes)})"])),
@@ -147,10 +147,10 @@ def _report(
 
 
 def _format_notes(
-    arguments: Mapping[str, Any], found: SearchRoot, hits: SearchResult, withheld: int, any_found: bool
+    arguments: Mapping[str, Any], search_root: SearchRoot, hits: SearchResult, withheld: int, any_found: bool
 ) -> list[str]:
     notes: list[str] = []
-    if found.stat.kind == "directory":
+    if search_root.stat.kind == "directory":
         left_out = (
             "binary files and .git" if arguments.get("include_ignored") else "ignored files, binary files and .git"
         )
@@ -164,7 +164,7 @@ def _format_notes(
     return notes
 
 
-def _content(
+def _format_matches(
     hits: SearchResult, paths: Sequence[str], names: Mapping[str, str], *, offset: int, limit: int, context: int
 ) -> tuple[list[str], int]:
     """The wanted matching lines with what is around them, under the name of their file; and how many they are."""
@@ -186,12 +186,12 @@ def _content(
 
 def _lines_with_context(lines: Sequence[Line], page: Sequence[int], context: int) -> list[str]:
     """The lines of one file that are within ``context`` of the wanted ones; ``--`` where some are left out between."""
-    wanted = {n for number in page for n in range(number - context, number + context + 1)}
+    requested = {n for number in page for n in range(number - context, number + context + 1)}
     chosen = set(page)
     out: list[str] = []
     before = 0
     for line in lines:
-        if line.number in wanted:
+        if line.number in requested:
             if context and before and line.number > before + 1:
                 out.append("--")
             before = line.number

@@ -25,28 +25,28 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if action == "wait":
         await _wait(job, float(arguments.get("seconds", DEFAULT_WAIT)))
     elif action == "kill":
-        job.told = True
+        job.was_reported = True
         job.signal.cancel()
         await job.wait(MAX_WAIT)
     return job_report(job, limit)
 
 
 async def _wait(job: Job, seconds: float) -> None:
-    told, job.told = job.told, True  # whoever waits needs no news
+    told, job.was_reported = job.was_reported, True  # whoever waits needs no news
     try:
         await job.wait(seconds)
     finally:
         if job.running:
-            job.told = told
+            job.was_reported = told
 
 
-def _list(found: Sequence[Job]) -> ToolResult:
-    lines = [f"{job.id}: {describe_status(job)}, {job.total} bytes of output: {_line(job)}" for job in found]
-    running = sum(job.running for job in found)
+def _list(jobs: Sequence[Job]) -> ToolResult:
+    lines = [f"{job.id}: {describe_status(job)}, {job.total} bytes of output: {_line(job)}" for job in jobs]
+    running = sum(job.running for job in jobs)
     return ToolResult(
         output="\n".join(lines) or "No command runs in the background.",
         title=f"{running} running",
-        metadata={"jobs": [job_metadata(job) for job in found]},
+        metadata={"jobs": [job_metadata(job) for job in jobs]},
     )
 
 
@@ -55,8 +55,8 @@ def _line(job: Job) -> str:
     return line if len(line) <= 120 else line[:120] + "…"
 
 
-def _unknown_job_result(id: str, found: Sequence[Job]) -> ToolResult:
-    known = ", ".join([job.id for job in found])
+def _unknown_job_result(id: str, jobs: Sequence[Job]) -> ToolResult:
+    known = ", ".join([job.id for job in jobs])
     there = (
         f"There are {known}." if known else "None was started here; commands in the background end with the program."
     )

@@ -19,12 +19,12 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     plan = ProposedPlan(arguments["plan"].strip(), arguments.get("title", "").strip())
     if not plan.text:
         return ToolResult(output="The plan is empty.", is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
-    somebody = get_interaction(ctx)
-    if somebody is None:
+    user = get_interaction(ctx)
+    if user is None:
         return no_user_result(
             "The plan is not approved. End with the plan as your answer, so that it can be read and started later."
         )
-    review = await somebody.review(plan) or PlanReview("reject", "(no answer)")
+    review = await user.review_plan(plan) or PlanReview("reject", "(no answer)")
     text = _DECISION_TEXTS[review.decision]
     if review.feedback.strip():
         text += f"\nThe user says: {review.feedback.strip()}"

@@ -124,7 +124,7 @@ class LineWindow:
         return self._hash.hexdigest()
 
     @property
-    def held(self) -> bytes:
+    def buffered(self) -> bytes:
         """The bytes of the wanted lines, or of as many whole ones as may be held."""
         held = b"".join(self._held)
         return held if self._held_all else held[: held.rfind(b"\n") + 1] or held
@@ -165,7 +165,7 @@ def render_lines(held: bytes, layout: LineFormat, form: str) -> RenderedLines | 
     if lines and not lines[-1]:
         lines.pop()
     crlf = sum(line.endswith("\r") for line in lines)
-    forms = [form or document.form]
+    forms = [form or document.encoding_note]
     if crlf:
         forms.append("CRLF line endings" if crlf >= len(lines) - 1 else "mixed LF and CRLF line endings")
     out: list[str] = []
@@ -173,7 +173,7 @@ def render_lines(held: bytes, layout: LineFormat, form: str) -> RenderedLines | 
     cut_at, is_full = 0, False
     for i, line in enumerate(lines):
         number = layout.offset + i
-        line, cut = _cut(line.removesuffix("\r"), layout, number)
+        line, cut = _truncate(line.removesuffix("\r"), layout, number)
         size = len(line.encode("utf-8", "replace")) + 1
         if layout.max_bytes and size > left:
             is_full = True
@@ -191,7 +191,7 @@ def render_lines(held: bytes, layout: LineFormat, form: str) -> RenderedLines | 
     )
 
 
-def _cut(line: str, layout: LineFormat, number: int) -> tuple[str, bool]:
+def _truncate(line: str, layout: LineFormat, number: int) -> tuple[str, bool]:
     line = line[layout.column - 1 :] if layout.column > 1 else line
     if layout.longest and len(line) > layout.longest:
         return line[: layout.longest] + _truncation_note(
@@ -238,7 +238,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return os_error_result("read", found.name, e)
 
 
-async def _text(ctx: ToolContext, found: ResolvedFile, head: bytes, arguments: Mapping[str, Any]) -> ToolResult:
+async def _text(ctx: ToolContext, file: ResolvedFile, head: bytes, arguments: Mapping[str, Any]) -> ToolResult:
     offset, limit = max(1, int(arguments.get("offset", 1))), int(arguments.get("limit", DEFAULT_LINE_LIMIT))
     max_bytes = int(arguments.get("max_bytes", _MAX_BYTES))
     layout = LineFormat(
@@ -252,134 +252,134 @@ async def _text(ctx: ToolContext, found: ResolvedFile, head: bytes, arguments: M
     mark, encoding = detect_bom(head)
     form = ""
     if encoding not in ("", "utf-8"):
-        data = await ctx.env.read_bytes(found.path, limit=_MAX_BUFFERED_BYTES)
+        data = await ctx.env.read_bytes(file.path, limit=_MAX_BUFFERED_BYTES)
         document = await asyncio.to_thread(decode_text, data)
         if document is None:
-            return _binary(found, head)
-        form = document.form
+            return _binary(file, head)
+        form = document.encoding_note
         await asyncio.to_thread(window.feed, document.text.encode("utf-8", "replace"), data)
-        counted_all = len(data) >= found.stat.size
+        counted_all = len(data) >= file.stat.size
     else:
         window.feed(b"", mark)
-        counted_all = await _feed(ctx, found, window, head[len(mark) :], len(mark))
+        counted_all = await _feed(ctx, file, window, head[len(mark) :], len(mark))
         form = "UTF-8 with byte order mark" if mark else ""
     if offset > max(window.lines, 1) and counted_all:
         lines = "1 line" if window.lines == 1 else f"{window.lines} lines"
         return failure(
-            ToolErrorCode.VALIDATION_ERROR, f"offset {offset} is past the end of {found.name}, which has {lines}."
+            ToolErrorCode.VALIDATION_ERROR, f"offset {offset} is past the end of {file.name}, which has {lines}."
         )
-    shown = await asyncio.to_thread(render_lines, window.held, layout, form)
+    shown = await asyncio.to_thread(render_lines, window.buffered, layout, form)
     if shown is None:
-        return _binary(found, head)
-    return _result(found, window, shown, counted_all)
+        return _binary(file, head)
+    return _result(file, window, shown, counted_all)
 
 
-async def _feed(ctx: ToolContext, found: ResolvedFile, window: LineWindow, head: bytes, skipped: int) -> bool:
+async def _feed(ctx: ToolContext, file: ResolvedFile, window: LineWindow, head: bytes, skipped: int) -> bool:
     """Read through the file, whose first bytes are known; False if it is too long to count its lines to the end."""
     window.feed(head)
     at = skipped + len(head)
     if at < _HEAD_BYTES:
         return True
     while at < _MAX_COUNTED_BYTES or not window.is_full:
-        piece = await ctx.env.read_bytes(found.path, offset=at, limit=_READ_SIZE)
+        piece = await ctx.env.read_bytes(file.path, offset=at, limit=_READ_SIZE)
         await asyncio.to_thread(window.feed, piece)
         at += len(piece)
         if len(piece) < _READ_SIZE:
             return True
-        if ctx.aborted:
+        if ctx.is_aborted:
             return False
     return False
 
 
-def _result(found: ResolvedFile, window: LineWindow, shown: RenderedLines, counted_all: bool) -> ToolResult:
+def _result(file: ResolvedFile, window: LineWindow, rendered: RenderedLines, counted_all: bool) -> ToolResult:
     total = f"{window.lines}" if counted_all else f"more than {window.lines}"
-    at_end = counted_all and shown.last >= window.lines
+    at_end = counted_all and rendered.last >= window.lines
     if window.size == 0:
         footer = "empty file"
-    elif at_end and shown.first == 1:
+    elif at_end and rendered.first == 1:
         footer = f"end of file, {total} line{'' if window.lines == 1 else 's'}"
     elif at_end:
-        footer = f"lines {shown.first}-{shown.last} of {total}, end of file"
+        footer = f"lines {rendered.first}-{rendered.last} of {total}, end of file"
     else:
-        why = ", stopped at max_bytes" if shown.is_full else ""
-        footer = f"lines {shown.first}-{shown.last} of {total}{why}; continue with offset={shown.last + 1}"
+        reason = ", stopped at max_bytes" if rendered.is_full else ""
+        footer = f"lines {rendered.first}-{rendered.last} of {total}{reason}; continue with offset={rendered.last + 1}"
     if at_end and window.ends_open:
         footer += "; no newline at the end"
-    if shown.form:
-        footer += f"; {shown.form}"
-    text = f"{shown.text}\n({footer})" if shown.text or window.size else f"({footer})"
+    if rendered.form:
+        footer += f"; {rendered.form}"
+    text = f"{rendered.text}\n({footer})" if rendered.text or window.size else f"({footer})"
     return ToolResult(
         output=text,
-        title=f"{found.name}: lines {shown.first}-{shown.last}" if window.size else f"{found.name}: empty",
+        title=f"{file.name}: lines {rendered.first}-{rendered.last}" if window.size else f"{file.name}: empty",
         metadata={
-            "path": str(found.path),
-            "first_line": shown.first,
-            "last_line": shown.last,
+            "path": str(file.path),
+            "first_line": rendered.first,
+            "last_line": rendered.last,
             "total_lines": window.lines,
-            "bytes": found.stat.size,
+            "bytes": file.stat.size,
             "hash": window.digest if counted_all else None,
-            "mtime_ns": found.stat.mtime_ns,
-            "form": shown.form,
-            "truncated": not at_end or shown.first > 1 or bool(shown.cut_at),
+            "mtime_ns": file.stat.mtime_ns,
+            "form": rendered.form,
+            "truncated": not at_end or rendered.first > 1 or bool(rendered.cut_at),
         },
     )
 
 
-async def _image(ctx: ToolContext, found: ResolvedFile, head: bytes) -> ToolResult:
-    size = found.stat.size
+async def _image(ctx: ToolContext, file: ResolvedFile, head: bytes) -> ToolResult:
+    size = file.stat.size
     if size > MAX_IMAGE_READ_BYTES:
         return _unsupported_result(
-            found, head, f"more than {MAX_IMAGE_READ_BYTES} are not read. Make it smaller first", "too big"
+            file, head, f"more than {MAX_IMAGE_READ_BYTES} are not read. Make it smaller first", "too big"
         )
-    data = await ctx.env.read_bytes(found.path)
+    data = await ctx.env.read_bytes(file.path)
     image = await asyncio.to_thread(inspect_image, data) if is_image(data) else None
     fault = image.fault if image is not None else ""
     is_fit = image is not None and size <= MAX_IMAGE_BYTES and max(image.width, image.height) <= MAX_EDGE
     if is_fit and not fault:
         fault = await asyncio.to_thread(image_error, data)
     if image is not None and fault:
-        text = f"{found.name} starts like {image.media_type}, but {fault}; it is not shown ({size} bytes)."
-        return ToolResult(output=text, title=f"{found.name}: damaged image", metadata={"path": str(found.path)})
+        text = f"{file.name} starts like {image.media_type}, but {fault}; it is not shown ({size} bytes)."
+        return ToolResult(output=text, title=f"{file.name}: damaged image", metadata={"path": str(file.path)})
     if image is not None and is_fit:
-        return _image_result(found, data, image.media_type, image.width, image.height, "")
+        return _image_result(file, data, image.media_type, image.width, image.height, "")
     try:
         fit = await asyncio.to_thread(shrink_image, data, MAX_IMAGE_BYTES)
     except PillowMissingError:
         if image is not None and size <= MAX_IMAGE_BYTES and max(image.width, image.height) <= MAX_IMAGE_EDGE:
-            return _image_result(found, data, image.media_type, image.width, image.height, "")
+            return _image_result(file, data, image.media_type, image.width, image.height, "")
         install = await asyncio.to_thread(install_command, "images")
-        why = (
+        reason = (
             f"an image of more than {MAX_IMAGE_BYTES} bytes or {MAX_IMAGE_EDGE} pixels, or of another kind than PNG, JPEG, GIF and "
             "WebP, cannot be shown as it is, and Pillow, which would change it, is missing. The user can install it with: "
             f"{install}"
         )
-        return _unsupported_result(found, head, why, "not shown")
+        return _unsupported_result(file, head, reason, "not shown")
     except ImageError as e:
-        return _unsupported_result(found, head, str(e), "damaged image")
+        return _unsupported_result(file, head, str(e), "damaged image")
     was = f"{image.width}x{image.height}, " if image is not None else ""
     note = f" (made smaller or converted; the file: {describe_file_type(head)}, {was}{size} bytes)"
-    return _image_result(found, fit.data, fit.media_type, fit.width, fit.height, note)
+    return _image_result(file, fit.data, fit.media_type, fit.width, fit.height, note)
 
 
-def _image_result(found: ResolvedFile, data: bytes, media_type: str, width: int, height: int, note: str) -> ToolResult:
-    caption = f"{found.name}: {media_type}, {width}x{height}, {len(data)} bytes{note}"
+def _image_result(file: ResolvedFile, data: bytes, media_type: str, width: int, height: int, note: str) -> ToolResult:
+    caption = f"{file.name}: {media_type}, {width}x{height}, {len(data)} bytes{note}"
     block = ImageBlock(media_type, base64.b64encode(data).decode())
-    metadata = {"path": str(found.path), "bytes": len(data), "width": width, "height": height, "resized": bool(note)}
+    metadata = {"path": str(file.path), "bytes": len(data), "width": width, "height": height, "resized": bool(note)}
     return ToolResult(output=(TextBlock(caption), block), title=caption, metadata=metadata)
 
 
-def _unsupported_result(found: ResolvedFile, head: bytes, why: str, title: str) -> ToolResult:
-    text = f"{found.name} ({describe_file_type(head)}, {found.stat.size} bytes) is not shown: {why}."
-    return ToolResult(output=text, title=f"{found.name}: {title}", metadata={"path": str(found.path)})
+def _unsupported_result(file: ResolvedFile, head: bytes, reason: str, title: str) -> ToolResult:
+    text = f"{file.name} ({describe_file_type(head)}, {file.stat.size} bytes) is not shown: {reason}."
+    return ToolResult(output=text, title=f"{file.name}: {title}", metadata={"path": str(file.path)})
 
 
-def _binary(found: ResolvedFile, head: bytes) -> ToolResult:
+def _binary(file: ResolvedFile, head: bytes) -> ToolResult:
     text = (
-        f"[binary file: {found.name}, {found.stat.size} bytes, {describe_file_type(head)}; not shown. "
+        f"[binary file: {file.name}, {file.stat.size} bytes, {describe_file_type(head)}; not shown. "
         "Look at it with a program in the shell, such as xxd.]"
     )
-    metadata = {"path": str(found.path), "bytes": found.stat.size, "binary": True}
-    return ToolResult(output=text, title=f"{found.name}: binary", metadata=metadata)
+    metadata = {"path": str(file.path), "bytes": file.stat.size, "binary": True}
+    return ToolResult(output=text, title=f"{file.name}: binary", metadata=metadata)
 
 
 def _access(arguments: Mapping[str, Any]) -> list[Access]:

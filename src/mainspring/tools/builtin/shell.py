@@ -42,7 +42,7 @@ class _OutputCollector:
             self.tails[stream].feed(text)
             self._ctx.update(text)
 
-    def take(self, data: bytes) -> None:
+    def append_raw(self, data: bytes) -> None:
         """Take output that was seen where it was made."""
         self.tails["stdout"].feed(self._screens["stdout"].feed(data))
 
@@ -66,7 +66,7 @@ async def _run_in_editor_terminal(
         timeout=timeout,
         signal=ctx.signal,
         limits=limits,
-        on_terminal=lambda id: ctx.metadata(**{TERMINAL: id}),
+        on_open=lambda id: ctx.metadata(**{TERMINAL: id}),
     )
 
 
@@ -76,8 +76,8 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     limit = int(arguments.get("max_bytes", _MAX_BYTES))
     if not command.strip():
         return _failure(ToolErrorCode.VALIDATION_ERROR, "The command is empty. Give a bash script to run.")
-    if refused := find_nul_redirect(command):
-        return _failure(ToolErrorCode.VALIDATION_ERROR, refused)
+    if rejected := find_nul_redirect(command):
+        return _failure(ToolErrorCode.VALIDATION_ERROR, rejected)
     if arguments.get("background"):
         return await start_background(ctx, command, arguments.get("timeout"), limit)
     collector = _OutputCollector(ctx, limit)
@@ -88,7 +88,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         text = f"The editor does not tell what became of the command: {explain(e)}. Look before you run it again."
         return _failure(ToolErrorCode.IO_ERROR, text)
     if shown is not None:
-        collector.take(shown.stdout.data)
+        collector.append_raw(shown.stdout.data)
         return _report(arguments, ctx, timeout, shown, collector)
     try:
         result = await ctx.env.run(

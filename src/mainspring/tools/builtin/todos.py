@@ -120,8 +120,8 @@ async def _read(_: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return _error("read", e)
 
 
-def _error(what: str, error: OSError) -> ToolResult:
-    text = f"The list could not be {what}: {explain(error)}. Go on without it."
+def _error(subject: str, error: OSError) -> ToolResult:
+    text = f"The list could not be {subject}: {explain(error)}. Go on without it."
     return ToolResult(output=text, is_error=True, code=ToolErrorCode.IO_ERROR)
 
 

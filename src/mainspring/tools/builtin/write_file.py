@@ -41,34 +41,34 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return os_error_result("write", name, e)
 
 
-async def _write(ctx: ToolContext, real: RealPath, name: str, content: str) -> ToolResult:
+async def _write(ctx: ToolContext, real_path: RealPath, name: str, content: str) -> ToolResult:
     old: bytes | None = None
     document: DecodedText | None = None
     try:
-        stat = await ctx.env.stat(real)
+        stat = await ctx.env.stat(real_path)
     except FileNotFoundError:
         stat = None
     if stat is not None and stat.kind == "file" and stat.size <= _MOST_COMPARED:
-        old = await ctx.env.read_bytes(real)
+        old = await ctx.env.read_bytes(real_path)
         document = await asyncio.to_thread(decode_text, old)
     try:
         data = _encode_content(content, document)
     except UnicodeEncodeError as e:
         return failure(ToolErrorCode.VALIDATION_ERROR, _unencodable(name, e, document))
     if data == old:
-        metadata = {"path": str(real), "bytes": len(data), "hash": _sha256(data), "changed": False}
+        metadata = {"path": str(real_path), "bytes": len(data), "hash": _sha256(data), "changed": False}
         return ToolResult(output=f"No change needed: {name} already has this content.", title=name, metadata=metadata)
-    await ctx.env.write_bytes(real, data, parents=is_inside(real, ctx.env.cwd))
+    await ctx.env.write_bytes(real_path, data, parents=is_inside(real_path, ctx.env.cwd))
     before = document.text if document else ""
     difference = await asyncio.to_thread(diff, before, content, name)
     lines = content.count("\n") + (1 if content and not content.endswith("\n") else 0)
     verb = "Created" if stat is None else "Updated"
-    kept = f", {document.form} kept" if document and document.form else ""
+    kept = f", {document.encoding_note} kept" if document and document.encoding_note else ""
     return ToolResult(
         output=f"{verb} {name} ({lines} line{'' if lines == 1 else 's'}, {len(data)} byte{'' if len(data) == 1 else 's'}{kept}).{_result_note(stat, document, content)}",
         title=f"{verb} {name}",
         metadata={
-            "path": str(real),
+            "path": str(real_path),
             "bytes": len(data),
             "hash": await asyncio.to_thread(_sha256, data),
             "changed": True,
@@ -91,7 +91,7 @@ def _unencodable(name: str, error: UnicodeEncodeError, document: DecodedText | N
     wrong = error.object[error.start]
     if "\ud800" <= wrong <= "\udfff":
         return f"content has half a surrogate pair at character {error.start}, which no file can hold. Send it without."
-    form = document.form if document else "UTF-8"
+    form = document.encoding_note if document else "UTF-8"
     return (
         f"{name} is in {form}, which has no {wrong!r} (character {error.start} of content). Leave it out, or delete the "
         "file first to write it as UTF-8."

@@ -94,7 +94,7 @@ class LanguageServerClient:
         self._pulls = False
         self._turn = asyncio.Lock()
 
-    async def ready(self) -> bool:
+    async def ensure_running(self) -> bool:
         """Start it if it does not run; whether it runs. Several callers wait for the same start."""
         if self._connection is not None and self._starting is None:
             return True
@@ -107,7 +107,7 @@ class LanguageServerClient:
     async def diagnose(self, path: str, text: str) -> tuple[Diagnostic, ...] | None:
         """What it says of a file with this text; ``None`` if it does not run. May take for ever: set a limit."""
         async with self._turn:
-            if not await self.ready():
+            if not await self.ensure_running():
                 return None
             self._unasked = 0
             connection = self._connection
@@ -147,7 +147,7 @@ class LanguageServerClient:
             self._connection = await self._env.connect([program, *arguments], cwd=self._env.cwd)
             self._reader = asyncio.ensure_future(self._read(self._connection))
             root = path_to_uri(self._env.cwd)
-            answer = await self._ask(
+            answer = await self._request(
                 "initialize",
                 {
                     "processId": None,
@@ -161,7 +161,7 @@ class LanguageServerClient:
             self._pulls = (
                 _convert_or(InitializeResult, answer, InitializeResult()).capabilities.diagnostic_provider is not None
             )
-            await self._tell("initialized", {})
+            await self._notify("initialized", {})
             return True
         except OSError:
             await self._fail(self._connection)
@@ -199,18 +199,18 @@ class LanguageServerClient:
             "version": file.version,
             "text": file.text,
         }
-        await self._tell("textDocument/didOpen", {"textDocument": document})
+        await self._notify("textDocument/didOpen", {"textDocument": document})
 
     async def _change(self, path: str, file: _OpenFile, text: str) -> None:
         file.text = text
         file.version += 1
         file.arrived.clear()
         document = {"uri": path_to_uri(path), "version": file.version}
-        await self._tell("textDocument/didChange", {"textDocument": document, "contentChanges": [{"text": text}]})
-        await self._tell("textDocument/didSave", {"textDocument": {"uri": path_to_uri(path)}, "text": text})
+        await self._notify("textDocument/didChange", {"textDocument": document, "contentChanges": [{"text": text}]})
+        await self._notify("textDocument/didSave", {"textDocument": {"uri": path_to_uri(path)}, "text": text})
 
     async def _pull(self, path: str) -> tuple[Diagnostic, ...]:
-        answer = await self._ask("textDocument/diagnostic", {"textDocument": {"uri": path_to_uri(path)}})
+        answer = await self._request("textDocument/diagnostic", {"textDocument": {"uri": path_to_uri(path)}})
         found = parse_diagnostics(_convert_or(DiagnosticReport, answer, DiagnosticReport()).items)
         file = self._files.get(path)
         if file is not None:
@@ -228,14 +228,14 @@ class LanguageServerClient:
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
-    async def _ask(self, method: str, params: dict[str, Any]) -> Any:
+    async def _request(self, method: str, params: dict[str, Any]) -> Any:
         self._count += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[self._count] = future
         await self._send({"id": self._count, "method": method, "params": params})
         return await future
 
-    async def _tell(self, method: str, params: dict[str, Any]) -> None:
+    async def _notify(self, method: str, params: dict[str, Any]) -> None:
         await self._send({"method": method, "params": params})
 
     async def _send(self, message: dict[str, Any]) -> None:
@@ -251,35 +251,35 @@ class LanguageServerClient:
                 if self._unasked > MAX_UNSOLICITED_BYTES:
                     break
                 for message in decoder.feed(data):
-                    await self._take(message)
+                    await self._handle_message(message)
         except (LspFramingError, OSError):
             pass
         await self._fail(connection)
 
-    async def _take(self, message: LspMessage) -> None:
+    async def _handle_message(self, message: LspMessage) -> None:
         if message.method is None:
             future = self._waiting.pop(message.id, None) if isinstance(message.id, int) else None
             if future is not None and not future.done():
                 future.set_result(message.result)
         elif message.id is not None:
-            await self._send({"id": message.id, "result": self._answer(message.method, message.params)})
+            await self._send({"id": message.id, "result": self._handle_request(message.method, message.params)})
         elif message.method == "textDocument/publishDiagnostics":
             self._handle_diagnostics(_convert_or(PublishDiagnosticsParams, message.params, PublishDiagnosticsParams()))
 
-    def _answer(self, method: str, params: Any) -> Any:
+    def _handle_request(self, method: str, params: Any) -> Any:
         """The answer to what the server asks: its settings; to all else nothing."""
         if method == "workspace/configuration":
             items = _convert_or(ConfigurationParams, params, ConfigurationParams()).items
             return [self.server.settings.get(item.section, {}) for item in items]
         return None
 
-    def _handle_diagnostics(self, news: PublishDiagnosticsParams) -> None:
-        file = next((f for path, f in self._files.items() if path_to_uri(path) == news.uri), None)
+    def _handle_diagnostics(self, params: PublishDiagnosticsParams) -> None:
+        file = next((f for path, f in self._files.items() if path_to_uri(path) == params.uri), None)
         if file is None:
             return
-        found = parse_diagnostics(news.diagnostics)
-        if news.version is not None:
-            if news.version >= file.version:
+        found = parse_diagnostics(params.diagnostics)
+        if params.version is not None:
+            if params.version >= file.version:
                 file.found, file.about = found, file.version
                 file.arrived.set()
             return

@@ -102,7 +102,7 @@ async def _record_baseline(watch: _ServerState, path: str, ctx: ToolContext) -> 
 
 
 async def _started(client: LanguageServerClient) -> None:
-    await client.ready()
+    await client.ensure_running()
 
 
 async def _with_diagnostics(

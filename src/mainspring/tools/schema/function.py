@@ -136,36 +136,36 @@ class _Inliner:
         self._definitions = definitions
         self.kept: set[str] = set()
 
-    def copy(self, node: Any, inside: tuple[str, ...]) -> Any:
-        """A copy of a schema; `inside` names the definitions that are being written out around it."""
+    def copy(self, node: Any, open_refs: tuple[str, ...]) -> Any:
+        """A copy of a schema; `open_refs` names the definitions that are being written out around it."""
         if not isinstance(node, dict):
             return node
         entries = cast("dict[str, Any]", node)
         reference = entries.get("$ref")
         if isinstance(reference, str) and reference.startswith(_PREFIX):
-            return self._followed(entries, reference.removeprefix(_PREFIX), inside)
+            return self._followed(entries, reference.removeprefix(_PREFIX), open_refs)
         made: dict[str, Any] = {}
         for key, value in entries.items():
             if key in _LEFT_OUT and (key == "discriminator" or isinstance(value, str)):
                 continue
-            made[key] = self._part(key, value, inside)
+            made[key] = self._part(key, value, open_refs)
         return _with_type(made)
 
-    def _followed(self, entries: dict[str, Any], name: str, inside: tuple[str, ...]) -> dict[str, Any]:
-        beside = {k: self._part(k, v, inside) for k, v in entries.items() if k not in {"$ref", "title"}}
+    def _followed(self, entries: dict[str, Any], name: str, open_refs: tuple[str, ...]) -> dict[str, Any]:
+        beside = {k: self._part(k, v, open_refs) for k, v in entries.items() if k not in {"$ref", "title"}}
         if name not in self._definitions:
             return {"$ref": _PREFIX + name, **beside}
-        if name in inside or self._is_recursive(name):
+        if name in open_refs or self._is_recursive(name):
             self.kept.add(name)
             return {"$ref": _PREFIX + name, **beside}
-        return {**self.copy(self._definitions[name], (*inside, name)), **beside}
+        return {**self.copy(self._definitions[name], (*open_refs, name)), **beside}
 
-    def _part(self, key: str, value: Any, inside: tuple[str, ...]) -> Any:
+    def _part(self, key: str, value: Any, open_refs: tuple[str, ...]) -> Any:
         if key in _DICTS and is_dict(value):
-            return {name: self.copy(each, inside) for name, each in value.items()}
+            return {name: self.copy(each, open_refs) for name, each in value.items()}
         if is_list(value) and key in (*_LISTS, "items"):
-            return [self.copy(each, inside) for each in value]
-        return self.copy(value, inside) if key in _SINGLE else value
+            return [self.copy(each, open_refs) for each in value]
+        return self.copy(value, open_refs) if key in _SINGLE else value
 
     def _is_recursive(self, name: str) -> bool:
         """Whether a definition leads back to itself."""
@@ -419,7 +419,7 @@ def _parameters(fn: Callable[..., Any], name: str) -> tuple[list[_Parameter], st
     return found, context
 
 
-def _resolve_annotation(fn: Any, annotation: Any, where: str) -> Any:
+def _resolve_annotation(fn: Any, annotation: Any, location: str) -> Any:
     """The annotation as a type: text, as `from __future__ import annotations` leaves it, is evaluated."""
     if not isinstance(annotation, str):
         return annotation
@@ -447,7 +447,7 @@ def _resolve_annotation(fn: Any, annotation: Any, where: str) -> Any:
             return _ContextPlaceholder
         advice = "import it outside `if TYPE_CHECKING`, and define it at the top of the module"
         raise TypeError(
-            f"{where} is annotated {annotation!r}, which cannot be resolved ({problem}); {advice}"
+            f"{location} is annotated {annotation!r}, which cannot be resolved ({problem}); {advice}"
         ) from problem
 
 
@@ -463,7 +463,7 @@ def _is_context(kind: Any) -> bool:
     return any(getattr(each, "__tool_context__", False) for each in typing.get_args(kind))
 
 
-def _check_annotation(kind: Any, name: str, default: Any, where: str) -> Any:
+def _check_annotation(kind: Any, name: str, default: Any, location: str) -> Any:
     if kind is not _EMPTY:
         return kind
     if type(default) in _PLAIN_DEFAULTS:
@@ -471,7 +471,7 @@ def _check_annotation(kind: Any, name: str, default: Any, where: str) -> Any:
     advice = "write for example `: str`"
     if name in _CONTEXT_NAMES:
         advice = f"write `{name}: ToolContext` if it is to get the context of the call; else {advice}"
-    raise TypeError(f"{where} has no annotation, so a model cannot be told what it takes; {advice}")
+    raise TypeError(f"{location} has no annotation, so a model cannot be told what it takes; {advice}")
 
 
 def _schemas(name: str, parameters: list[_Parameter]) -> list[dict[str, Any]]:

@@ -112,11 +112,11 @@ class TailBuffer:
         while self._limit and self._size - len(self._pieces[0]) >= self._limit:
             self._size -= len(self._pieces.popleft())
 
-    def text(self, room: int) -> str:
-        """The last ``room`` bytes (0: all) from the start of a character on, with a mark that tells what is missing."""
+    def text(self, budget: int) -> str:
+        """The last ``budget`` bytes (0: all) from the start of a character on, with a mark that tells what is missing."""
         data = b"".join(self._pieces)
-        if room and len(data) > room:
-            data = strip_partial_character(data[len(data) - room :])
+        if budget and len(data) > budget:
+            data = strip_partial_character(data[len(data) - budget :])
         missing = self.total - len(data)
         mark = f"…({missing} bytes truncated from head)…\n" if missing else ""
         return mark + data.decode()
@@ -163,7 +163,7 @@ async def start_background(ctx: ToolContext, command: str, timeout: float | None
         )
 
     def on_end(job: Job) -> None:
-        if callable(wake) and not job.told:
+        if callable(wake) and not job.was_reported:
             wake(completion_message(job))
 
     try:
@@ -171,10 +171,10 @@ async def start_background(ctx: ToolContext, command: str, timeout: float | None
     except OSError as e:
         text = f"The command was not started: {explain(e)}. End one with jobs(action=kill)."
         return ToolResult(output=text, is_error=True, code=ToolErrorCode.IO_ERROR)
-    job.told = True
+    job.was_reported = True
     if await job.wait(_EARLY_EXIT_SECONDS):
         return job_report(job, limit)
-    job.told = False
+    job.was_reported = False
     how = "You are told when it ends." if callable(wake) else "jobs(action=wait) waits for its end."
     return ToolResult(
         output=f"Started {job.id} in the background. jobs(action=read, id={job.id}) shows its output. {how}",
@@ -187,7 +187,7 @@ def job_report(job: Job, limit: int) -> ToolResult:
     """What a job wrote since it was last looked at, and how it stands."""
     text = new_output_text(job, limit)
     if not job.running:
-        job.told = True
+        job.was_reported = True
     parts = [text if text.endswith("\n") or not text else text + "\n", f"[{job.id}: {describe_status(job)}]"]
     error = job.error
     return ToolResult(
@@ -201,7 +201,7 @@ def job_report(job: Job, limit: int) -> ToolResult:
 
 def new_output_text(job: Job, limit: int) -> str:
     """The output that was not read yet, cleaned, at most ``limit`` bytes (0: all) from its end."""
-    data, missed = job.unseen()
+    data, missed = job.read_new_output()
     screen = Screen()
     tail = TailBuffer(limit)
     tail.feed(screen.feed(data) + screen.finish())
@@ -219,10 +219,10 @@ def describe_status(job: Job) -> str:
     result = job.result
     if result is None:
         return f"broken off after {seconds}"
-    return f"{_end(result)} after {seconds}{_left(result)}"
+    return f"{_describe_exit(result)} after {seconds}{_describe_survivors(result)}"
 
 
-def _end(result: ProcessResult) -> str:
+def _describe_exit(result: ProcessResult) -> str:
     if result.cancelled:
         return "killed"
     if result.timed_out:
@@ -234,7 +234,7 @@ def _end(result: ProcessResult) -> str:
     return f"exit {result.exit_code}" + (f" ({result.signal})" if result.signal else "")
 
 
-def _left(result: ProcessResult) -> str:
+def _describe_survivors(result: ProcessResult) -> str:
     spool = f"; all output: {result.spool}" if result.spool else ""
     pids = f"; still running: pid {', '.join(map(str, result.survivors))}" if result.survivors else ""
     return spool + pids
@@ -242,7 +242,7 @@ def _left(result: ProcessResult) -> str:
 
 def completion_message(job: Job) -> str:
     """What an agent is told when a command has ended."""
-    job.told = True
+    job.was_reported = True
     text = new_output_text(job, _LAST_LINES).strip("\n")
     output = f" The end of its output:\n{text}" if text else " It wrote nothing new."
     return f"The background command {job.id} ({_first_line(job)}) has ended: {describe_status(job)}.{output}"

@@ -180,7 +180,7 @@ class PillowMissingError(ImageError):
     """Pillow is not installed."""
 
 
-def shrink_image(data: bytes, most_bytes: int, longest_edge: int = MAX_EDGE) -> EncodedImage:
+def shrink_image(data: bytes, max_bytes: int, max_edge: int = MAX_EDGE) -> EncodedImage:
     """The image with its longest edge and its size within the limits, as PNG or JPEG. Slow; meant for a thread.
 
     Of several frames the first is taken; a photo is turned as its camera says.
@@ -199,9 +199,9 @@ def shrink_image(data: bytes, most_bytes: int, longest_edge: int = MAX_EDGE) -> 
             with Image.open(io.BytesIO(data)) as opened:
                 if opened.width * opened.height > MAX_PIXELS:
                     raise ImageError(f"it has {opened.width}x{opened.height} pixels, which is too many to unpack")
-                opened.draft("RGB", (longest_edge, longest_edge))
+                opened.draft("RGB", (max_edge, max_edge))
                 image = ImageOps.exif_transpose(opened)
-                image.thumbnail((longest_edge, longest_edge))
+                image.thumbnail((max_edge, max_edge))
                 has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
                 flat = image.convert("RGBA" if has_alpha else "RGB")
     except ImageError:
@@ -216,11 +216,11 @@ def shrink_image(data: bytes, most_bytes: int, longest_edge: int = MAX_EDGE) -> 
     for kind, options in tries:
         out = io.BytesIO()
         flat.save(out, kind, **options)
-        if out.tell() <= most_bytes:
+        if out.tell() <= max_bytes:
             return EncodedImage(out.getvalue(), f"image/{kind.lower()}", flat.width, flat.height)
-    if longest_edge > 256:
-        return shrink_image(data, most_bytes, longest_edge // 2)
-    raise ImageError(f"it cannot be made smaller than {most_bytes} bytes")
+    if max_edge > 256:
+        return shrink_image(data, max_bytes, max_edge // 2)
+    raise ImageError(f"it cannot be made smaller than {max_bytes} bytes")
 
 
 def image_error(data: bytes) -> str:

@@ -82,16 +82,16 @@ async def resolve_file(ctx: ToolContext, path: str, what: str) -> ResolvedFile |
     return await _not_found(ctx, path, real, similar)
 
 
-async def _check_regular_file(ctx: ToolContext, real: RealPath, what: str) -> ResolvedFile | ToolResult:
-    stat = await ctx.env.stat(real)
-    name = display_path(real, ctx.env.cwd)
+async def _check_regular_file(ctx: ToolContext, real_path: RealPath, subject: str) -> ResolvedFile | ToolResult:
+    stat = await ctx.env.stat(real_path)
+    name = display_path(real_path, ctx.env.cwd)
     if stat.kind == "file":
-        return ResolvedFile(real, name, stat)
+        return ResolvedFile(real_path, name, stat)
     if stat.kind == "directory":
         return failure(
-            ToolErrorCode.VALIDATION_ERROR, f"Cannot {what} {name}: it is a folder. list_files shows what is in it."
+            ToolErrorCode.VALIDATION_ERROR, f"Cannot {subject} {name}: it is a folder. list_files shows what is in it."
         )
-    return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {what} {name}: it is no regular file but a {stat.kind}.")
+    return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {subject} {name}: it is no regular file but a {stat.kind}.")
 
 
 async def _list_names(ctx: ToolContext, folder: RealPath) -> list[str]:
@@ -101,10 +101,10 @@ async def _list_names(ctx: ToolContext, folder: RealPath) -> list[str]:
         return []
 
 
-async def _not_found(ctx: ToolContext, path: str, real: str, similar: list[str]) -> ToolResult:
+async def _not_found(ctx: ToolContext, path: str, real_path: str, similar: list[str]) -> ToolResult:
     cwd = ctx.env.cwd
-    if is_inside(real, cwd):
-        name = posixpath.basename(real).lower()
+    if is_inside(real_path, cwd):
+        name = posixpath.basename(real_path).lower()
         try:
             walk = await ctx.env.walk(cwd, limit=_MOST_WALKED, signal=ctx.signal)
         except OSError as e:  # the project folder itself is gone
@@ -113,7 +113,7 @@ async def _not_found(ctx: ToolContext, path: str, real: str, similar: list[str])
         same = [e.path for e in walk.entries if e.kind == "file" and posixpath.basename(e.path).lower() == name]
         similar = [*[posixpath.join(cwd, p) for p in same], *similar]
     suggestions = [display_path(p, cwd) for p in dict.fromkeys(similar)][:_MOST_SUGGESTED]
-    text = f"{display_path(path)} does not exist (looked for {display_path(real)})."
+    text = f"{display_path(path)} does not exist (looked for {display_path(real_path)})."
     if suggestions:
         text += " Did you mean: " + ", ".join(suggestions) + "?"
     else:

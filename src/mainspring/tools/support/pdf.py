@@ -79,29 +79,27 @@ _TIME_LIMIT = 30.0
 _RANGE = lazy_re(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?")
 
 
-async def read_pdf(ctx: ToolContext, found: ResolvedFile, arguments: Mapping[str, Any], max_bytes: int) -> ToolResult:
+async def read_pdf(ctx: ToolContext, file: ResolvedFile, arguments: Mapping[str, Any], max_bytes: int) -> ToolResult:
     """The text of the wanted pages, as many of them as ``max_bytes`` allows."""
-    if found.stat.size > MAX_PDF_BYTES:
-        text = (
-            f"{found.name} is a PDF of {found.stat.size} bytes; text is taken from such with at most {MAX_PDF_BYTES}."
-        )
+    if file.stat.size > MAX_PDF_BYTES:
+        text = f"{file.name} is a PDF of {file.stat.size} bytes; text is taken from such with at most {MAX_PDF_BYTES}."
         return failure(ToolErrorCode.VALIDATION_ERROR, text)
-    data = await ctx.env.read_bytes(found.path)
+    data = await ctx.env.read_bytes(file.path)
     try:
         pdf = await asyncio.to_thread(Pdf, data)
     except PypdfMissingError:
         text = (
-            f"{found.name} is a PDF of {found.stat.size} bytes, and its text cannot be read here: pypdf is missing. The "
+            f"{file.name} is a PDF of {file.stat.size} bytes, and its text cannot be read here: pypdf is missing. The "
             f"user can install it with: {await asyncio.to_thread(install_command, 'pdf')}. A program in the shell, such as "
             "pdftotext, may do."
         )
         return failure(ToolErrorCode.CONFIG_ERROR, text)
     except PdfError as e:
-        return failure(ToolErrorCode.IO_ERROR, f"The text of {found.name} (a PDF) cannot be read: {e}.")
-    wanted = _parse_page_range(str(arguments.get("pages", "")), pdf.pages)
-    if isinstance(wanted, str):
-        return failure(ToolErrorCode.VALIDATION_ERROR, f"{wanted} {found.name} has {_count(pdf.pages)}.")
-    return await _read(ctx, found, pdf, wanted, max_bytes)
+        return failure(ToolErrorCode.IO_ERROR, f"The text of {file.name} (a PDF) cannot be read: {e}.")
+    requested = _parse_page_range(str(arguments.get("pages", "")), pdf.pages)
+    if isinstance(requested, str):
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{requested} {file.name} has {_format_count(pdf.pages)}.")
+    return await _read(ctx, file, pdf, requested, max_bytes)
 
 
 def _parse_page_range(text: str, count: int) -> tuple[int, int] | str:
@@ -118,15 +116,17 @@ def _parse_page_range(text: str, count: int) -> tuple[int, int] | str:
     return first, min(last, count)
 
 
-async def _read(ctx: ToolContext, found: ResolvedFile, pdf: Pdf, wanted: tuple[int, int], max_bytes: int) -> ToolResult:
-    first, end = wanted
+async def _read(
+    ctx: ToolContext, file: ResolvedFile, pdf: Pdf, page_range: tuple[int, int], max_bytes: int
+) -> ToolResult:
+    first, end = page_range
     parts: list[str] = []
-    size, last, why = 0, first - 1, ""
+    size, last, reason = 0, first - 1, ""
     stop = time.monotonic() + _TIME_LIMIT
     empty = 0
     for number in range(first, end + 1):
-        if ctx.aborted or time.monotonic() > stop:
-            why = ", cancelled" if ctx.aborted else ", stopped for time"
+        if ctx.is_aborted or time.monotonic() > stop:
+            reason = ", cancelled" if ctx.is_aborted else ", stopped for time"
             break
         try:
             text = await asyncio.to_thread(pdf.text, number)
@@ -136,31 +136,31 @@ async def _read(ctx: ToolContext, found: ResolvedFile, pdf: Pdf, wanted: tuple[i
         part = f"--- page {number} ---\n{replace_surrogates(text) or '(no text; it may be a picture)'}\n"
         size += len(part.encode())
         if max_bytes and size > max_bytes:
-            why = ", stopped at max_bytes"
+            reason = ", stopped at max_bytes"
             if not parts:
                 parts.append(_truncate_page(part, max_bytes))
                 last = number
             break
         parts.append(part)
         last = number
-    more = f"{why}; continue with pages={last + 1}-" if last < pdf.pages else ""
+    more = f"{reason}; continue with pages={last + 1}-" if last < pdf.pages else ""
     footer = f"(PDF, pages {first}-{last} of {pdf.pages}{more})"
     metadata = {
-        "path": found.path,
-        "bytes": found.stat.size,
+        "path": file.path,
+        "bytes": file.stat.size,
         "pages": pdf.pages,
         "first_page": first,
         "last_page": last,
         "without_text": empty,
-        "truncated": last < pdf.pages or first > 1 or bool(why),
+        "truncated": last < pdf.pages or first > 1 or bool(reason),
     }
-    return ToolResult(output="".join(parts) + footer, title=f"{found.name}: pages {first}-{last}", metadata=metadata)
+    return ToolResult(output="".join(parts) + footer, title=f"{file.name}: pages {first}-{last}", metadata=metadata)
 
 
-def _truncate_page(part: str, most: int) -> str:
-    kept = part.encode()[:most].decode("utf-8", "ignore")
+def _truncate_page(part: str, limit: int) -> str:
+    kept = part.encode()[:limit].decode("utf-8", "ignore")
     return f"{kept}… ({len(part) - len(kept)} more characters on this page; raise max_bytes to see them)\n"
 
 
-def _count(pages: int) -> str:
+def _format_count(pages: int) -> str:
     return "1 page" if pages == 1 else f"{pages} pages"

@@ -56,7 +56,7 @@ class DecodedText(Struct, frozen=True):
         return self.mark + text.encode(self.encoding, "surrogateescape" if self.damage else "strict")
 
     @property
-    def form(self) -> str:
+    def encoding_note(self) -> str:
         """The encoding in words; empty for plain UTF-8."""
         if self.damage:
             return f"UTF-8 with {self.damage} invalid bytes"
@@ -84,7 +84,7 @@ def looks_binary(data: bytes) -> bool:
     return controls * 20 > len(sample)
 
 
-_CONTROLS = [bytes([c]) for c in (*range(0x01, 0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F)]
+_CONTROLS = [bytes([conventions]) for conventions in (*range(0x01, 0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F)]
 
 
 def decode_text(data: bytes) -> DecodedText | None:

@@ -70,13 +70,13 @@ async def test_always_saves_the_rule_that_was_shown(folder: Path, home: Path) ->
     settings, grants = home / ".agent" / "settings.json", home / ".agent" / "grants.json"
     async with chatting(folder, home, write(), write(content="2"), "done") as chat:
         await chat.run("go", Approve("", "always"))
-        [asked] = chat.of(ApprovalAsked)
+        [request] = chat.of(ApprovalAsked)
     (folder / "b.txt").unlink()
     async with chatting(folder, home, write(content="3"), "done") as again:
         await again.run("go")
 
-    assert asked.suggestions == ("write_file(b.txt)",)
-    assert asked.wider == ("write_file(**)",)
+    assert request.suggestions == ("write_file(b.txt)",)
+    assert request.wider == ("write_file(**)",)
     [project] = json.loads(grants.read_text(encoding="utf-8"))["projects"]
     assert project["folder"] == str(folder.resolve())
     assert [(g["effect"], g["rule"]) for g in project["grants"]] == [("allow", "write_file(b.txt)")]
@@ -113,10 +113,10 @@ async def test_everywhere_saves_in_the_settings_for_every_project(folder: Path, 
 async def test_a_program_of_the_project_is_allowed_in_this_project_only(folder: Path, home: Path, rule: str) -> None:
     async with chatting(folder, home, write(), "done") as chat:
         await chat.run("go", Approve("", "everywhere", rule=rule))
-        refused = await chat.slash(f"/permissions allow --global {rule}")
+        rejected = await chat.slash(f"/permissions allow --global {rule}")
         listed = await chat.slash("/permissions")
 
-    assert "is another file in each project" in refused.error
+    assert "is another file in each project" in rejected.error
     assert any("was not saved" in n.text and n.level == "error" for n in chat.of(Notice))
     assert isinstance(listed.shown, Table)
     assert listed.shown.rows == ()
@@ -160,9 +160,9 @@ async def test_a_rule_that_cannot_be_saved_allows_this_call_only(
     (home / ".agent").mkdir()
     async with chatting(folder, home, write(), write(content="2"), "done") as chat:
         await chat.send(Prompt("go"))
-        asked = await chat.until(ApprovalAsked)
+        request = await chat.until(ApprovalAsked)
         (home / ".agent" / name).write_text("{ broken", encoding="utf-8")
-        await chat.send(Approve(asked.id, decision))
+        await chat.send(Approve(request.id, decision))
         again = await chat.until(ApprovalAsked)
         await chat.send(Approve(again.id, "deny"))
         await chat.until(RunFinished)
@@ -175,8 +175,8 @@ async def test_a_rule_that_cannot_be_saved_allows_this_call_only(
 async def test_no_garbage_is_saved(folder: Path, home: Path) -> None:
     async with chatting(folder, home, write(), "done") as chat:
         await chat.send(Prompt("go"))
-        asked = await chat.until(ApprovalAsked)
-        await chat.send(Approve(asked.id, "always", rule="write_file(("))
+        request = await chat.until(ApprovalAsked)
+        await chat.send(Approve(request.id, "always", rule="write_file(("))
         await chat.until(RunFinished)
 
     assert not (home / ".agent" / "grants.json").exists()
@@ -190,10 +190,10 @@ async def test_the_rule_that_asks_is_named(folder: Path, home: Path) -> None:
     async with chatting(folder, home, write(), "done") as chat:
         await chat.run("go", Approve("", "once"))
 
-    [asked] = chat.of(ApprovalAsked)
-    assert asked.rule.startswith("ask write_file(b.txt)")
-    assert "settings.json" in asked.rule
-    assert asked.suggestions == ()  # no rule can allow what another one asks about
+    [request] = chat.of(ApprovalAsked)
+    assert request.rule.startswith("ask write_file(b.txt)")
+    assert "settings.json" in request.rule
+    assert request.suggestions == ()  # no rule can allow what another one asks about
 
 
 async def test_questions_come_one_after_the_other(folder: Path, home: Path) -> None:
@@ -216,8 +216,8 @@ async def test_the_exact_change_is_shown(folder: Path, home: Path) -> None:
     async with chatting(folder, home, seen, call, "done") as chat:
         await chat.run("go", Approve("", "deny"))
 
-    [asked] = chat.of(ApprovalAsked)
-    [diff] = asked.diffs
+    [request] = chat.of(ApprovalAsked)
+    [diff] = request.diffs
     assert (diff.path, diff.change) == ("crlf.txt", "edit")
     assert "CRLF" in diff.note
     assert (folder / "crlf.txt").read_bytes() == b"one\r\ntwo\r\n"
@@ -238,9 +238,9 @@ async def test_what_changed_after_the_yes_is_not_written_over(folder: Path, home
     edit = ScriptedCall("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"})
     async with chatting(folder, home, READ, edit, "done") as chat:
         await chat.send(Prompt("go"))
-        asked = await chat.until(ApprovalAsked)
+        request = await chat.until(ApprovalAsked)
         (folder / "a.txt").write_text("two, but another two\n", encoding="utf-8")
-        await chat.send(Approve(asked.id, "once"))
+        await chat.send(Approve(request.id, "once"))
         await chat.until(RunFinished)
 
     done = chat.of(ToolFinished)[-1]
@@ -254,10 +254,10 @@ async def test_a_call_that_was_not_made_after_all_is_not_asked_about_twice(folde
     async with chatting(folder, home, edit, READ, edit, edit, "done") as chat:
         await chat.run("go", Approve("", "once"))
 
-    asked = len(chat.of(ApprovalAsked))
+    request = len(chat.of(ApprovalAsked))
     assert "was not read" in chat.of(ToolFinished)[0].output
     assert (folder / "a.txt").read_text(encoding="utf-8") == "one\n2\nthree\n"
-    assert asked == 2  # once for the edit, and once for the same edit again after it was made
+    assert request == 2  # once for the edit, and once for the same edit again after it was made
 
 
 async def test_nobody_is_asked_about_an_edit_of_a_file_that_was_not_read(folder: Path, home: Path) -> None:
@@ -306,9 +306,9 @@ async def test_each_edit_is_a_hunk_that_can_be_left_out(folder: Path, home: Path
     async with chatting(folder, home, READ, edits(("one", "1"), ("two", "2"), ("three", "3")), "done") as chat:
         await chat.run("go", Approve("", "once", "leave the middle", hunks=(0, 2)))
 
-    [asked] = chat.of(ApprovalAsked)
-    assert asked.choose_hunks
-    assert [hunk.number for hunk in asked.diffs[0].hunks] == [0, 1, 2]
+    [request] = chat.of(ApprovalAsked)
+    assert request.choose_hunks
+    assert [hunk.number for hunk in request.diffs[0].hunks] == [0, 1, 2]
     assert (folder / "a.txt").read_text(encoding="utf-8") == "1\ntwo\n3\n"
     done = chat.of(ToolFinished)[-1]
     assert done.output.splitlines()[0] == "Edited a.txt: 2/3 applied · 1 denied"
@@ -331,9 +331,9 @@ async def test_what_is_left_is_made_as_a_whole_or_not_at_all(folder: Path, home:
 async def test_a_hunk_that_there_is_not_is_refused_and_the_question_stays(folder: Path, home: Path) -> None:
     async with chatting(folder, home, READ, edits(("one", "1"), ("two", "2")), "done") as chat:
         await chat.send(Prompt("go"))
-        asked = await chat.until(ApprovalAsked)
-        wrong = await chat.send(Approve(asked.id, "once", hunks=(7,)))
-        await chat.send(Approve(asked.id, "once"))
+        request = await chat.until(ApprovalAsked)
+        wrong = await chat.send(Approve(request.id, "once", hunks=(7,)))
+        await chat.send(Approve(request.id, "once"))
         await chat.until(RunFinished)
 
     assert "Unknown hunk: 7" in wrong.refused
@@ -402,14 +402,14 @@ async def test_permissions_by_command(folder: Path, home: Path) -> None:
     async with chatting(folder, home, write(), "done") as chat:
         added = await chat.slash("/permissions allow write_file(b.txt)")
         shown = await chat.slash("/permissions")
-        why = await chat.slash("/permissions explain shell rm -rf x")
+        reason = await chat.slash("/permissions explain shell rm -rf x")
         await chat.run("go")
         receipt = await chat.send(Slash("/permissions allow ((("))
         bad = await chat.until(CommandDone, lambda done: done.id == receipt.id)
 
     assert f"Saved for this project in {home}/.agent/grants.json" in str(added.shown)
     assert "write_file(b.txt)" in str(shown.shown)
-    assert "outcome" in str(why.shown)
+    assert "outcome" in str(reason.shown)
     assert bad.error
     assert chat.of(ApprovalAsked) == []
 
@@ -425,21 +425,21 @@ async def test_what_was_granted_is_listed_with_its_place_and_revoked(folder: Pat
         nothing = await chat.slash("/permissions revoke")
         await chat.send(Prompt("go"))
         for decision in ("always", "session", "everywhere"):
-            asked = await chat.until(ApprovalAsked)
-            await chat.send(Approve(asked.id, decision))
+            request = await chat.until(ApprovalAsked)
+            await chat.send(Approve(request.id, decision))
         await chat.until(RunFinished)
         await chat.send(SetMode("accept_edits"))
         listed = await chat.slash("/permissions")
         picker = await chat.slash("/permissions revoke")
         revoked = [
-            await chat.slash(f"/permissions revoke {wanted}")
-            for wanted in ("write_file(b.txt)", "all edits in this project", "2", "1")
+            await chat.slash(f"/permissions revoke {requested}")
+            for requested in ("write_file(b.txt)", "all edits in this project", "2", "1")
         ]
         unknown = await chat.slash("/permissions revoke 1")
         await chat.send(Prompt("again"))
         for _ in range(3):
-            asked = await chat.until(ApprovalAsked)
-            await chat.send(Approve(asked.id, "deny"))
+            request = await chat.until(ApprovalAsked)
+            await chat.send(Approve(request.id, "deny"))
         await chat.until(RunFinished)
 
     assert isinstance(empty.shown, Table)
@@ -485,9 +485,9 @@ async def test_all_edits_are_allowed_for_the_session_and_nothing_else_is(folder:
         first = await chat.until(ApprovalAsked)
         await chat.send(Approve(first.id, "edits"))
         for _ in asks:
-            asked = await chat.until(ApprovalAsked)
-            assert "edits" not in [choice.value for choice in asked.choices]
-            await chat.send(Approve(asked.id, "deny"))
+            request = await chat.until(ApprovalAsked)
+            assert "edits" not in [choice.value for choice in request.choices]
+            await chat.send(Approve(request.id, "deny"))
         await chat.until(RunFinished)
         modes = [event.status.mode for event in chat.of(StatusChanged)]
         await chat.slash("/clear")
@@ -518,7 +518,7 @@ async def test_rules_that_ask_or_deny_apply_where_all_edits_are_accepted(folder:
         assert chat.chat.status.mode == "accept_edits"
         end = await chat.run("go", Approve("", "deny"))
 
-    assert [asked.resource for asked in chat.of(ApprovalAsked)] == ["b.txt"]
+    assert [request.resource for request in chat.of(ApprovalAsked)] == ["b.txt"]
     assert end.denied == 3
     assert [name for name in "bcde" if (folder / f"{name}.txt").exists()] == ["e"]
 

@@ -27,9 +27,9 @@ async def read(outbox: EventBuffer) -> list[ChatEvent]:
 async def test_pieces_that_wait_are_joined() -> None:
     outbox = EventBuffer()
     for piece in ("a", "b", "c"):
-        outbox.push(AnswerText(piece))
-    outbox.push(Notice("between"))
-    outbox.push(AnswerText("d"))
+        outbox.publish(AnswerText(piece))
+    outbox.publish(Notice("between"))
+    outbox.publish(AnswerText("d"))
 
     assert await read(outbox) == [AnswerText("abc"), Notice("between"), AnswerText("d")]
 
@@ -37,8 +37,8 @@ async def test_pieces_that_wait_are_joined() -> None:
 async def test_what_a_slow_reader_waits_for_does_not_grow_with_the_number_of_pieces() -> None:
     outbox = EventBuffer()
     for i in range(100_000):
-        outbox.push(ChildEvent(f"agent-{i % 3}", AnswerText("x")))
-        outbox.push(ToolProgress("call", "y" * 10))
+        outbox.publish(ChildEvent(f"agent-{i % 3}", AnswerText("x")))
+        outbox.publish(ToolProgress("call", "y" * 10))
 
     assert len(outbox) == 4
     events = await read(outbox)
@@ -53,16 +53,16 @@ async def test_what_a_slow_reader_waits_for_does_not_grow_with_the_number_of_pie
 async def test_only_the_latest_state_matters() -> None:
     outbox = EventBuffer()
     for turns in range(5):
-        outbox.push(StatusChanged(Status(model="m", turns=turns)))
+        outbox.publish(StatusChanged(Status(model="m", turns=turns)))
 
     assert await read(outbox) == [StatusChanged(Status(model="m", turns=4))]
 
 
 async def test_a_piece_that_was_read_takes_no_more() -> None:
     outbox = EventBuffer()
-    outbox.push(AnswerText("a"))
+    outbox.publish(AnswerText("a"))
     first = await anext(outbox)
-    outbox.push(AnswerText("b"))
+    outbox.publish(AnswerText("b"))
 
     assert first == AnswerText("a")
     assert await read(outbox) == [AnswerText("b")]
@@ -70,9 +70,9 @@ async def test_a_piece_that_was_read_takes_no_more() -> None:
 
 async def test_the_title_of_progress_is_the_last_one() -> None:
     outbox = EventBuffer()
-    outbox.push(ToolProgress("1", "a", "first"))
-    outbox.push(ToolProgress("1", "b"))
-    outbox.push(ToolProgress("1", "", "second"))
+    outbox.publish(ToolProgress("1", "a", "first"))
+    outbox.publish(ToolProgress("1", "b"))
+    outbox.publish(ToolProgress("1", "", "second"))
 
     assert await read(outbox) == [ToolProgress("1", "ab", "second")]
 
@@ -81,7 +81,7 @@ async def test_a_reader_that_waits_is_woken_and_released() -> None:
     outbox = EventBuffer()
     waiting = asyncio.ensure_future(anext(outbox))
     await asyncio.sleep(0)
-    outbox.push(Notice("now"))
+    outbox.publish(Notice("now"))
     assert await waiting == Notice("now")
     last = asyncio.ensure_future(anext(outbox))
     await asyncio.sleep(0)
@@ -89,7 +89,7 @@ async def test_a_reader_that_waits_is_woken_and_released() -> None:
 
     with pytest.raises(StopAsyncIteration):
         await last
-    outbox.push(Notice("too late"))
+    outbox.publish(Notice("too late"))
     assert len(outbox) == 0
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_lost_and_each_text_stays_in_order(steps: list[ChatEvent | No
         outbox, got = EventBuffer(), list[ChatEvent]()
         for step in steps:
             if step is not None:
-                outbox.push(step)
+                outbox.publish(step)
             elif len(outbox):
                 got.append(await anext(outbox))
         return got + await read(outbox)

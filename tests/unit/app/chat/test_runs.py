@@ -55,7 +55,7 @@ def write(content: str = "new\n", path: str = "b.txt") -> ScriptedCall:
 @pytest.mark.covers("CLI-06", "CLI-08", "CLI-10", "CLI-16")
 async def test_a_run_is_told_by_events_in_order(folder: Path, home: Path) -> None:
     read = Reply("I look.", thinking="hm", calls=[ScriptedCall("read_file", {"path": "a.txt"})])
-    async with chatting(folder, home, read, Reply("Three lines.", pieces=3)) as chat:
+    async with chatting(folder, home, read, Reply("Three lines.", chunk_count=3)) as chat:
         end = await chat.run("what is in a.txt?")
 
     assert end.status == "completed"
@@ -85,7 +85,7 @@ async def test_what_is_waited_for_is_told_until_nothing_is(folder: Path, home: P
 
 @pytest.mark.covers("HOK-05")
 async def test_an_answer_comes_in_pieces_and_then_as_a_whole(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, Reply("a long answer", pieces=4)) as chat:
+    async with chatting(folder, home, Reply("a long answer", chunk_count=4)) as chat:
         await chat.run("go")
 
     assert "".join(piece.text for piece in chat.of(AnswerText)) == "a long answer"
@@ -97,13 +97,13 @@ async def test_an_answer_comes_in_pieces_and_then_as_a_whole(folder: Path, home:
 async def test_writes_and_shell_ask_first(folder: Path, home: Path, call: ScriptedCall) -> None:
     async with chatting(folder, home, call, "done") as chat:
         await chat.send(Prompt("go"))
-        asked = await chat.until(ApprovalAsked)
+        request = await chat.until(ApprovalAsked)
         assert not (folder / "b.txt").exists()
-        await chat.send(Approve(asked.id, "once"))
+        await chat.send(Approve(request.id, "once"))
         await chat.until(RunFinished)
 
     assert (folder / "b.txt").exists()
-    assert asked.tool == call.name
+    assert request.tool == call.name
 
 
 @pytest.mark.covers("HOK-08")
@@ -111,12 +111,12 @@ async def test_a_question_never_blocks_the_event_loop(folder: Path, home: Path) 
     ticks = 0
     async with chatting(folder, home, write(), "done") as chat:
         await chat.send(Prompt("go"))
-        asked = await chat.until(ApprovalAsked)
+        request = await chat.until(ApprovalAsked)
         for _ in range(100):
             await asyncio.sleep(0)
             ticks += 1
-        assert (asked.scope, asked.resource, asked.action) == ("fs-write", "b.txt", "write")
-        await chat.send(Approve(asked.id, "deny", "not now"))
+        assert (request.scope, request.resource, request.action) == ("fs-write", "b.txt", "write")
+        await chat.send(Approve(request.id, "deny", "not now"))
         end = await chat.until(RunFinished)
 
     assert ticks == 100
@@ -176,11 +176,11 @@ async def test_an_answer_and_an_abort_at_the_same_time(folder: Path, home: Path,
     changed = {"path": "b.txt", "content": "changed"} if decision == "edit" else None
     async with chatting(folder, home, write(), "done", "more") as chat:
         await chat.send(Prompt("go"))
-        asked = await chat.until(ApprovalAsked)
+        request = await chat.until(ApprovalAsked)
         await chat.send(Queue("do not lose this"))
         if order == "abort first":
             await chat.send(Abort())
-        await chat.send(Approve(asked.id, decision, input=changed))
+        await chat.send(Approve(request.id, decision, input=changed))
         if order == "answer first, a little later":
             for _ in range(3):
                 await asyncio.sleep(0)
@@ -207,10 +207,10 @@ async def test_an_answer_and_an_abort_at_the_same_time(folder: Path, home: Path,
 async def test_an_answer_to_no_question_is_refused(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
         receipt = await chat.send(Approve("q99", "once"))
-        refused = await chat.until(Refused)
+        rejected = await chat.until(Refused)
 
     assert not receipt.accepted
-    assert refused.reason == receipt.refused
+    assert rejected.reason == receipt.refused
 
 
 @pytest.mark.covers("CLI-02")

@@ -182,12 +182,12 @@ async def test_a_file_that_somebody_else_changed_is_not_rewound(folder: Path, ho
     async with chatting(folder, home, write("1"), "done") as chat:
         await chat.run("write one", YES)
         (folder / "b.txt").write_text("mine", encoding="utf-8")
-        refused = await chat.slash("/rewind")
+        rejected = await chat.slash("/rewind")
         done = await chat.slash("/rewind 1")
         kept = (folder / "b.txt").read_text(encoding="utf-8")
         forced = await chat.slash("/rewind 1 force")
 
-    assert refused.error == ""
+    assert rejected.error == ""
     assert "Nothing was rewound" in done.error
     assert kept == "mine"
     assert forced.error == ""

@@ -73,10 +73,10 @@ async def test_an_unknown_command_is_not_sent_to_the_model(folder: Path, home: P
     model = ScriptedModel("never")
     async with chatting(folder, home, model) as chat:
         receipt = await chat.send(Slash("/modle openai:x"))
-        refused = await chat.until(Refused)
+        rejected = await chat.until(Refused)
 
-    assert "/model" in refused.reason
-    assert refused.id == receipt.id
+    assert "/model" in rejected.reason
+    assert rejected.id == receipt.id
     assert model.requests == []
 
 
@@ -135,12 +135,12 @@ async def test_a_command_while_a_run_goes_on(folder: Path, home: Path) -> None:
         await chat.send(Prompt("go"))
         await gate.reached_limit.wait()
         done = await chat.slash("/cost")
-        refused = await chat.send(Slash("/rewind"))
+        rejected = await chat.send(Slash("/rewind"))
         gate.open.set()
         await chat.until(RunFinished)
 
     assert done.error == ""
-    assert "not available while the agent is working" in refused.refused
+    assert "not available while the agent is working" in rejected.refused
 
 
 # --- prompts by name ------------------------------------------------------------------------------------------------------

@@ -131,8 +131,8 @@ async def test_in_plan_mode_nothing_changes_and_the_plan_is_a_file(folder: Path,
         written_in_plan = (folder / "b.txt").exists()
         [plan] = (folder / ".agent" / "plans").glob("*.md")
         await chat.send(ExecutePlan())
-        asked = await chat.until(ApprovalAsked)
-        await chat.send(Approve(asked.id, "once"))
+        request = await chat.until(ApprovalAsked)
+        await chat.send(Approve(request.id, "once"))
         done = await chat.until(RunFinished)
         mode = chat.chat.status.mode
 
@@ -149,13 +149,13 @@ async def test_an_approved_plan_ends_plan_mode(folder: Path, home: Path) -> None
     present = ScriptedCall("present_plan", {"plan": "1. Write b.txt", "title": "B"})
     async with chatting(folder, home, present, write(), "done", ask={"plan": True}) as chat:
         await chat.send(Prompt("go"))
-        asked = await chat.until(QuestionAsked)
-        await chat.send(Answer(asked.id, ("approve",)))
+        request = await chat.until(QuestionAsked)
+        await chat.send(Answer(request.id, ("approve",)))
         approval = await chat.until(ApprovalAsked)
         await chat.send(Approve(approval.id, "once"))
         await chat.until(RunFinished)
 
-    assert (asked.kind, asked.text) == ("plan", "1. Write b.txt")
+    assert (request.kind, request.text) == ("plan", "1. Write b.txt")
     assert chat.of(StatusChanged)[0].status.mode == "plan"
     assert chat.of(StatusChanged)[-1].status.mode == "build"
     assert (folder / "b.txt").exists()
@@ -259,8 +259,8 @@ async def test_a_sub_agent_is_stopped_alone_and_asks_under_its_own_name(folder: 
     model = WaitingModel(spawn("write b.txt"), write("theirs"), "never said", "the parent goes on", gates={2: gate})
     async with chatting(folder, home, model) as chat:
         await chat.send(Prompt("go"))
-        asked = await chat.until(ApprovalAsked)
-        await chat.send(Approve(asked.id, "once"))
+        request = await chat.until(ApprovalAsked)
+        await chat.send(Approve(request.id, "once"))
         await gate.reached_limit.wait()
         child = chat.of(ChildStarted)[0].id
         running = chat.chat.status.children
@@ -269,7 +269,7 @@ async def test_a_sub_agent_is_stopped_alone_and_asks_under_its_own_name(folder: 
         await chat.send(Abort(child=child))
         end = await chat.until(RunFinished)
 
-    assert asked.child == child, asked
+    assert request.child == child, request
     assert running == 1
     assert chat.of(ChildFinished)[0].status in ("aborted", "completed")
     assert end.status == "completed"
@@ -339,8 +339,8 @@ async def test_extensions_bring_commands_shortcuts_and_questions(folder: Path, h
     async with chatting(folder, home, "still here") as chat:
         listed = await chat.slash("/help greet")
         await chat.send(Slash("/greet you"))
-        asked = await chat.until(QuestionAsked)
-        await chat.send(Answer(asked.id, ("yes",)))
+        request = await chat.until(QuestionAsked)
+        await chat.send(Answer(request.id, ("yes",)))
         greeted = await chat.until(CommandDone)
         broken = await chat.slash("/fail")
         keys = chat.chat.shortcuts
@@ -350,7 +350,7 @@ async def test_extensions_bring_commands_shortcuts_and_questions(folder: Path, h
         end = await chat.run("go")
 
     assert "greets" in json.dumps(str(listed.shown))
-    assert (asked.kind, asked.title) == ("confirm", "Greet?")
+    assert (request.kind, request.title) == ("confirm", "Greet?")
     assert "hello you" in str(greeted.shown)
     assert "broken" in broken.error
     assert keys == {"ctrl+k": "tells"}

@@ -124,7 +124,7 @@ async def test_runs_are_told_as_they_ended_or_wait() -> None:
     made: list[str] = []
     async with DurableWorker(MemoryEngine(), {"one": make}) as agents:
         paused = await agents.start("one", "go", run_id="paused")
-        async for item in paused.follow():
+        async for item in paused.events():
             if isinstance(item.event, Asked):
                 break
         failed = await agents.start("one", "go", run_id="failed")

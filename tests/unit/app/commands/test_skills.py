@@ -168,9 +168,9 @@ def test_settings_say_where_skills_are_and_whether(command: Command) -> None:
     assert names(command) == {"extra": "on", "own": "on"}
     command.settings({"skills": {"pluginDir": str(command.folder.parent / "plugins"), "disabled": ["extra"]}})
     assert names(command) == {"extra": "off"}
-    refused = command.run("skills", "enable", "extra")
-    assert refused.code == 2
-    assert "skills.disabled" in refused.err
+    rejected = command.run("skills", "enable", "extra")
+    assert rejected.code == 2
+    assert "skills.disabled" in rejected.err
     command.settings({"skills": {"enabled": False, "pluginDir": str(command.folder.parent / "plugins")}})
     assert command.run("skills", "--json").value["skills"] == []
 
@@ -192,10 +192,10 @@ def test_install_asks_pins_updates_and_removes(command: Command) -> None:
     assert several.code == 2
     assert "doc, pdf; name some with --skill, or give --all" in several.err
 
-    asked = command.run("skills", "install", url, "--skill", "pdf")  # nobody is there to say yes
-    assert (asked.code, asked.out) == (1, "")
+    request = command.run("skills", "install", url, "--skill", "pdf")  # nobody is there to say yes
+    assert (request.code, request.out) == (1, "")
     told = ("scripts/run.py", "git status", "limits the conversation", "no-such-x is not on PATH", "nobody to ask")
-    assert [text for text in told if text not in asked.err] == []
+    assert [text for text in told if text not in request.err] == []
     assert (names(command), [p.name for p in (command.home / ".agent" / "skills").iterdir()]) == ({}, [])
 
     done = command.run("skills", "install", url, "--skill", "pdf", "--yes")
@@ -290,9 +290,9 @@ def test_install_says_why_not(command: Command, source: str, code: int, why: str
 def test_what_somebody_wrote_is_not_replaced_unasked(command: Command) -> None:
     own = skill(command.home / ".agent" / "skills" / "pdf", body="My own.\n")
     skill(command.folder / "pdf", body="Theirs.\n")
-    refused = command.run("skills", "install", "pdf", "--yes")
-    assert refused.code == 1
-    assert "--force replaces it" in refused.err
+    rejected = command.run("skills", "install", "pdf", "--yes")
+    assert rejected.code == 1
+    assert "--force replaces it" in rejected.err
     assert "My own." in (own / "SKILL.md").read_text()
     assert [p.name for p in own.parent.iterdir()] == ["pdf"]
     assert command.run("skills", "install", "pdf", "--yes", "--force").code == 0

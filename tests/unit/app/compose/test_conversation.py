@@ -170,13 +170,13 @@ def test_tools_by_name_keep_their_order() -> None:
 
 @pytest.mark.covers("AGT-37")
 def test_limits_of_the_settings() -> None:
-    behavior = build_behavior(AppConfig(agent=AgentSettings(max_tokens=9, temperature=0.5, max_cost=2.0))).resolved()
+    behavior = build_behavior(AppConfig(agent=AgentSettings(max_tokens=9, temperature=0.5, max_cost=2.0))).resolve()
 
     assert (behavior.max_output_tokens, behavior.temperature, behavior.max_cost) == (9, 0.5, 2.0)
-    assert build_behavior(AppConfig()).resolved().max_turns == 50
-    assert build_behavior(AppConfig()).resolved().max_output_tokens == 16384
+    assert build_behavior(AppConfig()).resolve().max_turns == 50
+    assert build_behavior(AppConfig()).resolve().max_output_tokens == 16384
     for given, made in ((None, 3), (5, 5), (0, None)):
-        assert build_behavior(AppConfig(agent=AgentSettings(repeat_hint=given))).resolved().repeat_hint == made
+        assert build_behavior(AppConfig(agent=AgentSettings(repeat_hint=given))).resolve().repeat_hint == made
 
 
 @pytest.mark.covers("CFG-11", "CFG-14")
@@ -235,8 +235,8 @@ def test_the_prompt_is_the_same_all_day() -> None:
     assert "2026-11-28" in prompt
     assert len(prompt) < 1500
     assert build_system_prompt("/work", day, instructions="Mine.").startswith("Mine.\n\nFolder:")
-    assert build_system_prompt("/work", day, small=True) == ""
-    assert build_system_prompt("/work", day, instructions="Mine.", small=True) == "Mine."
+    assert build_system_prompt("/work", day, is_small_model=True) == ""
+    assert build_system_prompt("/work", day, instructions="Mine.", is_small_model=True) == "Mine."
 
 
 def test_the_folder_to_work_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,17 +36,17 @@ async def test_without_a_sandbox_it_is_this_machine_with_its_limits(tmp_path: Pa
 
 @on_linux
 async def test_a_sandbox_of_the_settings_and_of_the_flag(tmp_path: Path) -> None:
-    wanted = '{"sandbox": {"layer": "auto", "hidden": ["secret"]}}'
+    requested = '{"sandbox": {"layer": "auto", "hidden": ["secret"]}}'
     try:
-        env, told = create_environment(settings(tmp_path, wanted), str(tmp_path))
+        env, told = create_environment(settings(tmp_path, requested), str(tmp_path))
     except ConfigError:
         skip_missing("a sandbox that works here")
     (tmp_path / "secret").write_text("x", encoding="utf-8")
     assert told
     assert (await env.run("cat secret")).exit_code != 0
     await env.aclose()
-    off = LaunchOptions(prompt="x", sandbox=SandboxOptions(layer="none")).flags()
-    env, told = create_environment(settings(tmp_path, wanted, flags=off), str(tmp_path))
+    off = LaunchOptions(prompt="x", sandbox=SandboxOptions(layer="none")).setting_overrides()
+    env, told = create_environment(settings(tmp_path, requested, flags=off), str(tmp_path))
     assert (type(env), told) == (LocalEnv, "")
     await env.aclose()
 
@@ -60,8 +60,8 @@ async def test_language_servers_of_the_settings_look_at_what_is_edited(tmp_path:
         tmp_path, f'{{"languageServers": {{"fake": {{"command": {command}, "languages": {{".py": "python"}}}}}}}}'
     )
 
-    wrapped = {t.name: t for t in with_language_servers(builtin_tools(every=True), loaded)}
-    plain = {t.name: t for t in builtin_tools(every=True)}
+    wrapped = {t.name: t for t in with_language_servers(builtin_tools(include_optional=True), loaded)}
+    plain = {t.name: t for t in builtin_tools(include_optional=True)}
 
     assert {name for name in plain if wrapped[name].execute is not plain[name].execute} == {
         "write_file", "edit", "multi_edit", "apply_patch",
@@ -71,11 +71,11 @@ async def test_language_servers_of_the_settings_look_at_what_is_edited(tmp_path:
     )
     assert with_language_servers(builtin_tools(), off) == list(builtin_tools())
     model = ScriptedModel(Reply(calls=[ScriptedCall("write_file", {"path": "a.py", "content": "x = 1\n"})]), "done")
-    asked = LaunchOptions(
+    request = LaunchOptions(
         prompt="x", place=WorkspaceOptions(cwd=str(tmp_path)), save=False, rules=PermissionFlags(allow=("write_file",))
     )
     made = await open_conversation(
-        asked, lambda told: None, {"MAINSPRING_HOME": str(tmp_path / "home")}, ClientServices(model=model)
+        request, lambda told: None, {"MAINSPRING_HOME": str(tmp_path / "home")}, ClientServices(model=model)
     )
     result = await made.agent.run("x")
     assert result.text == "done"

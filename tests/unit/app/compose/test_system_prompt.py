@@ -20,9 +20,9 @@ DAY = date(2026, 11, 28)
 
 async def conversation(project: Path, home: Path, *script: Any, **options: Any) -> tuple[Conversation, list[RunEvent]]:
     told: list[RunEvent] = []
-    asked = LaunchOptions(prompt="x", place=WorkspaceOptions(cwd=str(project)), save=False, **options)
+    request = LaunchOptions(prompt="x", place=WorkspaceOptions(cwd=str(project)), save=False, **options)
     made = await open_conversation(
-        asked, told.append, {"MAINSPRING_HOME": str(home)}, ClientServices(model=ScriptedModel(*script))
+        request, told.append, {"MAINSPRING_HOME": str(home)}, ClientServices(model=ScriptedModel(*script))
     )
     return made, told
 
@@ -98,17 +98,17 @@ def test_the_layers_of_the_prompt() -> None:
     assert PROVIDER_PROMPTS["openai"] in plain
     assert plain.index("You are Mainspring") < plain.index(PROVIDER_PROMPTS["openai"]) < plain.index("Folder: /work")
     assert plain.endswith("FILES")
-    assert PROVIDER_PROMPTS["openai"] not in build_system_prompt("/work", DAY, model=model, layer="")
+    assert PROVIDER_PROMPTS["openai"] not in build_system_prompt("/work", DAY, model=model, provider_prompt="")
 
     own = build_system_prompt(
         "/work",
         DAY,
         model=model,
         instructions="In {{CWD}} on {{DATE}} as {{MODEL}}: {{NO}} {{x}}",
-        layer="L {{PROVIDER}}",
+        provider_prompt="L {{PROVIDER}}",
     )
     assert own.startswith("In /work on 2026-11-28 as gpt-x: {{NO}} {{x}}\n\nL openai\n\nFolder: /work")
-    assert build_system_prompt("/work", DAY, small=True, model=model, files="FILES") == ""
+    assert build_system_prompt("/work", DAY, is_small_model=True, model=model, files="FILES") == ""
 
 
 def test_placeholders_are_filled_in_one_pass() -> None:

@@ -65,7 +65,7 @@ def test_branches_and_costs_are_shown(exported: Exported) -> None:
 @pytest.mark.covers("BYD-13", "BYD-19")
 def test_no_form_holds_a_secret(tmp_path: Path) -> None:
     with Session.create(tmp_path, home=tmp_path / "home") as session:
-        session.custom("note", {"text": f"password: correct-horse-1 and hunter2-hunter2 and {KEY}"})
+        session.add_custom("note", {"text": f"password: correct-horse-1 and hunter2-hunter2 and {KEY}"})
         session.label(f"about {KEY}")
         session.save()
     place, given = WorkspaceOptions(cwd=str(tmp_path)), environ(tmp_path / "home")
@@ -90,7 +90,7 @@ def test_what_the_program_keeps_for_itself_is_not_shown_and_a_stopped_run_is_tol
     signal = CancelToken()
     hooks: Hooks = {TurnBefore: lambda _: signal.cancel("the chat is closed")}
     with Session.create(folder, home=tmp_path / "home") as session:
-        session.custom("chat_queue", {"waiting": []})
+        session.add_custom("chat_queue", {"waiting": []})
         agent = Agent(ScriptedModel("never"), session=session)
         with suppress(AgentAbortedError):
             agent.run_sync("hello", signal=signal, hooks=hooks)

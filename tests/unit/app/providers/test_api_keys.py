@@ -34,9 +34,9 @@ async def test_a_command_prints_the_key_and_is_asked_again_when_it_is_refused(tm
     key = stored(api_key_command=f"echo x >> {counter}; wc -l < {counter} | tr -d ' '")
 
     assert (await key(), await key()) == ("1", "1")
-    key.reject("1")
+    key.invalidate("1")
     assert await key() == "2"
-    key.reject("another")
+    key.invalidate("another")
     assert await key() == "2"
 
 

@@ -46,8 +46,8 @@ async def lines_of(pieces: Sequence[bytes]) -> list[bytes | None]:
 async def test_lines_do_not_depend_on_how_they_come(whole: list[bytes], size: int) -> None:
     data = b"".join(line + b"\n" for line in whole)
     pieces = [data[i : i + size] for i in range(0, len(data), size)]
-    wanted = [None if len(line) > MOST else line for line in whole if line.strip() or len(line) > MOST]
-    assert await lines_of(pieces) == wanted
+    requested = [None if len(line) > MOST else line for line in whole if line.strip() or len(line) > MOST]
+    assert await lines_of(pieces) == requested
 
 
 async def test_a_reader_that_waits_holds_the_writer() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.app.chat import events as told
+from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.approvals import choices_for
 from mainspring.app.chat.command_results import Candidate, Choice, Clipboard, Picker, Table
 from mainspring.app.chat.command_results import Screen as ScreenAction
@@ -35,7 +35,7 @@ DIFF = FileDiff(
     path="a.py",
     hunks=(Hunk(0, "@@ -1 +1 @@", ("-a", "+b")), Hunk(1, "@@ -9 +9 @@", ("-c", "+d"))),
 )
-ASKED = told.ApprovalAsked(
+ASKED = chat_events.ApprovalAsked(
     "q1",
     "t1",
     "edit",
@@ -52,7 +52,7 @@ ASKED = told.ApprovalAsked(
 
 def run(one: TuiHarness) -> None:
     one.chat.status = msgspec.structs.replace(one.chat.status, running=True)
-    one.chat.tell(told.RunStarted("r1"), told.StatusChanged(one.chat.status))
+    one.chat.tell(chat_events.RunStarted("r1"), chat_events.StatusChanged(one.chat.status))
 
 
 @pytest.mark.covers("CLI-01", "CLI-02", "CLI-06", "CLI-08", "CLI-11")
@@ -61,12 +61,18 @@ async def test_a_prompt_and_its_answer(tmp_path: Path) -> None:
         await one.typed("hello")
         one.keys("\r")
         assert await one.command(Prompt) == Prompt("hello")
-        one.chat.tell(told.UserText("hello"), told.RunStarted("r"), told.Working("waiting for the model"))
+        one.chat.tell(
+            chat_events.UserText("hello"), chat_events.RunStarted("r"), chat_events.Working("waiting for the model")
+        )
         await one.until(lambda: "waiting for the model" in one.drawn)
-        one.chat.tell(told.AnswerText("# Head\n\nSome *wor"))
+        one.chat.tell(chat_events.AnswerText("# Head\n\nSome *wor"))
         await one.until(lambda: "Some *wor" in one.drawn)
         assert "Some" not in one.written.split("Head")[0]
-        one.chat.tell(told.AnswerText("ds*."), told.AnswerEnd("# Head\n\nSome *words*."), told.RunFinished("completed"))
+        one.chat.tell(
+            chat_events.AnswerText("ds*."),
+            chat_events.AnswerEnd("# Head\n\nSome *words*."),
+            chat_events.RunFinished("completed"),
+        )
         await one.until(lambda: "Some words." in one.written)
         await one.until(lambda: one.drawn == "")
     assert HistoryFile(tmp_path / "history.jsonl").read() == ["hello"]
@@ -83,7 +89,7 @@ async def test_enter_steers_and_tab_queues_while_a_run_goes_on(tmp_path: Path) -
         await one.typed("then this")
         one.keys("\t")
         assert await one.command(Queue) == Queue("then this")
-        one.chat.tell(told.QueueChanged((Queued("q1", "first"), Queued("q2", "then this"))))
+        one.chat.tell(chat_events.QueueChanged((Queued("q1", "first"), Queued("q2", "then this"))))
         await one.until(lambda: "queued: then this" in one.drawn)
 
         await one.typed("half a draft")
@@ -108,7 +114,7 @@ async def test_enter_steers_and_tab_queues_while_a_run_goes_on(tmp_path: Path) -
 @pytest.mark.covers("BYD-04")
 async def test_a_queued_text_that_was_sent_meanwhile_is_queued_again_as_it_was_changed(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
-        one.chat.tell(told.QueueChanged((Queued("q1", "first"),)))
+        one.chat.tell(chat_events.QueueChanged((Queued("q1", "first"),)))
         await one.until(lambda: one.session.connection.queued)
         one.keys("\x1b[1;3A")
         await one.until(lambda: one.session.screen.buffer.text == "first")
@@ -122,7 +128,7 @@ async def test_a_queued_text_that_was_sent_meanwhile_is_queued_again_as_it_was_c
 
 async def test_what_waits_after_a_stop_is_sent_with_enter(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
-        one.chat.tell(told.QueueChanged((Queued("q1", "first"),), held=True))
+        one.chat.tell(chat_events.QueueChanged((Queued("q1", "first"),), held=True))
         await one.until(lambda: "Enter to send" in one.drawn)
         one.keys("\r")
         assert await one.command(SendQueued) == SendQueued("q1")
@@ -214,13 +220,13 @@ async def test_a_pasted_picture_is_attached(tmp_path: Path) -> None:
 async def test_approvals(tmp_path: Path, keys: str, answer: Approve) -> None:
     async with desk(tmp_path) as one:
         run(one)
-        one.chat.tell(told.ToolStarted("t1", "edit", "Edit", "a.py"), ASKED)
+        one.chat.tell(chat_events.ToolStarted("t1", "edit", "Edit", "a.py"), ASKED)
         await one.until(lambda: "Edit a.py?" in one.drawn)
         await one.until(lambda: "- a" in one.written)
         await one.until(one.session.screen.dialog_takes_keys)
         for key in keys.replace("\x1b[B", "D"):
             if key == "W":
-                await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog.wants)
+                await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog.text_request)
                 continue
             one.keys("\x1b[B" if key == "D" else key)
             await asyncio.sleep(0.01)
@@ -233,7 +239,7 @@ async def test_a_denial_with_a_reason_and_changed_arguments(tmp_path: Path) -> N
         one.chat.tell(ASKED)
         await one.until(lambda: one.session.screen.dialog_takes_keys())
         one.keys("n")
-        await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog.wants)
+        await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog.text_request)
         one.keys("not this file")
         await one.until(lambda: one.session.screen.answer.text == "not this file")
         one.keys("\r")
@@ -309,7 +315,7 @@ async def test_help_has_the_keys_of_the_screen(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.session.set_keys({"unfold": "F2"})
         table = Table(("command", "what it does"), (("/quit", "leave"),), "Commands")
-        one.chat.tell(told.CommandDone("c1", "help", table))
+        one.chat.tell(chat_events.CommandDone("c1", "help", table))
         await one.until(lambda: "/quit" in one.written)
         assert "F2                     Show the last collapsed output" in one.written
         assert one.written.index("Keys") < one.written.index("Commands")
@@ -319,35 +325,43 @@ async def test_a_question_that_falls_away_is_not_shown_any_more(tmp_path: Path) 
     async with desk(tmp_path) as one:
         one.chat.tell(ASKED)
         await one.until(lambda: "Edit a.py?" in one.drawn)
-        one.chat.tell(told.ApprovalSettled("q1", "aborted"))
+        one.chat.tell(chat_events.ApprovalSettled("q1", "aborted"))
         await one.until(lambda: "Edit a.py?" not in one.drawn)
 
 
 @pytest.mark.parametrize(
     ("question", "keys", "answer"),
     [
-        (told.QuestionAsked("q", "confirm", "Go?"), "y", Answer("q", ("yes",))),
-        (told.QuestionAsked("q", "select", "Which?", options=(Option("a"), Option("b"))), "2", Answer("q", ("b",))),
+        (chat_events.QuestionAsked("q", "confirm", "Go?"), "y", Answer("q", ("yes",))),
         (
-            told.QuestionAsked("q", "ask", "Which?", options=(Option("a"), Option("b")), multiple=True),
+            chat_events.QuestionAsked("q", "select", "Which?", options=(Option("a"), Option("b"))),
+            "2",
+            Answer("q", ("b",)),
+        ),
+        (
+            chat_events.QuestionAsked("q", "ask", "Which?", options=(Option("a"), Option("b")), multiple=True),
             " D \r",
             Answer("q", ("a", "b")),
         ),
-        (told.QuestionAsked("q", "ask", "Which?", options=(Option("a"),)), "oWfree\r", Answer("q", (), "free")),
-        (told.QuestionAsked("q", "input", "Name?"), "Wme\r", Answer("q", (), "me")),
-        (told.QuestionAsked("q", "plan", "1. do **it**"), "y", Answer("q", ("approve",))),
-        (told.QuestionAsked("q", "plan", "1. do it"), "rWless\r", Answer("q", ("revise",), "less")),
-        (told.QuestionAsked("q", "select", "Which?", options=(Option("a"),)), "\x1b", Answer("q", declined=True)),
+        (chat_events.QuestionAsked("q", "ask", "Which?", options=(Option("a"),)), "oWfree\r", Answer("q", (), "free")),
+        (chat_events.QuestionAsked("q", "input", "Name?"), "Wme\r", Answer("q", (), "me")),
+        (chat_events.QuestionAsked("q", "plan", "1. do **it**"), "y", Answer("q", ("approve",))),
+        (chat_events.QuestionAsked("q", "plan", "1. do it"), "rWless\r", Answer("q", ("revise",), "less")),
+        (
+            chat_events.QuestionAsked("q", "select", "Which?", options=(Option("a"),)),
+            "\x1b",
+            Answer("q", declined=True),
+        ),
     ],
 )
-async def test_questions(tmp_path: Path, question: told.QuestionAsked, keys: str, answer: Answer) -> None:
+async def test_questions(tmp_path: Path, question: chat_events.QuestionAsked, keys: str, answer: Answer) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(question)
         await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog_takes_keys())
         screen = one.session.screen
         for key in keys:
             if key == "W":
-                await one.until(lambda: screen.dialog is not None and screen.dialog.wants)
+                await one.until(lambda: screen.dialog is not None and screen.dialog.text_request)
                 continue
             one.keys("\x1b[B" if key == "D" else key)
             await asyncio.sleep(0.03)
@@ -429,20 +443,20 @@ async def test_enter_sends_a_file_that_tab_completed(tmp_path: Path, path: str, 
 async def test_what_commands_give(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         picker = Picker("Models", (Choice("one", "/model one"), Choice("two", "/model two", current=True)))
-        one.chat.tell(told.CommandDone("c1", "model", picker))
+        one.chat.tell(chat_events.CommandDone("c1", "model", picker))
         await one.until(lambda: one.session.screen.dialog)
         one.keys("\x1b[A")
         await asyncio.sleep(0.02)
         one.keys("\r")
         assert await one.command(Slash) == Slash("/model one")
-        one.chat.tell(told.CommandDone("c2", "copy", Clipboard("hi")))
+        one.chat.tell(chat_events.CommandDone("c2", "copy", Clipboard("hi")))
         await one.until(lambda: "\x1b]52;c;aGk=\x07" in one.raw)
-        one.chat.tell(told.CommandDone("c3", "nope", error="there is no such command"))
+        one.chat.tell(chat_events.CommandDone("c3", "nope", error="there is no such command"))
         await one.until(lambda: "/nope: there is no such command" in one.written)
         before = one.raw.count("\x1b[2J")
-        one.chat.tell(told.CommandDone("c5", "clear", ScreenAction("clear")))
+        one.chat.tell(chat_events.CommandDone("c5", "clear", ScreenAction("clear")))
         await one.until(lambda: one.raw.count("\x1b[2J") > before)
-        one.chat.tell(told.CommandDone("c4", "quit", ScreenAction("quit")))
+        one.chat.tell(chat_events.CommandDone("c4", "quit", ScreenAction("quit")))
         await one.until(lambda: not one.session.screen.app.is_running)
 
 
@@ -460,7 +474,8 @@ async def test_folded_output_can_be_seen(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         output = "\n".join(f"row {i}" for i in range(30))
         one.chat.tell(
-            told.ToolStarted("t", "shell", "Run", "make"), told.ToolFinished("t", "shell", "Run", output=output)
+            chat_events.ToolStarted("t", "shell", "Run", "make"),
+            chat_events.ToolFinished("t", "shell", "Run", output=output),
         )
         await one.until(lambda: "row 29" in one.written)
         assert "row 3\n" not in one.written
@@ -486,11 +501,11 @@ async def test_modes_and_the_draft_of_a_rewind(tmp_path: Path) -> None:
         modes: tuple[AgentMode, ...] = ("build", "accept_edits", "plan")
         for before, after in zip(modes, (*modes[1:], modes[0]), strict=True):
             status = msgspec.structs.replace(one.chat.status, mode=before)
-            one.chat.tell(told.StatusChanged(status))
+            one.chat.tell(chat_events.StatusChanged(status))
             await one.until(lambda status=status: one.session.connection.status == status)
             one.keys("\x1b[Z")
             assert await one.command(SetMode) == SetMode(after)
-        one.chat.tell(told.SessionChanged("rewound", draft="say it again"))
+        one.chat.tell(chat_events.SessionChanged("rewound", draft="say it again"))
         await one.until(lambda: one.session.screen.buffer.text == "say it again")
 
 
@@ -500,18 +515,20 @@ async def test_only_who_looks_elsewhere_is_told(tmp_path: Path) -> None:
         one.session.set_notifications("unfocused", ("bell", "osc9"), None, 5.0)
         one.keys("\x1b[I")
         await one.until(lambda: one.session.notifier.focused)
-        one.chat.tell(told.RunFinished("completed", text="all done", seconds=9))
+        one.chat.tell(chat_events.RunFinished("completed", text="all done", seconds=9))
         await one.until(lambda: "9.0 s" in one.written)
         assert "\a" not in one.raw
         one.keys("\x1b[O")
         await one.until(lambda: one.session.notifier.focused is False)
-        one.chat.tell(told.RunFinished("completed", text="all done", seconds=9))
+        one.chat.tell(chat_events.RunFinished("completed", text="all done", seconds=9))
         await one.until(lambda: "\x1b]9;all done\a" in one.raw)
 
 
 async def test_nothing_is_drawn_while_nothing_happens(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
-        one.chat.tell(told.AnswerText("some"), told.AnswerEnd("some"), told.RunFinished("completed"))
+        one.chat.tell(
+            chat_events.AnswerText("some"), chat_events.AnswerEnd("some"), chat_events.RunFinished("completed")
+        )
         await one.until(lambda: "some" in one.written)
         await asyncio.sleep(0.3)
         frames = one.session.screen.app.render_counter
@@ -532,7 +549,7 @@ async def test_whoever_typed_just_now_looks(tmp_path: Path) -> None:
 
 async def test_frames_are_written_whole(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
-        one.chat.tell(told.AnswerText("a\n\nb\n\nc"), told.AnswerEnd("a\n\nb\n\nc"))
+        one.chat.tell(chat_events.AnswerText("a\n\nb\n\nc"), chat_events.AnswerEnd("a\n\nb\n\nc"))
         await one.until(lambda: "a\n" in one.written)
         frames = one.raw.split("\x1b[?2026h")[1:]
         assert frames
@@ -544,15 +561,15 @@ async def test_frames_are_written_whole(tmp_path: Path) -> None:
 async def test_a_terminal_that_is_gone_ends_the_session(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.lose()
-        one.chat.tell(told.Notice("hello"))
+        one.chat.tell(chat_events.Notice("hello"))
         await one.until(lambda: not one.session.screen.app.is_running)
     assert one.session.failure is None
 
 
 async def test_of_a_long_session_the_end_is_shown_and_that_there_is_more(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
-        notices = [told.Notice(f"notice {i}.") for i in range(500)]
-        one.chat.tell(told.ReplayStarted(500), *notices, told.ReplayFinished())
+        notices = [chat_events.Notice(f"notice {i}.") for i in range(500)]
+        one.chat.tell(chat_events.ReplayStarted(500), *notices, chat_events.ReplayFinished())
         await one.until(lambda: "notice 499." in one.written)
         assert "earlier messages are not shown" in one.written
         assert "notice 50." not in one.written
@@ -560,7 +577,7 @@ async def test_of_a_long_session_the_end_is_shown_and_that_there_is_more(tmp_pat
 
 async def test_the_input_stands_apart_from_what_was_printed_where_there_is_room(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
-        one.chat.tell(told.Notice("by the way"))
+        one.chat.tell(chat_events.Notice("by the way"))
         await one.until(lambda: "by the way" in one.written)
         assert one.session.live_rows(80, 24, 18) == [[]]
         assert one.session.live_rows(80, 12, 6) == []

@@ -64,8 +64,8 @@ def test_a_reason_is_no_arguments() -> None:
     answers: list[ChatCommand | None] = []
     dialog = ApprovalDialog(asked("ls"), answers.append)
     dialog.on_key("n")
-    dialog.take(" not that ")
-    assert (answers, dialog.wants) == ([Approve("q", "deny", "not that")], None)
+    dialog.submit_text(" not that ")
+    assert (answers, dialog.text_request) == ([Approve("q", "deny", "not that")], None)
 
 
 PICKER = Picker(
@@ -91,13 +91,13 @@ def test_typing_narrows_a_list() -> None:
     dialog.on_key("enter")
     assert "No matches" in shows(dialog)
     assert answers == []
-    dialog.back()
+    dialog.go_back()
     assert shows(dialog).count("\n") == 5
     dialog.on_key("q")
     dialog.on_key("enter")
     assert answers == [Slash("/model ollama:qwen")]
     dialog = PickerDialog(PICKER, answers.append)
-    dialog.back()
+    dialog.go_back()
     assert answers[1:] == [None]
 
 

@@ -5,7 +5,7 @@ import pytest
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from mainspring.app.chat import events as told
+from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.commands import Prompt
 from mainspring.app.tui.paste import BURST, join_bursts
 from tests.unit.app.tui.harness import desk
@@ -57,7 +57,7 @@ async def test_a_line_that_comes_at_once_with_its_enter_is_sent(tmp_path: Path) 
 @pytest.mark.covers("BYD-04")
 async def test_a_burst_answers_no_question(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
-        one.chat.tell(told.QuestionAsked("q", "confirm", "Go?"))
+        one.chat.tell(chat_events.QuestionAsked("q", "confirm", "Go?"))
         await one.until(one.session.screen.dialog_takes_keys)
         one.keys("yes, and then " * 5)
         await one.until(lambda: one.session.screen.buffer.text == "yes, and then " * 5)

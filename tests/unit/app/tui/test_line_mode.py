@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from mainspring.app.chat import events as told
+from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.approvals import choices_for
 from mainspring.app.chat.command_results import Screen
 from mainspring.app.chat.commands import Abort, Answer, Approve, ChatCommand, Prompt, Slash, Steer
@@ -13,7 +13,7 @@ from mainspring.app.tui.line_mode import LineMode
 from mainspring.app.tui.theme import Theme
 from tests.unit.app.tui.fake_chat import ScriptedChat
 
-ASKED = told.ApprovalAsked(
+ASKED = chat_events.ApprovalAsked(
     "q1",
     "t1",
     "shell",
@@ -47,10 +47,12 @@ async def test_a_chat_in_lines() -> None:
             await asyncio.sleep(0.005)
         raise AssertionError(out.getvalue())
 
-    chat.tell(told.Notice("by the way"))
+    chat.tell(chat_events.Notice("by the way"))
     await shows("by the way\n> ")
     await after("hello\n", Prompt("hello"))
-    chat.tell(told.UserText("hello"), told.RunStarted("r"), told.AnswerText("**Well** \u2014 \x1b[2Jx"))
+    chat.tell(
+        chat_events.UserText("hello"), chat_events.RunStarted("r"), chat_events.AnswerText("**Well** \u2014 \x1b[2Jx")
+    )
     chat.tell(ASKED)
     await shows("Your choice")
     assert "Well - x\n" in out.getvalue()
@@ -58,12 +60,12 @@ async def test_a_chat_in_lines() -> None:
     await after("to the left\n", Steer("to the left"))
     os.kill(os.getpid(), signal.SIGINT)
     await after("", Abort("Stopped by the user"))
-    chat.tell(told.RunFinished("aborted"), told.QuestionAsked("q2", "input", "Your name?"))
+    chat.tell(chat_events.RunFinished("aborted"), chat_events.QuestionAsked("q2", "input", "Your name?"))
     await shows("Your answer")
     await after("me\n", Answer("q2", (), "me"))
-    chat.tell(told.ApprovalSettled("q1", "always"), told.QuestionSettled("q2", "answered"))
+    chat.tell(chat_events.ApprovalSettled("q1", "always"), chat_events.QuestionSettled("q2", "answered"))
     await after("/quit now\n", Slash("/quit now"))
-    chat.tell(told.CommandDone("c", "quit", Screen("quit")))
+    chat.tell(chat_events.CommandDone("c", "quit", Screen("quit")))
     assert await asyncio.wait_for(running, 5) == 0
     assert out.getvalue().isascii()
     os.close(keyboard)

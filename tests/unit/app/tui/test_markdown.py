@@ -12,7 +12,7 @@ from mainspring.app.tui.theme import Theme
 
 
 def shown(text: str, columns: int = 80, look: Theme | None = None) -> str:
-    return to_text(Answer(look or Theme()).whole(text, columns))
+    return to_text(Answer(look or Theme()).render(text, columns))
 
 
 def test_lists_tables_and_code() -> None:
@@ -54,7 +54,7 @@ def test_terminal_sequences_do_nothing(hostile: str) -> None:
     st.integers(4, 60),
 )
 def test_nothing_breaks_the_painter(text: str, columns: int) -> None:
-    rows = Answer(Theme()).whole(text, columns)
+    rows = Answer(Theme()).render(text, columns)
     assert all("\x1b" not in part and "\n" not in part for row in rows for _, part in row)
 
 

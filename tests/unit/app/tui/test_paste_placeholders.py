@@ -13,7 +13,7 @@ def test_a_large_paste_is_one_sign_that_is_sent_in_full() -> None:
     sign = pastes.text(BIG)
     assert len(sign) == 1
     assert pastes.label(sign) == "[pasted 5000 lines]"
-    assert pastes.shown(f"look: {sign}!") == "look: [pasted 5000 lines]!"
+    assert pastes.to_display(f"look: {sign}!") == "look: [pasted 5000 lines]!"
     assert pastes.expand(f"look: {sign}!").text == f"look: {BIG}!"
 
 
@@ -44,7 +44,7 @@ def test_images(tmp_path: Path) -> None:
     assert find_image_path("see /a/b.png") is None
     assert find_image_path("/a/b.txt") is None
     pastes = PasteStore()
-    sign = pastes.image(*read_image(path), path.name)
+    sign = pastes.add_image(*read_image(path), path.name)
     whole = pastes.expand(f"what is {sign}?")
     assert whole.text == "what is [image a b.png]?"
     assert [(i.data, i.media_type, i.name) for i in whole.images] == [(b"\x89PNG", "image/png", "a b.png")]

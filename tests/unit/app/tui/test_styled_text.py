@@ -13,12 +13,12 @@ def test_rows_break_between_words_and_keep_their_styles_and_indent() -> None:
     assert rows[1][1:] == make_row(("faint", "three four"))
     assert wrap_row(make_row("one two"), 8) == [make_row("one two")]
     assert to_text(wrap_row(make_row("a " + "path/" * 6 + " b"), 20)) == f"a\n{'path/' * 6}\nb\n"  # can be copied
-    assert to_text(wrap_row(make_row("x" * 25), 21, hard=True)) == f"{'x' * 20}\nxxxxx\n"
+    assert to_text(wrap_row(make_row("x" * 25), 21, break_words=True)) == f"{'x' * 20}\nxxxxx\n"
 
 
 @given(st.text(alphabet="ab \u65e5\U0001f600", max_size=80), st.integers(12, 40), st.sampled_from(["", "  "]))
 def test_nothing_is_lost_and_everything_fits(text: str, columns: int, indent: str) -> None:
-    rows = wrap_row(make_row(text), columns, indent, hard=True)
+    rows = wrap_row(make_row(text), columns, indent, break_words=True)
     lines = ["".join(part for _, part in each) for each in rows]
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     assert all(width(line) < columns for line in lines) or len(rows) == 1

@@ -40,7 +40,7 @@ def test_dumb_and_not_utf8() -> None:
     assert detect_theme({"TERM": "dumb"}, "utf-8").dumb
     assert detect_theme({}, "utf-8").dumb
     assert not detect_theme({"TERM": "xterm"}, "iso-8859-1").utf8
-    assert detect_theme({"TERM": "xterm"}, "ascii").sign("\u2026", "...") == "..."
+    assert detect_theme({"TERM": "xterm"}, "ascii").symbol("\u2026", "...") == "..."
     assert is_narrow(20)
     assert not is_narrow(80)
 

@@ -84,7 +84,7 @@ def test_keys_can_be_changed() -> None:
 def test_lists_scroll_and_mark() -> None:
     menu = Menu([MenuItem(str(i), f"item {i}") for i in range(30)])
     assert menu.on_key("up") is None
-    assert menu.at == 29
+    assert menu.index == 29
     rows = menu.rows(80, 5)
     assert len(rows) == 5
     assert "30 of 30" in to_text(rows)

@@ -46,7 +46,7 @@ def test_one_word_begins_it_on_a_branch_of_its_own(repository: Path, user: UserP
     (repository / "sub" / "a.txt").write_text("changed by the user\n", encoding="utf-8")
     trees = Worktrees(str(repository / "sub"), user)
 
-    tree = trees.enter("fix")
+    tree = trees.get_or_create("fix")
 
     assert (tree.branch, tree.new, tree.changes) == ("mainspring/fix", True, 0)
     assert Path(tree.path).is_relative_to(user.root)
@@ -55,13 +55,13 @@ def test_one_word_begins_it_on_a_branch_of_its_own(repository: Path, user: UserP
     assert git(repository, "status", "--porcelain") == "M sub/a.txt"
     assert git(repository, "rev-parse", "--abbrev-ref", "HEAD") == "main"
     assert not Path("/tmp/mainspring-hook-ran").exists()
-    again = Worktrees(tree.path, user).enter("fix")
+    again = Worktrees(tree.path, user).get_or_create("fix")
     assert (again.path, again.new) == (tree.path, False)
 
 
 def test_nothing_that_is_not_committed_is_removed(repository: Path, user: UserPaths) -> None:
     trees = Worktrees(str(repository), user)
-    tree = trees.enter("fix")
+    tree = trees.get_or_create("fix")
     folder = Path(tree.path)
     for change in ("new.txt", "sub/a.txt"):
         (folder / change).write_text("work\n", encoding="utf-8")
@@ -82,7 +82,7 @@ def test_nothing_that_is_not_committed_is_removed(repository: Path, user: UserPa
 
     assert not folder.exists()
     assert git(repository, "show", "mainspring/fix:new.txt") == "work"
-    trees.enter("fix")
+    trees.get_or_create("fix")
     assert (folder / "new.txt").exists()
     git(repository, "merge", "-q", "mainspring/fix")
     trees.remove("fix", branch=True)
@@ -92,7 +92,7 @@ def test_nothing_that_is_not_committed_is_removed(repository: Path, user: UserPa
 
 def test_what_is_not_committed_goes_when_it_is_said_so_and_commits_stay(repository: Path, user: UserPaths) -> None:
     trees = Worktrees(str(repository), user)
-    folder = Path(trees.enter("fix").path)
+    folder = Path(trees.get_or_create("fix").path)
     (folder / "kept.txt").write_text("kept\n", encoding="utf-8")
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "work")
@@ -113,7 +113,7 @@ def test_trust_goes_with_it(repository: Path, user: UserPaths) -> None:
     trust.add(repository)
     trees = Worktrees(str(repository), user)
 
-    tree = trees.enter("fix")
+    tree = trees.get_or_create("fix")
     assert trust.covers(tree.path)
     trees.remove("fix")
     assert not trust.covers(tree.path)
@@ -130,7 +130,7 @@ def test_trust_goes_with_what_is_the_same_only(repository: Path, user: UserPaths
     trust = TrustStore(user)
     trust.add(repository)
 
-    tree = Worktrees(str(repository), user).enter("fix")
+    tree = Worktrees(str(repository), user).get_or_create("fix")
 
     assert trust.covers(repository)
     assert not trust.covers(tree.path)
@@ -139,7 +139,7 @@ def test_trust_goes_with_what_is_the_same_only(repository: Path, user: UserPaths
 @pytest.mark.parametrize("name", ["", "-x", "a/b", "..", "a..b", "x.lock", "a b"])
 def test_names_that_git_or_a_path_would_trip_over(repository: Path, user: UserPaths, name: str) -> None:
     with pytest.raises(ConfigError, match="is no name for a worktree"):
-        Worktrees(str(repository), user).enter(name)
+        Worktrees(str(repository), user).get_or_create(name)
 
 
 def test_where_there_can_be_none(tmp_path: Path, user: UserPaths) -> None:
@@ -147,7 +147,7 @@ def test_where_there_can_be_none(tmp_path: Path, user: UserPaths) -> None:
         Worktrees(str(tmp_path), user)
     git(tmp_path, "init", "-q")
     with pytest.raises(ConfigError, match="no commit yet"):
-        Worktrees(str(tmp_path), user).enter("x")
+        Worktrees(str(tmp_path), user).get_or_create("x")
     with pytest.raises(ConfigError, match="no home folder"):
         Worktrees(str(tmp_path), None)
     with pytest.raises(ConfigError, match="there is no worktree 'x'"):

@@ -40,7 +40,7 @@ async def test_the_users_then_the_repositorys_then_the_folders(project: Path, ho
     found = await reader(project / "sub", home).read_initial()
 
     assert [f.text for f in found.files] == ["user", "root", "sub"]
-    part = found.part()
+    part = found.prompt_section()
     assert part.index("user") < part.index("root") < part.index("\nsub")
     assert "they cannot allow a call" in part
     assert f'<instructions path="{project}/AGENTS.md">' in part
@@ -77,7 +77,7 @@ async def test_what_is_cut_is_said(project: Path) -> None:
     assert (near.cut, far.cut) == (False, True)
     assert far.text.endswith("line of the root")
     assert len(far.text.encode()) + len(near.text.encode()) <= 500
-    assert "[cut here: 1699 bytes in all; read_file shows the rest]" in found.part()
+    assert "[cut here: 1699 bytes in all; read_file shows the rest]" in found.prompt_section()
     [note] = found.notes
     assert "of 1699 bytes are read (instructions.maxBytes is 500)" in note
 
@@ -97,7 +97,7 @@ async def test_imports_are_attached_once_and_may_not_leave_the_project(project: 
     assert [Path(f.path).name for f in found.files] == ["AGENTS.md", "a.md", "b.md"]
     assert len([n for n in found.notes if "lies outside of" in n]) == 2
     trusted = await reader(project, trusted=True).read_initial()
-    assert "not theirs" in trusted.part()
+    assert "not theirs" in trusted.prompt_section()
 
 
 async def test_imports_are_text_and_not_without_end(project: Path) -> None:

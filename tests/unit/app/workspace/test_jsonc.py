@@ -17,8 +17,8 @@ JSON_VALUES = st.recursive(
 
 @given(JSON_VALUES)
 def test_every_json_text_reads_as_json_does(value: object) -> None:
-    assert parse_jsonc(json.dumps(value)).plain() == value
-    assert parse_jsonc(json.dumps(value, indent=2, ensure_ascii=False)).plain() == value
+    assert parse_jsonc(json.dumps(value)).to_python() == value
+    assert parse_jsonc(json.dumps(value, indent=2, ensure_ascii=False)).to_python() == value
 
 
 def test_comments_and_trailing_commas_are_no_matter() -> None:
@@ -29,7 +29,7 @@ def test_comments_and_trailing_commas_are_no_matter() -> None:
     }
     // end"""
 
-    assert parse_jsonc(text).plain() == {"a": [1, 2, 3], "url": "http://x/y", "s": "/* no */ // no"}
+    assert parse_jsonc(text).to_python() == {"a": [1, 2, 3], "url": "http://x/y", "s": "/* no */ // no"}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_new_key_takes_the_layout_of_its_neighbours() -> None:
 def test_the_first_key(text: str) -> None:
     changed = edit_jsonc(text, ["a", "b"], "1")
 
-    assert parse_jsonc(changed).plain() == {"a": {"b": 1}}
+    assert parse_jsonc(changed).to_python() == {"a": {"b": 1}}
     assert ("nothing yet" in text) == ("nothing yet" in changed)
 
 
@@ -106,7 +106,7 @@ def test_the_first_key(text: str) -> None:
 def test_taking_a_key_away(path: list[str], left: object) -> None:
     changed = edit_jsonc(BEFORE, path, None)
 
-    assert parse_jsonc(changed).plain() == left
+    assert parse_jsonc(changed).to_python() == left
     assert "// who answers" in changed
 
 
@@ -129,12 +129,12 @@ def test_edits_do_what_they_do_to_a_dict(
 
     text = edit_jsonc(text, [one, two], None if taken else json.dumps(value))
 
-    assert parse_jsonc(text).plain() == tree
+    assert parse_jsonc(text).to_python() == tree
     for key, section in tree.items():
         for name in list(section):
             text = edit_jsonc(text, [key, name], None)
             del section[name]
-            assert parse_jsonc(text).plain() == tree
+            assert parse_jsonc(text).to_python() == tree
 
 
 def test_a_value_in_the_way_is_an_error() -> None:

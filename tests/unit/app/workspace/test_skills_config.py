@@ -116,8 +116,8 @@ def test_an_untrusted_project_adds_no_folder_and_may_only_switch_off(tmp_path: P
 @pytest.mark.covers("SKL-36")
 def test_what_was_switched_on_and_off_counts_everywhere(tmp_path: Path, home: Path) -> None:
     registry = open_skill_registry(find_user_paths(os.environ))
-    registry.switch("hello-extended", True)
-    registry.switch("x", False)
+    registry.set_enabled("hello-extended", True)
+    registry.set_enabled("x", False)
     made = config(tmp_path, '{"skills": {"disabled": ["y"]}}')
     assert (made.switched_on, made.disabled) == (("hello-extended",), ("y", "x"))
     assert discover_skills(made).get("hello-extended") is not None

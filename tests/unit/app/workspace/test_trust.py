@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.manage_settings import change_config
 from mainspring.app.workspace.mcp_servers import add_server, remove_server
 from mainspring.app.workspace.memory import add_memory, list_memory_files
@@ -112,13 +112,13 @@ def test_what_acts_is_shown_and_asks_again_when_it_changes(
     where = project / "sub"
 
     assert [act.file for act in list_active_content(None, place, environ)] == [file]
-    assert store.changes(where) is None
+    assert store.changed_content(where) is None
     trust_folder(None, place, environ)
     assert store.covers(where)
     file.write_text(ACTING[what].replace("COMMAND", "two"), encoding="utf-8")
 
     assert not store.covers(where)
-    assert [act.file for act in store.changes(where) or ()] == [file]
+    assert [act.file for act in store.changed_content(where) or ()] == [file]
     assert str(file) in trust_warnings(str(where), UserPaths(tmp_path / "home"))[0]
     trust_folder(None, place, environ)
     assert store.covers(where)
@@ -148,7 +148,7 @@ def test_the_programs_of_the_agents_folder_that_are_started_act_too(
 
     script.write_text("false", encoding="utf-8")
 
-    assert [act.file for act in store.changes(project) or ()] == [script]
+    assert [act.file for act in store.changed_content(project) or ()] == [script]
 
 
 def test_an_import_of_an_import_acts_too(project: Path, environ: dict[str, str], tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_an_import_of_an_import_acts_too(project: Path, environ: dict[str, str],
 
     (project / "docs.md").write_text("@~/.netrc", encoding="utf-8")
 
-    assert [act.file for act in store.changes(project) or ()] == [project / "AGENTS.md"]
+    assert [act.file for act in store.changed_content(project) or ()] == [project / "AGENTS.md"]
 
 
 TEXT = {
@@ -280,9 +280,9 @@ def test_a_project_s_settings_loosen_only_once_it_is_trusted(project: Path, envi
     )
     place = WorkspaceOptions(cwd=str(project))
 
-    _, before = load(place, {}, environ)
+    _, before = load_rules(place, {}, environ)
     trust_folder(None, place, environ)
-    _, after = load(place, {}, environ)
+    _, after = load_rules(place, {}, environ)
 
     assert before.config.model is None
     assert not any(source.trusted for source in before.rules if source.kind == "project")

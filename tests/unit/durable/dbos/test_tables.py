@@ -47,16 +47,16 @@ def test_letters_are_numbered_in_each_run_and_a_key_counts_once(tables: Tables) 
     assert sorted(numbers) == list(range(1, 13))
     assert tables.send("other", "steer", b"x", "k") == 1
     assert tables.send("other", "steer", b"y", "k") == 0
-    assert [letter.body for letter in tables.letters("other", 0)] == [b"x"]
+    assert [message.body for message in tables.letters("other", 0)] == [b"x"]
     assert tables.last_letters(["r", "other", "none"]) == {"r": 12, "other": 1}
 
 
 def test_workers_are_alive_dead_or_buried(tables: Tables) -> None:
-    tables.signs.beat(Worker("a", "1", ("x", "y")))
-    tables.signs.beat(Worker("b", "2", ()))
+    tables.signs.heartbeat(Worker("a", "1", ("x", "y")))
+    tables.signs.heartbeat(Worker("b", "2", ()))
     assert sorted(w.name for w in tables.signs.alive(30)) == ["a", "b"]
     assert tables.signs.dead(30, "1") == []
-    tables.signs.leave("a")
+    tables.signs.mark_stopped("a")
     assert tables.signs.dead(30, "1") == ["a"]
     tables.signs.remove_dead("b", 30)
     tables.signs.remove_dead("a", 30)

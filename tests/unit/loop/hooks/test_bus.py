@@ -63,14 +63,14 @@ async def test_handlers_are_async_or_not_and_get_the_class_of_their_event() -> N
 
 @pytest.mark.covers("HOK-44")
 async def test_a_failing_gate_blocks_and_the_rest_is_not_asked(caplog: pytest.LogCaptureFixture) -> None:
-    asked: list[int] = []
+    request: list[int] = []
 
     def broken(ctx: ToolGate) -> None:
         raise KeyError("x")
 
-    bus = HookBus({ToolGate: [broken, lambda ctx: asked.append(1)]})
+    bus = HookBus({ToolGate: [broken, lambda ctx: request.append(1)]})
     assert "KeyError" in str((await bus.emit(gate())).block)
-    assert asked == []
+    assert request == []
     assert "broken" in caplog.text
 
 
@@ -96,8 +96,8 @@ def test_observers_hear_everything_and_one_that_fails_harms_nobody(caplog: pytes
         raise OSError("pipe")
 
     bus = HookBus()
-    bus.observe(broken)
-    remove = bus.observe(heard.append)
+    bus.subscribe(broken)
+    remove = bus.subscribe(heard.append)
     bus.publish(AgentStart("r"))
     remove()
     bus.publish(AgentStart("r"))

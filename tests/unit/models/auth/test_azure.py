@@ -151,8 +151,8 @@ async def test_entra_gives_a_token_for_azures_models() -> None:
 
     assert await source() == {"authorization": "Bearer default-token"}
     await source()
-    asked = sys.modules["azure.identity"].asked
-    assert asked == [("default", ("https://cognitiveservices.azure.com/.default",))]
+    request = sys.modules["azure.identity"].asked
+    assert request == [("default", ("https://cognitiveservices.azure.com/.default",))]
     assert SCOPE == "https://cognitiveservices.azure.com/.default"
     assert await EntraIdCredential(client_id="c")() == {"authorization": "Bearer managed-token"}
     assert await EntraIdCredential(managed=True)() == {"authorization": "Bearer managed-token"}
@@ -179,7 +179,7 @@ async def test_a_key_may_be_kept_in_a_vault() -> None:
     source = KeyVaultSecret("https://v.vault.azure.net", "openai-key", header="api-key")
 
     assert await source() == {"api-key": "the-key"}
-    source.reject({"api-key": "the-key"})
+    source.invalidate({"api-key": "the-key"})
     assert await source() == {"api-key": "the-key"}
     assert await KeyVaultSecret("https://v.vault.azure.net", "openai-key")() == "the-key"
     with pytest.raises(AuthenticationError, match="secret other of https://v"):

@@ -33,7 +33,7 @@ async def test_each_source_is_a_resolver_and_gives_a_key_or_headers() -> None:
     for source, given in sources:
         assert isinstance(source, CredentialResolver)
         assert await source() == given
-        source.reject(given)
+        source.invalidate(given)
         assert await source() == given
 
 
@@ -43,20 +43,20 @@ async def test_a_variable_that_is_not_set_is_named() -> None:
 
 
 async def test_the_first_source_that_has_something_is_kept() -> None:
-    asked: list[str] = []
+    request: list[str] = []
 
     async def nothing() -> str:
-        asked.append("nothing")
+        request.append("nothing")
         raise ProviderConfigError("not here")
 
     def something() -> str:
-        asked.append("something")
+        request.append("something")
         return "k"
 
     source = FirstCredential([CallableKey(nothing), CallableKey(something)])
 
     assert [await source(), await source()] == ["k", "k"]
-    assert asked == ["nothing", "something", "something"]
+    assert request == ["nothing", "something", "something"]
     with pytest.raises(ProviderConfigError, match="not here; variable|not here; No key"):
         await FirstCredential([CallableKey(nothing), EnvironmentKey("A", environment={})])()
 
@@ -87,7 +87,7 @@ class Rotating:
     async def __call__(self) -> CredentialValue:
         return {"authorization": f"Bearer secret-{self.number}"}
 
-    def reject(self, given: CredentialValue) -> None:
+    def invalidate(self, given: CredentialValue) -> None:
         self.refused.append(given)
         self.number += 1
 

@@ -119,7 +119,7 @@ async def test_a_person_may_refuse(tmp_path: Path) -> None:
 async def test_nobody_comes_back(tmp_path: Path) -> None:
     async with serve(plain()) as server:
         with pytest.raises(ModelTimeoutError, match="in time"):
-            await login(client(server), TokenFile(tmp_path / "t.json"), lambda url: None, patience=0.05)
+            await login(client(server), TokenFile(tmp_path / "t.json"), lambda url: None, timeout=0.05)
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ async def test_a_code_that_nobody_types_in_ends(tmp_path: Path) -> None:
     pending = plain(json.dumps({"error": "authorization_pending"}).encode(), "400 Bad Request")
     async with serve(started, pending) as server:
         with pytest.raises(ModelTimeoutError):
-            await device_login(client(server), file, lambda *told: None, sleep=sleep, patience=20)
+            await device_login(client(server), file, lambda *told: None, sleep=sleep, timeout=20)
     denied = plain(json.dumps({"error": "access_denied"}).encode(), "400 Bad Request")
     async with serve(started, denied) as server:
         with pytest.raises(AuthenticationError):

@@ -174,7 +174,7 @@ async def test_a_token_that_the_host_refused_is_renewed(tmp_path: Path) -> None:
         file = stored(tmp_path, OAuthTokens("revoked", "refresh-1", time.time() + 3600))
         credential = OAuthCredential(client(server), file, on_refresh=told.append)
         old = await credential()
-        credential.reject(old)
+        credential.invalidate(old)
 
         assert await credential() != old
         assert len(server.requests) == 1
@@ -201,7 +201,7 @@ async def test_what_another_process_renewed_meanwhile_is_used(tmp_path: Path) ->
         credential = OAuthCredential(client(server), file)
         old = await credential()
         await asyncio.to_thread(file.write, OAuthTokens("theirs", "refresh-2", time.time() + 3600))
-        credential.reject(old)
+        credential.invalidate(old)
 
         assert await credential() == {"authorization": "Bearer theirs"}
         assert server.requests == []
@@ -219,8 +219,8 @@ async def test_a_listener_that_fails_costs_nothing(tmp_path: Path, caplog: pytes
 
 @pytest.mark.covers("PRV-29")
 async def test_a_login_that_has_ended_says_so_without_showing_tokens(tmp_path: Path) -> None:
-    refused = plain(b'{"error":"invalid_grant","error_description":"refresh-1 was revoked"}', "400 Bad Request")
-    async with serve(refused) as server:
+    rejected = plain(b'{"error":"invalid_grant","error_description":"refresh-1 was revoked"}', "400 Bad Request")
+    async with serve(rejected) as server:
         with pytest.raises(AuthenticationError, match="codex gave no token.*Log in again") as caught:
             await OAuthCredential(client(server), stored(tmp_path))()
     assert "refresh-1" not in str(caught.value)

@@ -25,7 +25,7 @@ class Source:
         return Token(f"t{len(self.asked)}", end, {"x-account": "a"})
 
     def credential(self) -> TokenCredential:
-        return TokenCredential(self, early=100, clock=lambda: self.now)
+        return TokenCredential(self, refresh_margin=100, clock=lambda: self.now)
 
 
 @pytest.mark.covers("PRV-13")
@@ -60,10 +60,10 @@ async def test_a_token_without_an_end_is_kept_until_it_is_refused() -> None:
     source.now = 1e9
     assert await credential() == given
 
-    credential.reject("something else")
-    credential.reject({"authorization": "Bearer other"})
+    credential.invalidate("something else")
+    credential.invalidate({"authorization": "Bearer other"})
     assert await credential() == given
-    credential.reject(given)
+    credential.invalidate(given)
     assert (await credential.token()).value == "t2"
     assert source.asked == [None, "t1"]
 

@@ -114,7 +114,7 @@ def test_calls_results_and_answers_become_plain_turns() -> None:
         ("user", "Result of read_file:\none\ntwo\n(end of file, 2 lines)"),
         ("assistant", '{"answer": "Two lines."}'),
     ]
-    assert render_turns(conversation, bare=True)[-1].text == "Two lines."
+    assert render_turns(conversation, is_bare=True)[-1].text == "Two lines."
 
 
 def test_added_arguments_are_not_shown_and_errors_say_so() -> None:

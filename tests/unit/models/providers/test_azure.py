@@ -59,7 +59,7 @@ def url_of(model: ModelProvider) -> str:
 async def given(model: ModelProvider) -> dict[str, str]:
     """The headers that open the door."""
     made = http(model)
-    headers = made._headers(made.profile, await made._key())
+    headers = made._headers(made.profile, await made._get_credential())
     return {name: headers[name] for name in ("api-key", "authorization") if name in headers}
 
 

@@ -194,14 +194,14 @@ async def test_key_and_endpoint_may_come_from_the_environment(monkeypatch: pytes
 
     assert isinstance(model, HttpModel)
     assert model.profile.base_url == "https://p.services.ai.azure.com/openai/v1"
-    assert model._headers(model.profile, await model._key())["api-key"] == "from-environment"
+    assert model._headers(model.profile, await model._get_credential())["api-key"] == "from-environment"
     config.api_key = lambda: "asked"
     model = await create_model_provider(config)
     assert isinstance(model, HttpModel)
-    assert model._headers(model.profile, await model._key())["api-key"] == "asked"
+    assert model._headers(model.profile, await model._get_credential())["api-key"] == "asked"
     config.api_key = ApiKey("resolved")
     model = await create_model_provider(config)
     assert isinstance(model, HttpModel)
-    assert model._headers(model.profile, await model._key())["api-key"] == "resolved"
+    assert model._headers(model.profile, await model._get_credential())["api-key"] == "resolved"
     with pytest.raises(ProviderConfigError, match="not sent elsewhere"):
         create_model("foundry", mode="cloud", projectEndpoint="https://gateway.example")

@@ -50,7 +50,7 @@ async def test_a_recorded_run_is_replayed_without_a_network(tmp_path: Path, piec
     real = MemoryTransport(MemoryResponse([BODY[:70], BODY[70:]], headers=HEADERS))
     recorded = await model(RecordingTransport(tmp_path, real)).complete(asked())
 
-    replay = ReplayTransport(tmp_path, piece=piece)
+    replay = ReplayTransport(tmp_path, chunk_size=piece)
     replayed = await model(replay).complete(asked())
 
     assert recorded.text == replayed.text == TEXT
@@ -114,7 +114,7 @@ async def test_what_was_never_recorded_fails_and_says_what_is_different(tmp_path
 async def test_recordings_may_be_given_out_in_order_whatever_is_asked(tmp_path: Path) -> None:
     await model(RecordingTransport(tmp_path, MemoryTransport(MemoryResponse(BODY)))).complete(asked("Hi"))
 
-    assert (await model(ReplayTransport(tmp_path, by_order=True)).complete(asked("Whatever"))).text == TEXT
+    assert (await model(ReplayTransport(tmp_path, in_order=True)).complete(asked("Whatever"))).text == TEXT
 
 
 async def test_files_are_never_overwritten_and_no_answer_leaves_no_file(tmp_path: Path) -> None:

@@ -287,10 +287,10 @@ async def test_words_before_an_answer_without_end_are_an_error(transport: Http1T
 async def test_port_zero_is_no_other_port_and_names_are_those_of_today(transport: Http1Transport) -> None:
     with pytest.raises(NetworkError, match="127.0.0.1:0"):
         await ask(transport, "http://127.0.0.1:0/")
-    asked: list[object] = []
+    request: list[object] = []
 
     async def unknown(host: object, *_: object, **__: object) -> list[object]:
-        asked.append(host)
+        request.append(host)
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -298,7 +298,7 @@ async def test_port_zero_is_no_other_port_and_names_are_those_of_today(transport
         with pytest.raises(NetworkError, match="Name or service not known"):
             await ask(transport, "http://stra\u00dfe.example/")
 
-    assert asked == [b"xn--strae-oqa.example"]
+    assert request == [b"xn--strae-oqa.example"]
 
 
 @pytest.mark.parametrize(

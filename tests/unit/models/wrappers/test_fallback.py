@@ -12,7 +12,7 @@ from mainspring.errors import (
     NetworkError,
     RateLimitedError,
 )
-from mainspring.events import Done
+from mainspring.events import CommandResult
 from mainspring.messages import Message
 from mainspring.models import FallbackEvent, FallbackModel, LLMClient, ModelInfo, ModelRequest, Success
 from mainspring.testing.scripted_model import Reply, ScriptedModel
@@ -59,7 +59,7 @@ async def test_the_next_model_answers_and_the_message_says_which(error: Exceptio
 
 @pytest.mark.covers("BYD-25")
 async def test_after_content_nothing_is_asked_again() -> None:
-    model, _, b = pair([Reply("Hello", pieces=5, cut_after=2)], ["Other"])
+    model, _, b = pair([Reply("Hello", chunk_count=5, truncate_after=2)], ["Other"])
     seen: list[str] = []
 
     async def watch() -> None:
@@ -139,7 +139,7 @@ async def test_callbacks_may_be_async_and_closing_early_closes_the_stream() -> N
     async def tell(change: FallbackEvent) -> None:
         told.append(change)
 
-    model, _, b = pair([NetworkError("down")], [Reply("Hello", pieces=5)], on_fallback=tell)
+    model, _, b = pair([NetworkError("down")], [Reply("Hello", chunk_count=5)], on_fallback=tell)
     stream = model.stream(HI)
     await anext(stream)
     await stream.aclose()
@@ -171,5 +171,5 @@ async def test_a_client_retries_the_whole_only_when_no_model_can_be_had() -> Non
 
     assert isinstance(result, Success)
     events = [event async for event in result.result]
-    assert isinstance(events[-1], Done)
+    assert isinstance(events[-1], CommandResult)
     assert retries == []

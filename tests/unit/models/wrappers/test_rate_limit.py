@@ -57,9 +57,9 @@ async def test_what_is_larger_than_the_bucket_is_not_stuck() -> None:
     time = Time()
     bucket = TokenBucket(60, clock=time, sleep=time.sleep)
 
-    await bucket.take(600)
+    await bucket.acquire(600)
     assert time.slept == []
-    await bucket.take(60)
+    await bucket.acquire(60)
     assert sum(time.slept) == pytest.approx(600)
 
 
@@ -73,10 +73,10 @@ async def test_who_came_first_is_served_first_and_who_leaves_takes_nothing() -> 
         await time.sleep(seconds)
 
     bucket = TokenBucket(1, clock=time, sleep=sleep)
-    await bucket.take(1)
+    await bucket.acquire(1)
 
     async def take(name: str) -> None:
-        await bucket.take(1)
+        await bucket.acquire(1)
         order.append(name)
 
     async with asyncio.TaskGroup() as group:
@@ -98,7 +98,7 @@ def test_no_more_goes_through_than_fills_in(amounts: list[float]) -> None:
     async def all_of_them() -> None:
         bucket = TokenBucket(100, clock=time, sleep=time.sleep)
         for amount in amounts:
-            await bucket.take(amount)
+            await bucket.acquire(amount)
 
     asyncio.run(all_of_them())
 

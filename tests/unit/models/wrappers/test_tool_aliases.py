@@ -85,13 +85,13 @@ async def test_other_aliases_leave_what_is_stored_intact() -> None:
 
 @pytest.mark.covers("TDF-16")
 async def test_what_broke_off_is_kept_under_the_tools_own_name() -> None:
-    cut = Reply("wait", calls=[ScriptedCall("bash", {"command": "ls"}, "1")], pieces=3, cut_after=4)
+    cut = Reply("wait", calls=[ScriptedCall("bash", {"command": "ls"}, "1")], chunk_count=3, truncate_after=4)
     agent, _ = made(cut, behavior=RunOptions(retry=None))
     with pytest.raises(AgentProviderError):
         await agent.run("go")
     assert names(agent.messages[1]) == ["shell"]
 
-    agent, _ = made(Reply("", calls=[ScriptedCall("bash", {"command": "ls"}, "1")], pieces=9, delta_delay=0.01))
+    agent, _ = made(Reply("", calls=[ScriptedCall("bash", {"command": "ls"}, "1")], chunk_count=9, delta_delay=0.01))
 
     def stop(event: Any) -> None:
         if event.type == "message_update" and event.event.type == "toolcall_delta":

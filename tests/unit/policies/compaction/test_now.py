@@ -5,7 +5,7 @@ import pytest
 from mainspring import Agent, RunOptions, Session
 from mainspring.app.compose.conversation import build_compaction
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load
+from mainspring.app.workspace.load import load_rules
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentBusyError
 from mainspring.loop.hooks import TurnBefore
@@ -50,17 +50,17 @@ async def test_there_may_be_nothing_to_sum_up() -> None:
 
 async def test_not_while_a_run_goes_on() -> None:
     agent = Agent(ScriptedModel(Reply("hello")), execution=MemoryEnv())
-    refused: list[BaseException] = []
+    rejected: list[BaseException] = []
 
     @agent.on(TurnBefore)
     async def meanwhile(hook: TurnBefore) -> None:
         with pytest.raises(AgentBusyError, match="when the run is over") as caught:
             await agent.compact()
-        refused.append(caught.value)
+        rejected.append(caught.value)
 
     await agent.run("hi")
 
-    assert len(refused) == 1
+    assert len(rejected) == 1
 
 
 @pytest.mark.covers("BYD-26")
@@ -82,24 +82,24 @@ def test_the_command_has_it_on_and_settings_change_it(tmp_path: Path) -> None:
     environ = {"MAINSPRING_HOME": str(tmp_path / "home")}
     place = WorkspaceOptions(cwd=str(tmp_path))
 
-    assert build_compaction(load(place, {}, environ)[1]) == Compaction()
+    assert build_compaction(load_rules(place, {}, environ)[1]) == Compaction()
 
     (tmp_path / "home").mkdir()
     file = tmp_path / "home" / "settings.json"
     file.write_text(
         '{"compaction": {"reserveTokens": 1000, "keepRecentTokens": 500, "threshold": 0.5, "prompt": "short"}}'
     )
-    assert build_compaction(load(place, {}, environ)[1]) == Compaction(
+    assert build_compaction(load_rules(place, {}, environ)[1]) == Compaction(
         reserve=1000, keep_recent=500, threshold=0.5, prompt="short"
     )
 
     file.write_text('{"compaction": {"enabled": false}}')
-    assert build_compaction(load(place, {}, environ)[1]) is None
+    assert build_compaction(load_rules(place, {}, environ)[1]) is None
 
     file.write_text(
         '{"compaction": {"model": "compatible:tiny"}, "providers": {"compatible": {"baseUrl": "http://127.0.0.1:9"}}}'
     )
-    options = build_compaction(load(place, {}, environ)[1])
+    options = build_compaction(load_rules(place, {}, environ)[1])
     assert options is not None
     assert options.model is not None
     assert options.model.model == "tiny"

@@ -147,7 +147,7 @@ async def test_a_summary_stands_for_the_old_part_and_says_what_was_done() -> Non
     assert is_summary(head)
     for heading in ("## Goal", "### Done", "### In progress", "### Blocked", "## Key decisions", "## Next steps"):
         assert heading in asks.texts[0]
-    report = compactor.last
+    report = compactor.last_result
     assert report is not None
     assert report.summary == GOOD
     assert report.tokens_after < report.tokens_before / 2
@@ -283,8 +283,8 @@ def test_limits_follow_the_window() -> None:
     assert Compaction(threshold=0.5).limit(200_000) == 100_000
     assert Compaction(threshold=30_000).limit(None) == 30_000
     assert Compaction().limit(None) is None
-    assert Compaction().kept(200_000) == 20_000
-    assert Compaction().kept(8192) == 2730
+    assert Compaction().keep_tokens_for(200_000) == 20_000
+    assert Compaction().keep_tokens_for(8192) == 2730
 
 
 @pytest.mark.covers("CMP-13")

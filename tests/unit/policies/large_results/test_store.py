@@ -45,19 +45,19 @@ def record(result: str = "long " * 1000, tool: str = "grep", query: str = "q1") 
 @pytest.mark.covers("CTX-01", "CTX-11")
 def test_outputs_are_kept_under_a_pointer_and_come_back_whole(store: LargeOutputStore) -> None:
     manager: IContextManager = store
-    pointer = manager.store(record())
+    pointer = manager.save(record())
 
-    assert manager.retrieve(pointer.name) == record()
+    assert manager.load(pointer.name) == record()
     assert (pointer.tool, pointer.size, pointer.query_id) == ("grep", 5000, "q1")
     assert pointer.preview == record().result[:2048]
-    assert manager.store(record()) == pointer
-    assert [p.name for p in manager.pointers()] == [pointer.name]
-    assert manager.store(record("other")).name != pointer.name
+    assert manager.save(record()) == pointer
+    assert [p.name for p in manager.list()] == [pointer.name]
+    assert manager.save(record("other")).name != pointer.name
 
 
 @pytest.mark.covers("CTX-02", "CTX-03")
 def test_a_file_is_named_by_tool_and_hash_and_is_the_owner_s_only(tmp_path: Path) -> None:
-    pointer = FileOutputStore(tmp_path / "context").store(record(tool="mcp:x/../y"))
+    pointer = FileOutputStore(tmp_path / "context").save(record(tool="mcp:x/../y"))
 
     [file] = (tmp_path / "context").iterdir()
     assert file.name == f"{pointer.name}.json"
@@ -75,20 +75,20 @@ def test_a_file_is_named_by_tool_and_hash_and_is_the_owner_s_only(tmp_path: Path
 
 @pytest.mark.covers("CTX-05")
 def test_clearing_lets_go_of_everything(store: LargeOutputStore, tmp_path: Path) -> None:
-    pointer = store.store(record())
+    pointer = store.save(record())
 
     store.clear()
 
-    assert store.pointers() == ()
+    assert store.list() == ()
     assert not (tmp_path / "context").exists()
     with pytest.raises(SessionError, match="not there any more"):
-        store.retrieve(pointer.name)
+        store.load(pointer.name)
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", "a", "grep_0123456789ab"])
 def test_a_name_cannot_lead_elsewhere(store: LargeOutputStore, name: str) -> None:
     with pytest.raises(SessionError, match="not there any more"):
-        store.retrieve(name)
+        store.load(name)
 
 
 @pytest.mark.covers("OPT-08")
@@ -327,7 +327,7 @@ async def test_the_file_holds_what_the_tool_gave(
     folder = tmp_path_factory.getbasetemp() / "any"
     hook = ToolTransform(ToolUseBlock("c", name), "t", {}, ToolResult(output=text), 0)
 
-    await PersistLargeResults(str(folder), threshold).transform(hook)
+    await PersistLargeResults(str(folder), threshold).on_tool_transform(hook)
 
     size = len(text.encode("utf-8", "replace"))
     if size <= threshold:

@@ -95,17 +95,17 @@ def test_what_is_no_object_is_asked_for_as_a_field_of_one(wanted: Any, given: An
     target = OutputSchema(wanted)
     assert list(target.arguments["properties"]) == ["output"]
     assert target.parse_arguments({"output": given}).value == value
-    assert target.of_value(given).value == value
-    assert target.of_value(given).error is None
+    assert target.validate(given).value == value
+    assert target.validate(given).error is None
     assert target.parse_arguments({"output": {"no": "good"}}).error is not None
 
 
 def test_references_still_lead_where_they_led() -> None:
     tree = {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"$ref": "#"}, {"$ref": "#/$defs/word"}]}}
     target = OutputSchema({**tree, "$defs": {"word": {"type": "string", "pattern": "^w"}}})
-    assert target.of_value([1, [2, ["w"]]]).error is None
-    assert target.of_value([1, [2, ["x"]]]).error is not None
-    assert target.of_value([1, [2, [None]]]).error is not None
+    assert target.validate([1, [2, ["w"]]]).error is None
+    assert target.validate([1, [2, ["x"]]]).error is not None
+    assert target.validate([1, [2, [None]]]).error is not None
 
 
 @pytest.mark.parametrize("wanted", [{"type": "objekt"}, {"type": "object", "properties": 3}, complex, object()])
@@ -166,5 +166,5 @@ def test_what_fits_comes_back_as_it_was(value: Any) -> None:
     target = OutputSchema(
         {"anyOf": [{"type": ["null", "boolean", "integer", "string"]}, {"type": "array"}, {"type": "object"}]}
     )
-    answer = target.of_value(value)
+    answer = target.validate(value)
     assert (answer.error, answer.value) == (None, value)

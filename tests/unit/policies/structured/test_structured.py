@@ -110,8 +110,8 @@ async def test_models_that_reason_or_know_no_forced_call_are_only_asked() -> Non
     stubborn = agent("words", "more words", '{"name": "Ann", "age": 4}')  # a model that calls no tools at all
     assert (await stubborn.run("go")).output == Person("Ann", 4)
 
-    refused = ModelError("tool_choice is not supported by this model", reason="bad_request", status=400)
-    one = agent("words", refused, give(ANN))
+    rejected = ModelError("tool_choice is not supported by this model", reason="bad_request", status=400)
+    one = agent("words", rejected, give(ANN))
     assert (await one.run("go")).output == Person("Ann", 4)
     assert [r.tool_choice for r in requests(one)] == ["auto", OUTPUT_TOOL, "auto"]
 
@@ -253,7 +253,7 @@ async def test_whoever_speaks_after_the_answer_gets_another_one() -> None:
 
 @pytest.mark.covers("BYD-15")
 async def test_text_still_streams() -> None:
-    one = agent(Reply("thinking aloud", calls=[give(ANN)], pieces=5))
+    one = agent(Reply("thinking aloud", calls=[give(ANN)], chunk_count=5))
     async with one.stream("go") as run:
         pieces = [e.text async for e in run if isinstance(e, TextDelta)]
         result = await run.result()

@@ -99,7 +99,7 @@ async def test_a_file_that_somebody_else_changed_is_not_touched(project: Project
         await rewind(project.session, project.env, plan)
     assert project.files() == {"a.txt": "mine\n", "b.txt": "two\n"}
 
-    await rewind(project.session, project.env, plan, force=True)
+    await rewind(project.session, project.env, plan, overwrite=True)
     assert project.files() == {"a.txt": "one\n", "b.txt": "one\n"}
     await rewind(project.session, project.env, await plan_undo(project.session, project.env))
     assert project.files() == {"a.txt": "mine\n", "b.txt": "two\n"}

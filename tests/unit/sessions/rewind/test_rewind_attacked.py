@@ -97,7 +97,7 @@ async def test_what_is_no_file_any_more_is_named_and_never_touched(
         await rewind(project.session, project.env, plan)
     assert project.text("b.txt") == "two\n"
 
-    await rewind(project.session, project.env, plan, force=True)
+    await rewind(project.session, project.env, plan, overwrite=True)
     path = project.folder / "a.txt"
     assert path.is_symlink() or path.is_dir() or path.is_fifo()  # it is as it was
     assert (project.text("b.txt"), project.text("c.txt")) == ("one\n", None)
@@ -118,7 +118,7 @@ async def test_a_file_that_cannot_be_read_is_a_conflict_and_no_crash(project: Pr
     env = Locked(str(project.folder))
     plan = await plan_rewind(project.session, env, start)
     assert [(Path(c.path).name, c.forcible) for c in plan.conflicts] == [("a.txt", False)]
-    await rewind(project.session, env, plan, force=True)
+    await rewind(project.session, env, plan, overwrite=True)
     assert (project.text("a.txt"), project.text("b.txt")) == ("two\n", "one\n")
 
 
@@ -132,7 +132,7 @@ async def test_a_file_that_is_too_large_is_named_and_never_lost(
 
     plan = await plan_rewind(project.session, project.env, start)
     assert {Path(c.path).name for c in plan.conflicts} == {"a.txt", "big.txt"}
-    await rewind(project.session, project.env, plan, force=True)
+    await rewind(project.session, project.env, plan, overwrite=True)
 
     assert (project.text("a.txt"), project.text("big.txt")) == ("z" * 20, "y" * 20)
 
@@ -182,9 +182,9 @@ async def test_a_process_that_dies_in_a_rewind_leaves_one_that_can_be_undone_and
     plan = await plan_rewind(project.session, project.env, start)
     with pytest.raises(Killed):
         await rewind(project.session, Dying(str(project.folder)), plan)
-    left = Path(project.session.place).read_bytes()  # what a killed process would have stored
+    left = Path(project.session.location).read_bytes()  # what a killed process would have stored
     project.session.close()
-    Path(project.session.place).write_bytes(left)
+    Path(project.session.location).write_bytes(left)
 
     with Session.open(project.session.id, home=project.home) as session:
         undo = await plan_undo(session, project.env)
@@ -251,7 +251,7 @@ async def test_a_folder_that_went_is_made_again(project: Project) -> None:
 
     plan = await plan_rewind(project.session, project.env, start)
     assert [c.forcible for c in plan.conflicts] == [True]
-    await rewind(project.session, project.env, plan, force=True)
+    await rewind(project.session, project.env, plan, overwrite=True)
 
     assert project.text("deep/er/a.txt") == "one\n"
 
@@ -263,7 +263,7 @@ async def test_a_place_between_calls_and_results_is_refused_before_any_file_chan
 
     plan = await plan_rewind(project.session, project.env, intent)
     with pytest.raises(SessionError, match="between tool calls and their results"):
-        await rewind(project.session, project.env, plan, force=True)
+        await rewind(project.session, project.env, plan, overwrite=True)
 
     assert project.text("a.txt") == "two\n"
 
@@ -275,7 +275,7 @@ async def test_a_fork_goes_back_and_sees_what_the_other_session_did_since(projec
         await project.do(write("a.txt", "three\n"))  # in the first session
         plan = await plan_rewind(fork, project.env, start)
         assert len(plan.conflicts) == 1
-        await rewind(fork, project.env, plan, force=True)
+        await rewind(fork, project.env, plan, overwrite=True)
         assert project.text("a.txt") == "one\n"
         await rewind(fork, project.env, await plan_undo(fork, project.env))
         assert project.text("a.txt") == "three\n"
@@ -285,12 +285,12 @@ async def test_not_while_an_agent_runs_in_the_session(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"))
     await project.do(write("a.txt", "two\n"))
     plan = await plan_rewind(project.session, project.env, start)
-    refused: list[bool] = []
+    rejected: list[bool] = []
 
     async def meanwhile(text: str) -> str:
         with pytest.raises(AgentBusyError):
             await rewind(project.session, project.env, plan)
-        refused.append(True)
+        rejected.append(True)
         return text
 
     agent = Agent(
@@ -300,5 +300,5 @@ async def test_not_while_an_agent_runs_in_the_session(project: Project) -> None:
     )
     await agent.run("go")
 
-    assert refused == [True]
+    assert rejected == [True]
     assert project.text("a.txt") == "two\n"

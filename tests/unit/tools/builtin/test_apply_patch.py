@@ -211,8 +211,8 @@ async def test_modes_links_and_names_on_disk(ctx: ToolContext, project: Path) ->
     assert stat.S_IMODE((project / "bin" / "go").stat().st_mode) == 0o750
     (project / "link").unlink()
     (project / "link").symlink_to("bin/go")
-    refused = await apply_patch(ctx, patch=patch("*** Delete File: link"))
-    assert "is a symbolic link" in refused.text
+    rejected = await apply_patch(ctx, patch=patch("*** Delete File: link"))
+    assert "is a symbolic link" in rejected.text
     assert sorted(os.listdir(project)) == ["bin", "link"]
 
 

@@ -21,7 +21,7 @@ class Person:
         self.asked.append(question)
         return self.answer
 
-    async def review(self, plan: ProposedPlan) -> PlanReview | None:
+    async def review_plan(self, plan: ProposedPlan) -> PlanReview | None:
         self.asked.append(plan)
         return self.answer
 

@@ -22,10 +22,10 @@ SOURCE = Path(builtin.__file__).parent
 @pytest.mark.covers("TOL-16", "TOL-24")
 def test_each_is_exported_and_the_usual_ones_are_offered() -> None:
     assert [t.name for t in builtin_tools()] == OFFERED
-    assert [t.name for t in builtin_tools(every=True)] == NAMES
-    assert [getattr(builtin, name) for name in NAMES] == builtin_tools(every=True)
-    assert len(ToolRegistry(builtin_tools(every=True))) == len(NAMES)
-    assert {t.source for t in builtin_tools(every=True)} == {"builtin"}
+    assert [t.name for t in builtin_tools(include_optional=True)] == NAMES
+    assert [getattr(builtin, name) for name in NAMES] == builtin_tools(include_optional=True)
+    assert len(ToolRegistry(builtin_tools(include_optional=True))) == len(NAMES)
+    assert {t.source for t in builtin_tools(include_optional=True)} == {"builtin"}
 
 
 @pytest.mark.covers("TOL-17", "OPT-02")
@@ -50,7 +50,7 @@ async def test_a_tool_works_without_an_agent() -> None:
     assert "1:one" in (await grep(ctx, pattern="o.e")).text
 
 
-@pytest.mark.parametrize("tool", builtin_tools(every=True), ids=lambda t: t.name)
+@pytest.mark.parametrize("tool", builtin_tools(include_optional=True), ids=lambda t: t.name)
 def test_schemas_are_closed_and_name_their_paths(tool: Tool) -> None:
     schema = tool.input_schema
     assert schema["additionalProperties"] is False
@@ -66,7 +66,7 @@ def test_the_model_reads_little() -> None:
 
 
 def test_what_changes_things_runs_alone() -> None:
-    tools = builtin_tools(every=True)
+    tools = builtin_tools(include_optional=True)
     assert {t.name for t in tools if not t.concurrency_safe} == {
         *("write_file", "edit", "multi_edit", "apply_patch", "shell", "todo_write", "ask_user", "present_plan")
     }

@@ -27,19 +27,19 @@ def edits(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
 
 
 async def gated(answers: list[Any], *pairs: tuple[str, str]) -> tuple[Any, bytes, list[EditHunk]]:
-    env, asked = MemoryEnv({"a.txt": FILE}), list[EditHunk]()
+    env, request = MemoryEnv({"a.txt": FILE}), list[EditHunk]()
 
     async def approve(hunk: EditHunk) -> Any:
-        asked.append(hunk)
+        request.append(hunk)
         return answers[hunk.number - 1]
 
     ctx = ToolContext(env=env, extra={APPROVE_HUNK: approve})
-    return await multi_edit(ctx, path="a.txt", edits=edits(*pairs)), env.files["a.txt"], asked
+    return await multi_edit(ctx, path="a.txt", edits=edits(*pairs)), env.files["a.txt"], request
 
 
 @pytest.mark.covers("TOL-14")
 async def test_what_is_denied_is_left_out_and_told() -> None:
-    result, after, asked = await gated(
+    result, after, request = await gated(
         [True, "not the second", True, False], ("one", "1"), ("two", "2"), ("three", "3\n3"), ("four", "4")
     )
     assert after == b"1\ntwo\n3\n3\nfour\n"
@@ -56,7 +56,7 @@ async def test_what_is_denied_is_left_out_and_told() -> None:
             ReviewedEdit("denied"),
         ),
     )
-    assert asked[1] == EditHunk("a.txt", 2, 4, "two", "2")
+    assert request[1] == EditHunk("a.txt", 2, 4, "two", "2")
 
 
 @pytest.mark.covers("TOL-14")

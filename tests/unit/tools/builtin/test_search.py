@@ -289,7 +289,7 @@ async def test_context_is_told_from_matches(ctx: ToolContext, tree: Path) -> Non
 
 async def test_what_a_policy_guards_is_withheld(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
     for ctx in both:
-        ctx.env.guard = lambda path: not path.endswith("/src/a.py")
+        ctx.env.path_filter = lambda path: not path.endswith("/src/a.py")
     result = await same(both, grep, pattern="foo", path="src", output_mode="files")
     assert "a.py" not in result.text
     assert "1 file with matches withheld by the permission rules" in result.text
@@ -299,7 +299,7 @@ async def test_what_a_policy_guards_is_withheld(both: tuple[ToolContext, ToolCon
 
 async def test_names_that_a_policy_guards_are_withheld(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
     for ctx in both:
-        ctx.env.guard = lambda path: not path.endswith(("/src/a.py", "/src/sub", "x.log"))
+        ctx.env.path_filter = lambda path: not path.endswith(("/src/a.py", "/src/sub", "x.log"))
     found = await same(both, glob, pattern="src/*.py")
     assert found.text == (
         "No files match src/*.py.\n(not looked at: ignored files and .git; include_ignored=true adds ignored files)\n"
@@ -329,8 +329,8 @@ async def test_a_nul_in_a_pattern_is_searched_for(both: tuple[ToolContext, ToolC
     assert (await same(both, grep, pattern="o\0", path="bin")).metadata["matches"] == 1
     assert (await same(both, grep, pattern="o\0", path="bin", literal=True)).metadata["matches"] == 1
     assert (await same(both, grep, pattern=".o\0", path="bin", literal=True)).metadata["matches"] == 0
-    refused = await same(both, grep, pattern="\ud800")
-    assert refused.code == ToolErrorCode.VALIDATION_ERROR
+    rejected = await same(both, grep, pattern="\ud800")
+    assert rejected.code == ToolErrorCode.VALIDATION_ERROR
     for arguments in ({"path": "a\0b"}, {"glob": "a\0b"}, {"glob": "\ud800"}, {"path": "\ud800"}):
         result = await grep(both[0], pattern="foo", **arguments)
         assert result.is_error or not result.metadata["matches"]

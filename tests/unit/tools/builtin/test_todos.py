@@ -37,8 +37,8 @@ async def test_a_list_is_replaced_whole() -> None:
     ctx = ToolContext(env=MemoryEnv())
     await todo_write(ctx, todos=LIST)
     assert (await todo_write(ctx, todos=[])).text == "(nothing to do)"
-    refused = await todo_write(ctx, todos=[{"content": "  "}])
-    assert refused.code == ToolErrorCode.VALIDATION_ERROR
+    rejected = await todo_write(ctx, todos=[{"content": "  "}])
+    assert rejected.code == ToolErrorCode.VALIDATION_ERROR
 
 
 async def test_trouble_with_the_file_is_told_and_harmless(local_env: LocalEnv) -> None:

@@ -42,9 +42,9 @@ async def test_a_legacy_encoding_is_kept_or_refused() -> None:
     old = "größer für alle\n".encode("cp1252")
     env = MemoryEnv({"x": old})
     ctx = ToolContext(env=env)
-    refused = await write_file(ctx, path="x", content="日本\n")
-    assert refused.is_error
-    assert "cp1252, which has no '日'" in refused.text
+    rejected = await write_file(ctx, path="x", content="日本\n")
+    assert rejected.is_error
+    assert "cp1252, which has no '日'" in rejected.text
     assert env.files["x"] == old
     assert "cp1252 kept" in (await write_file(ctx, path="x", content="größte\n")).text
     assert env.files["x"] == "größte\n".encode("cp1252")

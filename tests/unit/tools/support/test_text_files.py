@@ -44,7 +44,7 @@ def test_a_byte_order_mark_is_kept_and_not_seen(codec: str) -> None:
     assert document is not None
     assert document.text == GERMAN
     assert document.encode(GERMAN) == data
-    assert "byte order mark" in document.form
+    assert "byte order mark" in document.encoding_note
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_damaged_byte_does_not_make_it_another_encoding() -> None:
     data = GERMAN.encode() + b"\xff\n"
     document = decode_text(data)
     assert document is not None
-    assert document.form == "UTF-8 with 1 invalid bytes"
+    assert document.encoding_note == "UTF-8 with 1 invalid bytes"
     assert document.encode(document.text) == data
     assert replace_surrogates(document.text) == GERMAN + "\ufffd\n"
 

@@ -17,7 +17,7 @@ from mainspring.app.servers.acp.transport import CANCEL, DELETE, AcpTransport
 from mainspring.app.servers.stdio import ChatRegistry, LineTransport
 from mainspring.app.workspace.saved_sessions import list_saved_sessions, remove_session
 from mainspring.errors import MainspringError
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 Servers = list[schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio]
 FolderList = list[str]
@@ -187,7 +187,7 @@ class AcpAgent:
         """Remove a session for good. One that is not there any more is removed already."""
         if id in self._sessions:
             await self._close(self._sessions[id])
-        place = await self._kept(id)
+        place = await self._find_saved(id)
         if place is None:
             return
         try:
@@ -213,7 +213,7 @@ class AcpAgent:
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> schema.SetSessionModeResponse:
         """Work, or plan."""
         session = self._session(session_id)
-        await session.change(session.choices.to_command("mode", mode_id))
+        await session.apply_command(session.choices.to_command("mode", mode_id))
         return schema.SetSessionModeResponse()
 
     async def set_config_option(
@@ -221,7 +221,7 @@ class AcpAgent:
     ) -> schema.SetSessionConfigOptionResponse:
         """Choose the mode, the model or how much it reasons."""
         session = self._session(session_id)
-        await session.change(session.choices.to_command(config_id, value))
+        await session.apply_command(session.choices.to_command(config_id, value))
         return schema.SetSessionConfigOptionResponse(config_options=session.choices.options(session.chat.status))
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -248,32 +248,32 @@ class AcpAgent:
         return found
 
     def _launch_options(
-        self, cwd: str, further: FolderList, *, session: str | None = None, fork: bool = False
+        self, cwd: str, additional_folders: FolderList, *, session: str | None = None, fork: bool = False
     ) -> LaunchOptions:
         _check_folder(cwd)
         place = WorkspaceOptions(cwd=cwd, offline=self._ask.place.offline)
         rules = self._ask.rules  # what lies in a further folder may be read as what lies in the project
-        allowed = [f"scope:fs-read({folder}/**)" for folder in further if not {"*", "?"} & set(folder)]
+        allowed = [f"scope:fs-read({folder}/**)" for folder in additional_folders if not {"*", "?"} & set(folder)]
         rules = replace(rules, allow=(*rules.allow, *allowed))
         return replace(self._ask, place=place, rules=rules, session=session, fork=fork)
 
     async def _reopen(
-        self, cwd: str, id: str, servers: Servers | None, further: FolderList, *, replay: bool
+        self, cwd: str, id: str, servers: Servers | None, additional_folders: FolderList, *, replay: bool
     ) -> AcpSession:
         _check_folder(cwd)
         open_one = self._sessions.get(id)
         if open_one is not None:
             await self._close(open_one)
-        ask = self._launch_options(cwd, further, session=await self._saved_folder(id))
-        return await self._open(ask, servers, cwd, further, id=id, replay=replay)
+        ask = self._launch_options(cwd, additional_folders, session=await self._saved_folder(id))
+        return await self._open(ask, servers, cwd, additional_folders, id=id, replay=replay)
 
     async def _saved_folder(self, id: str) -> str:
-        place = await self._kept(id)
+        place = await self._find_saved(id)
         if place is None:
             raise RequestError(-32002, f"there is no session {id[:200]!r}; session/list has those that are kept")
         return place
 
-    async def _kept(self, id: str) -> str | None:
+    async def _find_saved(self, id: str) -> str | None:
         """Where a session is kept. Only by its id: a client cannot name a file."""
         try:
             found = await asyncio.to_thread(
@@ -288,15 +288,21 @@ class AcpAgent:
         ask: LaunchOptions,
         servers: Servers | None,
         cwd: str,
-        further: FolderList,
+        additional_folders: FolderList,
         *,
         id: str = "",
         replay: bool = True,
     ) -> AcpSession:
         assert self._client is not None
-        hold = None if id else self._transport.hold
+        hold = None if id else self._transport.hold_notifications
         session = AcpSession(
-            self._client, self._has_tools, cwd, further, id=id, hold=hold, take_back=self._transport.take_back
+            self._client,
+            self._has_tools,
+            cwd,
+            additional_folders,
+            id=id,
+            hold_notifications=hold,
+            cancel_requests=self._transport.cancel_outgoing_requests,
         )
         options = replace(
             self._options,
@@ -307,9 +313,9 @@ class AcpAgent:
             mcp_servers=_servers(servers or []),
         )
         self._opening.add(session)
-        self._tasks.create_task(session.live(self._chats, options))
+        self._tasks.create_task(session.run(self._chats, options))
         try:
-            await session.opened(replayed=bool(id) and replay)
+            await session.wait_opened(replayed=bool(id) and replay)
         except BaseException:
             await session.stop()
             raise
@@ -321,11 +327,11 @@ class AcpAgent:
     async def _close(self, session: AcpSession) -> None:
         self._sessions.pop(session.id, None)
         await session.stop()
-        await session.closed()
+        await session.wait_closed()
 
 
 def _raise_request_error(error: MainspringError) -> NoReturn:
-    raise RequestError.invalid_params({"details": redact(str(error))}) from error
+    raise RequestError.invalid_params({"details": redact_environment(str(error))}) from error
 
 
 def _check_folder(cwd: str, name: str = "cwd") -> None:
@@ -335,25 +341,25 @@ def _check_folder(cwd: str, name: str = "cwd") -> None:
         raise RequestError.invalid_params({"details": f"{name}: there is no folder {cwd[:200]!r}"})
 
 
-def _folders(given: FolderList | None) -> FolderList:
+def _folders(folder_list: FolderList | None) -> FolderList:
     """The further folders of a workspace, as they are on disk.
 
     Raises:
         RequestError: If one is none.
     """
-    for folder in given or ():
+    for folder in folder_list or ():
         _check_folder(folder, "additionalDirectories")
-    return [os.path.realpath(folder) for folder in given or ()]
+    return [os.path.realpath(folder) for folder in folder_list or ()]
 
 
-def _servers(given: Servers) -> dict[str, Any]:
+def _servers(server_configs: Servers) -> dict[str, Any]:
     """MCP servers of the client, as an ``mcp.json`` has them.
 
     Raises:
         RequestError: If one is of a kind that was not offered.
     """
     found: dict[str, Any] = {}
-    for server in given:
+    for server in server_configs:
         match server:
             case schema.McpServerStdio():
                 variables = {variable.name: variable.value for variable in server.env}
@@ -362,8 +368,8 @@ def _servers(given: Servers) -> dict[str, Any]:
                 headers = {header.name: header.value for header in server.headers}
                 found[server.name] = {"type": server.type, "url": server.url, "headers": headers}
             case _:
-                why = f"the MCP server {server.name!r} is of a kind that is not known here"
-                raise RequestError.invalid_params({"details": why})
+                reason = f"the MCP server {server.name!r} is of a kind that is not known here"
+                raise RequestError.invalid_params({"details": reason})
     return found
 
 

@@ -57,7 +57,7 @@ class ClientTerminals:
         """Whether it is one of these."""
         return id in self._open
 
-    def told(self, id: str) -> None:
+    def mark_displayed(self, id: str) -> None:
         """The editor knows which call a terminal belongs to: it may be released, and goes on to be shown there."""
         if (event := self._open.get(id)) is not None:
             event.set()
@@ -72,7 +72,7 @@ class ClientTerminal:
         self._told = told
         self.id = id
 
-    async def ended(self) -> tuple[int | None, str | None]:
+    async def wait_exit(self) -> tuple[int | None, str | None]:
         """Wait for the end of the program: its code, or the signal that ended it."""
         async with _errors_as_os_error():
             exit = await self._client.wait_for_terminal_exit(session_id=self._session, terminal_id=self.id)
@@ -118,15 +118,15 @@ class ClientFiles:
 
     Args:
         client: The editor.
-        offered: What it lets agents do with files.
+        capabilities: What it lets agents do with files.
 
     Attributes:
         session: The session, once it has an id.
     """
 
-    def __init__(self, client: Client, offered: schema.FileSystemCapabilities) -> None:
+    def __init__(self, client: Client, capabilities: schema.FileSystemCapabilities) -> None:
         self._client = client
-        self._has_tools = offered
+        self._has_tools = capabilities
         self.session = ""
 
     async def read(self, path: str) -> str | None:

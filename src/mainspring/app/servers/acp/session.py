@@ -45,7 +45,7 @@ from mainspring.app.servers.acp.session_updates import (
 from mainspring.app.servers.acp.tool_calls import PermissionRequester
 from mainspring.app.servers.stdio import ChatRegistry
 from mainspring.errors import MainspringError
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 PromptBlock = (
     schema.TextContentBlock
@@ -73,7 +73,9 @@ def parse_prompt(blocks: Sequence[PromptBlock], cwd: str) -> tuple[str, tuple[At
             case schema.TextContentBlock():
                 text.append(block.text)
             case schema.ImageContentBlock():
-                attached.append(Attachment(media_type=_image(block.mime_type), data=_bytes(block.data, "an image")))
+                attached.append(
+                    Attachment(media_type=_image(block.mime_type), data=_decode_base64(block.data, "an image"))
+                )
             case schema.ResourceContentBlock():
                 text.append(_link_text(block.uri, block.name, cwd))
             case schema.EmbeddedResourceContentBlock():
@@ -117,9 +119,9 @@ def _embedded_attachment(resource: schema.TextResourceContents | schema.BlobReso
         return Attachment(media_type="text/plain", text=resource.text, name=name)
     kind = resource.mime_type or ""
     if not kind.startswith("image/"):
-        why = f"{name} is {kind or 'of an unknown kind'}; send text or images, or a link to the file"
-        raise RequestError.invalid_params({"details": why})
-    return Attachment(media_type=_image(kind), data=_bytes(resource.blob, name), name=name)
+        reason = f"{name} is {kind or 'of an unknown kind'}; send text or images, or a link to the file"
+        raise RequestError.invalid_params({"details": reason})
+    return Attachment(media_type=_image(kind), data=_decode_base64(resource.blob, name), name=name)
 
 
 def _image(kind: str) -> str:
@@ -128,11 +130,11 @@ def _image(kind: str) -> str:
     return kind
 
 
-def _bytes(data: str, what: str) -> bytes:
+def _decode_base64(data: str, subject: str) -> bytes:
     try:
         return b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise RequestError.invalid_params({"details": f"the data of {what} is no base64"}) from None
+        raise RequestError.invalid_params({"details": f"the data of {subject} is no base64"}) from None
 
 
 AcpStopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
@@ -162,7 +164,7 @@ class PromptTurn:
     def __init__(self, chat: Chat, id: str) -> None:
         self._chat = chat
         self._id = id
-        self._begun = False
+        self._has_started = False
         self._barrier = ""
         self._stopped = ""
         self._done: asyncio.Future[AcpStopReason] = asyncio.get_running_loop().create_future()
@@ -191,26 +193,26 @@ class PromptTurn:
     async def cancel(self) -> None:
         """The client takes it back; the chat is told already to stop what runs."""
         self.cancelled = True
-        if not self._begun and not self._barrier:
+        if not self._has_started and not self._barrier:
             await self._chat.send(RemoveQueued(self._id))
 
     async def on_event(self, event: ChatEvent) -> None:
         """See what an event, which the client has been told of, means for it."""
         match event:
             case UserText(id=id) | RunStarted(id=id) if id == self._id:
-                self._begun = True
+                self._has_started = True
             case AnswerEnd(stop_reason=reason):
                 self._stopped = reason
-            case RunFinished() if self._begun:
+            case RunFinished() if self._has_started:
                 self._finished(event)
             case CommandDone(id=id) if id == self._id:
-                self._begun = True
+                self._has_started = True
                 if not self._chat.status.running:  # what it has begun may be over already, and be told behind this
                     self._barrier = (await self._chat.send(RemoveQueued("-"))).id
             case Refused(id=id) if id == self._barrier:
                 if not self._chat.status.running:
                     self.end("end_turn")
-            case QueueChanged(items=items) if self.cancelled and not self._begun:
+            case QueueChanged(items=items) if self.cancelled and not self._has_started:
                 if all(item.id != self._id for item in items):
                     self.end("cancelled")
             case _:
@@ -231,12 +233,12 @@ class AcpSession:
 
     Args:
         client: The editor.
-        offered: What the editor can do.
+        capabilities: What the editor can do.
         cwd: The folder.
-        further: Further folders of the workspace; the model is told of them with the first prompt.
+        additional_folders: Further folders of the workspace; the model is told of them with the first prompt.
         id: What the client knows it by; by default the id of the conversation, as soon as there is one.
-        hold: Called with the id before anything is told, where the client does not know the id yet.
-        take_back: Called where an answer is no longer waited for, by the task that has asked the editor.
+        hold_notifications: Called with the id before anything is told, where the client does not know the id yet.
+        cancel_requests: Called where an answer is no longer waited for, by the task that has asked the editor.
 
     Attributes:
         id: What the client knows it by.
@@ -248,27 +250,27 @@ class AcpSession:
     def __init__(
         self,
         client: Client,
-        offered: schema.ClientCapabilities,
+        capabilities: schema.ClientCapabilities,
         cwd: str,
-        further: Sequence[str] = (),
+        additional_folders: Sequence[str] = (),
         *,
         id: str = "",
-        hold: Callable[[str], None] | None = None,
-        take_back: Callable[[], Awaitable[None]],
+        hold_notifications: Callable[[str], None] | None = None,
+        cancel_requests: Callable[[], Awaitable[None]],
     ) -> None:
         self.id = id
         self.cwd = cwd
-        self.buffers = ClientFiles(client, offered.fs or schema.FileSystemCapabilities())
+        self.buffers = ClientFiles(client, capabilities.fs or schema.FileSystemCapabilities())
         self.buffers.session = id
-        self.terminals = ClientTerminals(client) if offered.terminal else None
+        self.terminals = ClientTerminals(client) if capabilities.terminal else None
         self.choices = SessionConfig()
-        self._further = tuple(further)
+        self._additional_folders = tuple(additional_folders)
         self._client = client
         self._asking = PermissionRequester(
-            client, take_back, forms=bool(offered.elicitation and offered.elicitation.form), cwd=cwd
+            client, cancel_requests, forms=bool(capabilities.elicitation and capabilities.elicitation.form), cwd=cwd
         )
         self._updates = SessionUpdateEncoder(cwd, self.choices, self.terminals)
-        self._lock_lease = hold
+        self._lock_lease = hold_notifications
         self._chat: Chat | None = None
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._show_replay = asyncio.Event()
@@ -286,7 +288,7 @@ class AcpSession:
 
     # --- its life ---------------------------------------------------------------------------------------------------
 
-    async def live(self, chats: ChatRegistry, options: ChatOptions) -> None:
+    async def run(self, chats: ChatRegistry, options: ChatOptions) -> None:
         """Open the chat, tell of it until it is stopped, and close it."""
         try:
             async with chats.open(options) as chat:
@@ -297,7 +299,7 @@ class AcpSession:
                     self.terminals.session = self.id
                 if self._lock_lease is not None:
                     self._lock_lease(self.id)
-                await self.choices.look(chat)
+                await self.choices.load_models(chat)
                 self._opened.set_result(None)
                 async with asyncio.TaskGroup() as tasks:
                     await self._listen(chat, tasks)
@@ -321,14 +323,14 @@ class AcpSession:
     async def _listen(self, chat: Chat, tasks: asyncio.TaskGroup) -> None:
         try:
             async for event in chat.events():
-                for update in self._updates.of(event) if self._should_send(event) else ():
+                for update in self._updates.encode(event) if self._should_send(event) else ():
                     await self._client.session_update(session_id=self.id, update=update)
-                await self._hear(event, tasks)
+                await self._on_event(event, tasks)
         finally:
             for task in self._questions.values():
                 task.cancel()
 
-    async def opened(self, *, replayed: bool = False) -> None:
+    async def wait_opened(self, *, replayed: bool = False) -> None:
         """Wait until it is open, and with ``replayed`` until all that was said before is told.
 
         Raises:
@@ -337,7 +339,7 @@ class AcpSession:
         try:
             await self._opened
         except (MainspringError, OSError, ValueError) as error:
-            raise RequestError.invalid_params({"details": redact(str(error))}) from error
+            raise RequestError.invalid_params({"details": redact_environment(str(error))}) from error
         if replayed:
             await self._show_replay.wait()
         await self._client.session_update(session_id=self.id, update=available_commands(self.chat))
@@ -347,7 +349,7 @@ class AcpSession:
         if self._chat is not None:
             await self._chat.stop()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until it is closed."""
         await self._closed.wait()
 
@@ -365,8 +367,8 @@ class AcpSession:
         command = parse_line(text, attachments, known=self.chat.command_names)
         if isinstance(command, Shell) or attachments:  # an editor has terminals of its own
             command = Prompt(text, attachments)
-        if isinstance(command, Prompt) and self._further:
-            command, self._further = _with_folders(command, self._further), ()
+        if isinstance(command, Prompt) and self._additional_folders:
+            command, self._additional_folders = _with_folders(command, self._additional_folders), ()
         receipt = await self.chat.send(command)
         if receipt.refused and isinstance(command, Prompt):
             raise RequestError.invalid_params({"details": receipt.refused})
@@ -389,29 +391,29 @@ class AcpSession:
         if turn is not None:
             await turn.cancel()
 
-    async def change(self, command: ChatCommand) -> None:
+    async def apply_command(self, command: ChatCommand) -> None:
         """Do a command and wait until it holds.
 
         Raises:
             RequestError: If it cannot be done.
         """
         receipt = await self.chat.send(command)
-        why = receipt.refused
-        if not why:
+        reason = receipt.refused
+        if not reason:
             self._changes[receipt.id] = future = asyncio.get_running_loop().create_future()
             try:
-                why = await future
+                reason = await future
             finally:
                 del self._changes[receipt.id]
-        if why:
-            raise RequestError.invalid_params({"details": why})
+        if reason:
+            raise RequestError.invalid_params({"details": reason})
 
     # --- what the chat tells ----------------------------------------------------------------------------------------
 
     def _should_send(self, event: ChatEvent) -> bool:
         return not (isinstance(event, CommandDone) and event.id in self._changes)
 
-    async def _hear(self, event: ChatEvent, tasks: asyncio.TaskGroup) -> None:
+    async def _on_event(self, event: ChatEvent, tasks: asyncio.TaskGroup) -> None:
         match event:
             case ReplayFinished():
                 self._show_replay.set()
@@ -435,14 +437,14 @@ class AcpSession:
 
     async def _ask(self, event: ApprovalAsked | QuestionAsked) -> None:
         if isinstance(event, ApprovalAsked):
-            await self.chat.send(await self._asking.approval(self.id, event))
+            await self.chat.send(await self._asking.request_approval(self.id, event))
         else:
-            await self.chat.send(await self._asking.question(self.id, event))
+            await self.chat.send(await self._asking.request_answer(self.id, event))
 
 
-def _with_folders(prompt: Prompt, further: Sequence[str]) -> Prompt:
+def _with_folders(prompt: Prompt, additional_folders: Sequence[str]) -> Prompt:
     """A prompt that says which folders there are beside the project's."""
-    listed = "\n".join(further)
+    listed = "\n".join(additional_folders)
     text = f"The workspace has further folders, whose files may be read by absolute paths:\n{listed}"
     note = Attachment(media_type="text/plain", text=text, name="workspace folders")
     return replace(prompt, attachments=(note, *prompt.attachments))

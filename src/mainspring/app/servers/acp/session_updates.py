@@ -38,7 +38,7 @@ from mainspring.app.chat.events import (
     UserText,
 )
 from mainspring.app.chat.types import AgentMode, Status, ThinkingLevelName
-from mainspring.app.servers.acp import tool_calls as calls
+from mainspring.app.servers.acp import tool_calls
 from mainspring.app.servers.acp.client_environment import ClientTerminals
 from mainspring.app.servers.markdown import result_to_markdown
 
@@ -64,7 +64,7 @@ class SessionConfig:
     def __init__(self) -> None:
         self.models: dict[str, str] = {}
 
-    async def look(self, chat: Chat) -> None:
+    async def load_models(self, chat: Chat) -> None:
         """See which models there are."""
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
@@ -203,9 +203,9 @@ class SessionUpdateEncoder:
         self._replaying = False
         self._status: Status | None = None
 
-    def of(self, event: ChatEvent) -> Iterator[Update]:
+    def encode(self, event: ChatEvent) -> Iterator[Update]:
         """The updates that tell of an event, in order."""
-        for update in self._told(event):
+        for update in self._encode_event(event):
             if isinstance(update, _CHUNKS):
                 update = update.model_copy(update={"message_id": self._message(update, event)})
             yield update
@@ -220,7 +220,7 @@ class SessionUpdateEncoder:
             self._saying = kind
         return f"{self._own}-{self._messages}"
 
-    def _told(self, event: ChatEvent) -> Iterator[Update]:
+    def _encode_event(self, event: ChatEvent) -> Iterator[Update]:
         match event:
             case AnswerText(text=text):
                 yield agent_message(text)
@@ -233,11 +233,11 @@ class SessionUpdateEncoder:
             case ChildStarted() | ChildEvent() | ChildFinished():
                 yield from self._child(event)
             case StatusChanged(status=status):
-                yield from self._stands(status)
+                yield from self._status_updates(status)
             case _:
-                yield from self._other(event)
+                yield from self._encode_other(event)
 
-    def _other(self, event: ChatEvent) -> Iterator[Update]:
+    def _encode_other(self, event: ChatEvent) -> Iterator[Update]:
         match event:
             case ReplayStarted():
                 self._replaying = True
@@ -275,29 +275,29 @@ class SessionUpdateEncoder:
                     yield _progress(id, status="in_progress")
                 else:
                     yield self._start(id, event.name, event.display, event.summary, event.arguments, "in_progress")
-                plan = calls.plan_update(event.name, event.arguments)
+                plan = tool_calls.plan_update(event.name, event.arguments)
                 if plan is not None:
                     yield plan
             case ToolProgress(id=id, terminal=terminal) if terminal:
                 yield from self._terminal(id, terminal)
             case ToolProgress(id=id, output=output, title=title):
                 self._printed[id] = (self._printed.get(id, "") + output)[-_MAX_TERMINAL_CHARS:]
-                content = calls.output(self._printed[id]) if output else None
+                content = tool_calls.output(self._printed[id]) if output else None
                 yield _progress(id, title=title or None, content=content)
             case ToolFinished(id=id):
                 self._printed.pop(id, None)
                 self._known.discard(id)
-                content = calls.diff_content(event.diffs, self._cwd)
+                content = tool_calls.diff_content(event.diffs, self._cwd)
                 if id in self._shown:  # the terminal shows it, and goes on to do so
                     self._shown.discard(id)
                     content = None
                 elif not content:
-                    content = calls.output(event.output or event.summary, event.hidden_lines)
+                    content = tool_calls.output(event.output or event.summary, event.hidden_lines)
                 yield _progress(
                     id,
                     status="failed" if event.is_error else "completed",
                     content=content,
-                    locations=calls.diff_locations(event.diffs, self._cwd) or None,
+                    locations=tool_calls.diff_locations(event.diffs, self._cwd) or None,
                 )
 
     def _terminal(self, call: str, terminal: str) -> Iterator[Update]:
@@ -306,7 +306,7 @@ class SessionUpdateEncoder:
         self._shown.add(call)
         shown = schema.TerminalToolCallContent(type="terminal", terminal_id=terminal)
         yield _progress(call, content=[shown])
-        self._terminals.told(terminal)  # whoever asks for the next update has sent this one
+        self._terminals.mark_displayed(terminal)  # whoever asks for the next update has sent this one
 
     def _start(
         self,
@@ -321,11 +321,11 @@ class SessionUpdateEncoder:
         return schema.ToolCallStart(
             session_update="tool_call",
             tool_call_id=id,
-            title=calls.call_title(display, summary),
-            kind=calls.tool_kind(tool),
+            title=tool_calls.call_title(display, summary),
+            kind=tool_calls.tool_kind(tool),
             status=status,
-            locations=calls.call_locations(arguments, self._cwd) or None,
-            raw_input=calls.shorten_arguments(arguments),
+            locations=tool_calls.call_locations(arguments, self._cwd) or None,
+            raw_input=tool_calls.shorten_arguments(arguments),
         )
 
     def _child(self, event: ChildStarted | ChildEvent | ChildFinished) -> Iterator[Update]:
@@ -335,24 +335,24 @@ class SessionUpdateEncoder:
                 yield schema.ToolCallStart(
                     session_update="tool_call",
                     tool_call_id=id,
-                    title=calls.call_title(name, task)[:200],
+                    title=tool_calls.call_title(name, task)[:200],
                     kind="think",
                     status="in_progress",
                 )
             case ChildEvent(event=ToolProgress(terminal=terminal)) if terminal:
                 yield from self._terminal(id, terminal)
             case ChildEvent(event=ToolStarted(display=display, summary=summary)):
-                yield _progress(id, content=[calls.text_content(calls.call_title(display, summary))])
+                yield _progress(id, content=[tool_calls.text_content(tool_calls.call_title(display, summary))])
             case ChildFinished(status=status, text=text, error=error):
                 done = "completed" if status == "completed" else "failed"
                 self._shown.discard(id)
-                yield _progress(id, status=done, content=[calls.text_content(error or text or status)])
+                yield _progress(id, status=done, content=[tool_calls.text_content(error or text or status)])
             case _:
                 pass
 
     # --- how it stands ----------------------------------------------------------------------------------------------
 
-    def _stands(self, status: Status) -> Iterator[Update]:
+    def _status_updates(self, status: Status) -> Iterator[Update]:
         before, self._status = self._status, status
         if before is not None and before.mode != status.mode:
             yield schema.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=status.mode)
@@ -408,7 +408,7 @@ def _progress(
     *,
     status: Literal["in_progress", "completed", "failed"] | None = None,
     title: str | None = None,
-    content: list[calls.Content] | None = None,
+    content: list[tool_calls.ContentEncoder] | None = None,
     locations: list[schema.ToolCallLocation] | None = None,
 ) -> schema.ToolCallProgress:
     return schema.ToolCallProgress(

@@ -12,11 +12,11 @@ from acp import Client, RequestError, schema
 from mainspring.app.chat.commands import Answer, Approve
 from mainspring.app.chat.events import ApprovalAsked, QuestionAsked
 from mainspring.app.chat.types import FileDiff
-from mainspring.app.servers.markdown import fenced
+from mainspring.app.servers.markdown import fence
 from mainspring.text import pluralize
 
 Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
-Content = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
+ContentEncoder = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
 
 
 _KINDS: dict[str, Kind] = {
@@ -77,24 +77,24 @@ def absolute_path(path: str, cwd: str) -> str:
     return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
 
 
-def text_content(text: str) -> Content:
+def text_content(text: str) -> ContentEncoder:
     """A text as a part of a call."""
     return schema.ContentToolCallContent(type="content", content=schema.TextContentBlock(type="text", text=text))
 
 
-def output(text: str, hidden: int = 0) -> list[Content]:
+def output(text: str, hidden: int = 0) -> list[ContentEncoder]:
     """What a call gave."""
     more = (
         [text_content(f"({pluralize(hidden, 'line in the middle is', 'lines in the middle are')} not shown)")]
         if hidden
         else []
     )
-    return [text_content(fenced(text)), *more] if text else more
+    return [text_content(fence(text)), *more] if text else more
 
 
-def diff_content(diffs: Iterable[FileDiff], cwd: str) -> list[Content]:
+def diff_content(diffs: Iterable[FileDiff], cwd: str) -> list[ContentEncoder]:
     """What a call changes: a part for each place in a file."""
-    made: list[Content] = []
+    made: list[ContentEncoder] = []
     for diff in diffs:
         path = absolute_path(diff.path, cwd)
         for hunk in diff.hunks:
@@ -173,31 +173,31 @@ class PermissionRequester:
         self._forms = forms
         self._cwd = cwd
 
-    async def approval(self, session: str, asked: ApprovalAsked) -> Approve:
+    async def request_approval(self, session: str, request: ApprovalAsked) -> Approve:
         """What the user decides about a call."""
         call = schema.ToolCallUpdate(
-            tool_call_id=asked.call_id,
-            title=call_title(asked.display, asked.resource),
-            kind=tool_kind(asked.tool),
+            tool_call_id=request.call_id,
+            title=call_title(request.display, request.resource),
+            kind=tool_kind(request.tool),
             status="pending",
-            content=diff_content(asked.diffs, self._cwd) or [text_content(_describe_call(asked))],
-            locations=call_locations(asked.arguments, self._cwd) or None,
-            raw_input=shorten_arguments(asked.arguments),
+            content=diff_content(request.diffs, self._cwd) or [text_content(_describe_call(request))],
+            locations=call_locations(request.arguments, self._cwd) or None,
+            raw_input=shorten_arguments(request.arguments),
         )
-        chosen = await self._request_choice(session, call, _permission_options(asked))
+        chosen = await self._request_choice(session, call, _permission_options(request))
         match chosen:
             case "once" | "session" | "edits" | "always" | "everywhere" | "deny" | "never":
-                return Approve(asked.id, chosen)
+                return Approve(request.id, chosen)
             case _:
-                return Approve(asked.id, "deny", reason="the user did not answer")
+                return Approve(request.id, "deny", reason="the user did not answer")
 
-    async def question(self, session: str, asked: QuestionAsked) -> Answer:
+    async def request_answer(self, session: str, request: QuestionAsked) -> Answer:
         """What the user answers to anything else."""
-        if self._forms and asked.kind in ("ask", "input"):
-            return await self._form(session, asked)
-        options = [o for o in asked.options if o.value != "revise"]  # needs words, which buttons have not
+        if self._forms and request.kind in ("ask", "input"):
+            return await self._form(session, request)
+        options = [o for o in request.options if o.value != "revise"]  # needs words, which buttons have not
         if not options:
-            return Answer(asked.id, declined=True)
+            return Answer(request.id, declined=True)
         refusing = {"no", "reject"}
         buttons = [
             schema.PermissionOption(
@@ -210,15 +210,15 @@ class PermissionRequester:
         if not refusing & {option.value for option in options}:
             buttons.append(schema.PermissionOption(option_id=_DECLINE, name="No answer", kind="reject_once"))
         call = schema.ToolCallUpdate(
-            tool_call_id=f"question:{asked.id}",
-            title=" ".join((asked.title or asked.text or "A question").split())[:200],
-            kind="switch_mode" if asked.kind == "plan" else "other",
+            tool_call_id=f"question:{request.id}",
+            title=" ".join((request.title or request.text or "A question").split())[:200],
+            kind="switch_mode" if request.kind == "plan" else "other",
             status="pending",
-            content=[text_content(asked.text)] if asked.text else None,
+            content=[text_content(request.text)] if request.text else None,
         )
         chosen = await self._request_choice(session, call, buttons)
         known = any(option.value == chosen for option in options)
-        return Answer(asked.id, (chosen,)) if known else Answer(asked.id, declined=True)
+        return Answer(request.id, (chosen,)) if known else Answer(request.id, declined=True)
 
     async def _request_choice(
         self, session: str, call: schema.ToolCallUpdate, options: list[schema.PermissionOption]
@@ -233,55 +233,55 @@ class PermissionRequester:
             return ""
         return answer.outcome.option_id if isinstance(answer.outcome, schema.AllowedOutcome) else ""
 
-    async def _form(self, session: str, asked: QuestionAsked) -> Answer:
-        form = schema.ElicitationSchema.model_validate(_form_schema(asked))
+    async def _form(self, session: str, request: QuestionAsked) -> Answer:
+        form = schema.ElicitationSchema.model_validate(_form_schema(request))
         mode = schema.ElicitationFormSessionMode(session_id=session, requested_schema=form)
         try:
-            answer = await self._client.create_elicitation(message=asked.text or asked.title or "?", mode=mode)
+            answer = await self._client.create_elicitation(message=request.text or request.title or "?", mode=mode)
         except asyncio.CancelledError:
             await self._truncate()
             raise
         except (RequestError, ConnectionError, ValueError):
-            return Answer(asked.id, declined=True)
+            return Answer(request.id, declined=True)
         content: Any = getattr(answer, "content", None)
         given = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
         words, picked = given.get(_WORDS), given.get(_CHOICE)
-        known = {option.value for option in asked.options}
+        known = {option.value for option in request.options}
         values: list[Any] = cast("list[Any]", picked) if isinstance(picked, list) else [picked]
         chosen = tuple([value for value in values if isinstance(value, str) and value in known])
         text = words if isinstance(words, str) else ""
-        return Answer(asked.id, chosen, text) if chosen or text.strip() else Answer(asked.id, declined=True)
+        return Answer(request.id, chosen, text) if chosen or text.strip() else Answer(request.id, declined=True)
 
 
-def _form_schema(asked: QuestionAsked) -> dict[str, Any]:
+def _form_schema(request: QuestionAsked) -> dict[str, Any]:
     """The form of a question: what to choose, and room for other words where these are an answer, too."""
-    title = asked.title or asked.text or "Answer"
-    if not asked.options:
+    title = request.title or request.text or "Answer"
+    if not request.options:
         return {"properties": {_WORDS: {"type": "string", "title": title}}, "required": [_WORDS]}
     names = [
         {"const": o.value, "title": o.label or o.value, **({"description": o.description} if o.description else {})}
-        for o in asked.options
+        for o in request.options
     ]
-    if asked.multiple:
+    if request.multiple:
         choice: dict[str, Any] = {"type": "array", "title": title, "items": {"anyOf": names}}
     else:
         choice = {"type": "string", "title": title, "oneOf": names}
-    if asked.kind != "ask":
+    if request.kind != "ask":
         return {"properties": {_CHOICE: choice}, "required": [_CHOICE]}
     return {"properties": {_CHOICE: choice, _WORDS: {"type": "string", "title": "Other words"}}}
 
 
-def _permission_options(asked: ApprovalAsked) -> list[schema.PermissionOption]:
+def _permission_options(request: ApprovalAsked) -> list[schema.PermissionOption]:
     return [
         schema.PermissionOption(
             option_id=choice.value, name=choice.description, kind=_PERMISSION_REQUESTS_KINDS[choice.value]
         )
-        for choice in asked.choices
+        for choice in request.choices
         if choice.value in _PERMISSION_REQUESTS_KINDS
     ]
 
 
-def _describe_call(asked: ApprovalAsked) -> str:
-    why = f" ({asked.reason})" if asked.reason else ""
-    child = f"A sub-agent ({asked.child}) wants to " if asked.child else ""
-    return f"{child}{asked.action} {asked.resource}{why}"
+def _describe_call(request: ApprovalAsked) -> str:
+    reason = f" ({request.reason})" if request.reason else ""
+    child = f"A sub-agent ({request.child}) wants to " if request.child else ""
+    return f"{child}{request.action} {request.resource}{reason}"

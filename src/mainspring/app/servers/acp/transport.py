@@ -27,10 +27,10 @@ class AcpTransport:
     def __init__(self, wire: LineTransport) -> None:
         self._wire = wire
         self._held: dict[str, list[dict[str, Any]]] = {}
-        self._asked: dict[asyncio.Task[Any] | None, int | str] = {}
+        self._request_ids: dict[asyncio.Task[Any] | None, int | str] = {}
         self._prompts: dict[int | str | None, str] = {}
 
-    def hold(self, session: str) -> None:
+    def hold_notifications(self, session: str) -> None:
         """Keep what is told of a session until the client has learnt, by an answer, that there is one of this id."""
         self._held[session] = []
 
@@ -38,9 +38,9 @@ class AcpTransport:
         """The session of a prompt that goes on, by the id of its request; empty for any other."""
         return self._prompts.get(request, "")
 
-    async def take_back(self) -> None:
+    async def cancel_outgoing_requests(self) -> None:
         """Tell the client that the answer to what this task has asked it is no longer waited for, so that it asks nobody any more."""
-        id = self._asked.pop(asyncio.current_task(), None)
+        id = self._request_ids.pop(asyncio.current_task(), None)
         if id is None:
             return
         try:
@@ -75,9 +75,9 @@ class AcpTransport:
 
     def _load_original(self, id: int | str) -> None:
         task = asyncio.current_task()
-        if task is not None and task not in self._asked:
-            task.add_done_callback(lambda task: self._asked.pop(task, None) and None)
-        self._asked[task] = id
+        if task is not None and task not in self._request_ids:
+            task.add_done_callback(lambda task: self._request_ids.pop(task, None) and None)
+        self._request_ids[task] = id
 
     async def _write(self, message: dict[str, Any]) -> None:
         await self._wire.send(encode_line(message, str))
@@ -111,10 +111,10 @@ class AcpTransport:
             self._prompts[message["id"]] = _session_of(message.get("params"))
         return {**message, "method": f"_{method}"} if method in _NOT_ROUTED else message
 
-    async def _refuse(self, code: int, why: str, message: Any = None) -> None:
+    async def _refuse(self, code: int, reason: str, message: Any = None) -> None:
         given = cast("dict[str, Any]", message).get("id") if isinstance(message, dict) else None
         id = given if _is_id(given) else None
-        await self._write({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why}})
+        await self._write({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": reason}})
 
     async def close(self) -> None:
         """Nothing: the lines belong to whoever opened them."""

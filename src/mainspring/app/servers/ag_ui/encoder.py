@@ -62,18 +62,18 @@ class AgUiEncoder:
         self._run_id = run_id
         self._names = names
         self._thread = names.thread if names else run_id
-        self._known = names.known if names else 0
+        self._known_messages = names.known if names else 0
         self._answered: frozenset[tuple[str, int, str]] = frozenset()
         self._part = 0
         self._attempt = 1
         self._turn = 0
         self._open = ""
         self._reasoning = ""
-        self._said = False
+        self._message_finished = False
         self._run_agent = False
         self._waiting: dict[str, tuple[WaitingCall, ...]] = {}
         self._announced_questions: set[tuple[str, int, str]] = set()
-        self._held: list[FeedEvent] = []
+        self._held_events: list[FeedEvent] = []
         self._calls: dict[str, str] = {}
         self._context_tokens: set[str] = set()
         self._unanswered: dict[str, None] = {}
@@ -86,23 +86,23 @@ class AgUiEncoder:
             return self._names.run
         return self._run_id if self._part <= 1 else f"{self._run_id}/{self._part}"
 
-    def of(self, event: FeedEvent) -> Sequence[Event]:
+    def encode(self, event: FeedEvent) -> Sequence[Event]:
         """The events that this one becomes; often none."""
         made: list[Event] = []
         match event:
             case Attempt(number=number):
                 self._on_attempt(made, number)
             case Asked():
-                self._asked(made, event)
+                self._on_approval_request(made, event)
             case RunEnded():
                 self._waiting.clear()
                 self._flush_held(made)
-                self._ended(made, event)
-            case _ if self._asks():
-                self._held.append(event)
+                self._on_run_ended(made, event)
+            case _ if self._unanswered_calls():
+                self._held_events.append(event)
             case _:
                 self._begin(made)
-                self._told(made, event)
+                self._encode_event(made, event)
         return made
 
     def begin(self) -> Sequence[Event]:
@@ -117,7 +117,7 @@ class AgUiEncoder:
         self._answered = self._names.answered if self._names else frozenset()
         self._announced_questions.clear()
         self._flush_held(made)
-        if self._asks():
+        if self._unanswered_calls():
             self._interrupt(made)
         return made
 
@@ -128,115 +128,115 @@ class AgUiEncoder:
         made.append({"type": "RUN_ERROR", "message": why, "code": "error"})
         return made
 
-    def _told(self, made: list[Event], event: FeedEvent) -> None:
+    def _encode_event(self, out: list[Event], event: FeedEvent) -> None:
         match event:
             case TurnBegan(turn=turn):
-                self._close(made)
-                self._step(made, turn)
+                self._close(out)
+                self._step(out, turn)
             case Text(text=text) if text:
-                self._text(made, text)
+                self._text(out, text)
             case Thinking(text=text) if text:
-                self._thinking(made, text)
+                self._thinking(out, text)
             case MessageDone(number=number, message=Message() as message):
-                self._message(made, number, message)
+                self._message(out, number, message)
             case CallDone(call=call, result=result):
-                self._result(made, self._client_call_id(call.id), result)
+                self._result(out, self._client_call_id(call.id), result)
             case CallBegan(call=call):
-                made.append(
+                out.append(
                     _custom("tool_start", {"toolCallId": self._client_call_id(call.id), "toolCallName": call.name})
                 )
             case CallProgress(call_id=id):
                 told = {"toolCallId": self._client_call_id(id), "output": event.output, "title": event.title}
-                made.append(_custom("tool_update", told))
+                out.append(_custom("tool_update", told))
             case Retry():
-                made.append(_custom("retry", msgspec.to_builtins(event)))
+                out.append(_custom("retry", msgspec.to_builtins(event)))
             case _:
                 pass
 
-    def _begin(self, made: list[Event]) -> None:
+    def _begin(self, out: list[Event]) -> None:
         if self._run_agent:
             return
         self._run_agent = True
         self._part += 1
         self._unanswered.clear()
-        made.append({"type": "RUN_STARTED", "threadId": self._thread, "runId": self._run, "protocolVersion": _PROTOCOL})
+        out.append({"type": "RUN_STARTED", "threadId": self._thread, "runId": self._run, "protocolVersion": _PROTOCOL})
 
-    def _flush_held(self, made: list[Event]) -> None:
+    def _flush_held(self, out: list[Event]) -> None:
         """Begin, if need be, and tell what was held back."""
-        self._begin(made)
-        held, self._held = self._held, []
+        self._begin(out)
+        held, self._held_events = self._held_events, []
         for event in held:
-            self._told(made, event)
+            self._encode_event(out, event)
 
-    def _on_attempt(self, made: list[Event], number: int) -> None:
+    def _on_attempt(self, out: list[Event], number: int) -> None:
         self._attempt = number
         if number == 1:
-            self._begin(made)
+            self._begin(out)
             return
         void = self._open or self._reasoning
-        self._close(made)
-        if void and not self._said:
-            made.append(_custom("retracted", {"messageId": void}))
+        self._close(out)
+        if void and not self._message_finished:
+            out.append(_custom("retracted", {"messageId": void}))
 
-    def _step(self, made: list[Event], turn: int) -> None:
-        self._end_step(made)
+    def _step(self, out: list[Event], turn: int) -> None:
+        self._end_step(out)
         self._turn = turn
-        made.append({"type": "STEP_STARTED", "stepName": f"turn {turn}"})
+        out.append({"type": "STEP_STARTED", "stepName": f"turn {turn}"})
 
-    def _end_step(self, made: list[Event]) -> None:
+    def _end_step(self, out: list[Event]) -> None:
         if self._turn:
-            made.append({"type": "STEP_FINISHED", "stepName": f"turn {self._turn}"})
+            out.append({"type": "STEP_FINISHED", "stepName": f"turn {self._turn}"})
             self._turn = 0
 
-    def _name(self, kind: str) -> str:
+    def _message_id(self, kind: str) -> str:
         return f"{self._run_id}/{kind}/{self._turn}.{self._attempt}"
 
-    def _text(self, made: list[Event], text: str) -> None:
-        self._close_reasoning(made)
+    def _text(self, out: list[Event], text: str) -> None:
+        self._close_reasoning(out)
         if not self._open:
-            self._open = self._name("text")
-            made.append({"type": "TEXT_MESSAGE_START", "messageId": self._open, "role": "assistant"})
-        self._said = False
-        made.append({"type": "TEXT_MESSAGE_CONTENT", "messageId": self._open, "delta": text})
+            self._open = self._message_id("text")
+            out.append({"type": "TEXT_MESSAGE_START", "messageId": self._open, "role": "assistant"})
+        self._message_finished = False
+        out.append({"type": "TEXT_MESSAGE_CONTENT", "messageId": self._open, "delta": text})
 
-    def _thinking(self, made: list[Event], text: str) -> None:
+    def _thinking(self, out: list[Event], text: str) -> None:
         if not self._reasoning:
-            self._reasoning = self._name("reasoning")
-            made.append({"type": "REASONING_START", "messageId": self._reasoning})
-            made.append({"type": "REASONING_MESSAGE_START", "messageId": self._reasoning, "role": "reasoning"})
-        made.append({"type": "REASONING_MESSAGE_CONTENT", "messageId": self._reasoning, "delta": text})
+            self._reasoning = self._message_id("reasoning")
+            out.append({"type": "REASONING_START", "messageId": self._reasoning})
+            out.append({"type": "REASONING_MESSAGE_START", "messageId": self._reasoning, "role": "reasoning"})
+        out.append({"type": "REASONING_MESSAGE_CONTENT", "messageId": self._reasoning, "delta": text})
 
-    def _close_reasoning(self, made: list[Event]) -> None:
+    def _close_reasoning(self, out: list[Event]) -> None:
         if self._reasoning:
-            made.append({"type": "REASONING_MESSAGE_END", "messageId": self._reasoning})
-            made.append({"type": "REASONING_END", "messageId": self._reasoning})
+            out.append({"type": "REASONING_MESSAGE_END", "messageId": self._reasoning})
+            out.append({"type": "REASONING_END", "messageId": self._reasoning})
             self._reasoning = ""
 
-    def _close(self, made: list[Event]) -> None:
-        self._close_reasoning(made)
+    def _close(self, out: list[Event]) -> None:
+        self._close_reasoning(out)
         if self._open:
-            made.append({"type": "TEXT_MESSAGE_END", "messageId": self._open})
+            out.append({"type": "TEXT_MESSAGE_END", "messageId": self._open})
             self._open = ""
 
-    def _message(self, made: list[Event], number: int, message: Message) -> None:
+    def _message(self, out: list[Event], number: int, message: Message) -> None:
         name, text = self._open, message.text
-        if number <= self._known:
+        if number <= self._known_messages:
             self._context_tokens.update(call.id for call in message.tool_uses)
         elif message.role == "assistant":
-            self._close_reasoning(made)
+            self._close_reasoning(out)
             if not name:  # a message that was not streamed, or has calls alone
                 name = f"{self._run_id}/message/{number}"
                 if text:
-                    _whole(made, name, "assistant", text)
-            self._close(made)
-            self._said = True
+                    _encode_message(out, name, "assistant", text)
+            self._close(out)
+            self._message_finished = True
             self.last_calls = {}
             for call in message.tool_uses:
-                self._call(made, call, name)
+                self._call(out, call, name)
         elif message.role == "user" and text:
-            _whole(made, f"{self._run_id}/message/{number}", "user", text)
+            _encode_message(out, f"{self._run_id}/message/{number}", "user", text)
 
-    def _call(self, made: list[Event], call: ToolUseBlock, parent: str) -> None:
+    def _call(self, out: list[Event], call: ToolUseBlock, parent: str) -> None:
         known, count = call.id, 1
         while (
             known in self._context_tokens
@@ -248,49 +248,49 @@ class AgUiEncoder:
         self.last_calls[known] = call.id
         self._unanswered[known] = None
         started = {"type": "TOOL_CALL_START", "toolCallId": known, "toolCallName": call.name, "parentMessageId": parent}
-        made.append(started)
+        out.append(started)
         arguments = call.raw_input or msgspec.json.encode(call.input, enc_hook=str).decode()
-        made.append({"type": "TOOL_CALL_ARGS", "toolCallId": known, "delta": arguments})
-        made.append({"type": "TOOL_CALL_END", "toolCallId": known})
+        out.append({"type": "TOOL_CALL_ARGS", "toolCallId": known, "delta": arguments})
+        out.append({"type": "TOOL_CALL_END", "toolCallId": known})
 
     def _client_call_id(self, call_id: str) -> str:
         return self._calls.get(call_id, call_id)
 
-    def _result(self, made: list[Event], known: str, result: ToolResultBlock) -> None:
+    def _result(self, out: list[Event], known: str, result: ToolResultBlock) -> None:
         if client_call_state(result):
             return  # the client's to answer
         self._unanswered.pop(known, None)
         name = f"{self._run_id}/result/{known}"
         told = {"messageId": name, "toolCallId": known, "content": result.text, "role": "tool"}
-        made.append({"type": "TOOL_CALL_RESULT", **told})
+        out.append({"type": "TOOL_CALL_RESULT", **told})
 
-    def _asks(self) -> list[WaitingCall]:
+    def _unanswered_calls(self) -> list[WaitingCall]:
         """What waits and was not answered by this client."""
         calls = [call for each in self._waiting.values() for call in each]
         return [call for call in calls if question_key(call) not in self._answered]
 
-    def _asked(self, made: list[Event], event: Asked) -> None:
+    def _on_approval_request(self, out: list[Event], event: Asked) -> None:
         self._waiting[event.agent] = event.calls
-        asks = {question_key(call) for call in self._asks()}
+        asks = {question_key(call) for call in self._unanswered_calls()}
         if asks - self._announced_questions:
-            self._interrupt(made)
+            self._interrupt(out)
         elif not asks:
             self._announced_questions.clear()
-            self._flush_held(made)
+            self._flush_held(out)
 
-    def _interrupt(self, made: list[Event]) -> None:
-        self._begin(made)
-        self._close(made)
-        self._end_step(made)
-        asks = self._asks()
+    def _interrupt(self, out: list[Event]) -> None:
+        self._begin(out)
+        self._close(out)
+        self._end_step(out)
+        asks = self._unanswered_calls()
         self._announced_questions = {question_key(call) for call in asks}
         outcome = {"type": "interrupt", "interrupts": [self._interrupt_of(call) for call in asks]}
-        made.append({"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._run, "outcome": outcome})
+        out.append({"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._run, "outcome": outcome})
         self._run_agent = False
 
     def _interrupt_of(self, waiting: WaitingCall) -> Event:
         call = waiting.call
-        asked = {
+        request = {
             "id": f"{self._run_id}/{call.id}",
             "reason": "tool_call",
             "message": f"{waiting.agent}: {waiting.reason}" if waiting.agent else waiting.reason,
@@ -298,24 +298,24 @@ class AgUiEncoder:
             "metadata": {"tool": call.name, "input": call.input},
         }
         if waiting.agent:  # its call is not told of in this stream
-            return {**asked, "subagentRunId": f"{self._run_id}.{waiting.agent}"}
-        return {**asked, "toolCallId": self._client_call_id(call.id)}
+            return {**request, "subagentRunId": f"{self._run_id}.{waiting.agent}"}
+        return {**request, "toolCallId": self._client_call_id(call.id)}
 
-    def _ended(self, made: list[Event], event: RunEnded) -> None:
-        self._close(made)
-        self._end_step(made)
+    def _on_run_ended(self, out: list[Event], event: RunEnded) -> None:
+        self._close(out)
+        self._end_step(out)
         if event.status == "error":
-            made.append({"type": "RUN_ERROR", "message": event.error or "the run failed", "code": event.status})
+            out.append({"type": "RUN_ERROR", "message": event.error or "the run failed", "code": event.status})
             return
         ended = {"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._run}
         if event.status == "completed":
             outcome: Event = {"type": "success"}
             if self._unanswered:
                 outcome["pendingToolCallIds"] = [*self._unanswered]
-            made.append({**ended, "outcome": outcome, "result": {"status": event.status, "text": event.text}})
+            out.append({**ended, "outcome": outcome, "result": {"status": event.status, "text": event.text}})
         else:
-            made.append(_custom("stopped", {"status": event.status, "reason": event.error}))
-            made.append({**ended, "outcome": {"type": "cancelled"}})
+            out.append(_custom("stopped", {"status": event.status, "reason": event.error}))
+            out.append({**ended, "outcome": {"type": "cancelled"}})
 
 
 def question_key(waiting: WaitingCall) -> tuple[str, int, str]:
@@ -343,7 +343,7 @@ def warning(text: str) -> Event:
     return _custom("warning", {"message": text})
 
 
-def _whole(made: list[Event], name: str, role: str, text: str) -> None:
-    made.append({"type": "TEXT_MESSAGE_START", "messageId": name, "role": role})
-    made.append({"type": "TEXT_MESSAGE_CONTENT", "messageId": name, "delta": text})
-    made.append({"type": "TEXT_MESSAGE_END", "messageId": name})
+def _encode_message(out: list[Event], name: str, role: str, text: str) -> None:
+    out.append({"type": "TEXT_MESSAGE_START", "messageId": name, "role": role})
+    out.append({"type": "TEXT_MESSAGE_CONTENT", "messageId": name, "delta": text})
+    out.append({"type": "TEXT_MESSAGE_END", "messageId": name})

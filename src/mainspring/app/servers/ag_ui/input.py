@@ -214,7 +214,7 @@ class AgUiConversation:
         for n, message in enumerate(given.messages):
             if n == len(given.messages) - 1 and context:
                 facts = [f"{each.description}:\n{each.value}" for each in context]
-                self._put("system", [TextBlock("From the application:\n\n" + "\n\n".join(facts))])
+                self._append("system", [TextBlock("From the application:\n\n" + "\n\n".join(facts))])
             self._add(message)
         self.messages = [Message(role, tuple(blocks)) for role, blocks, _ in self._parts]
 
@@ -231,17 +231,17 @@ class AgUiConversation:
     def _add(self, message: _Message) -> None:
         match message:
             case _Developer() | _System():
-                self._put("system", self._blocks(message.content))
+                self._append("system", self._blocks(message.content))
             case _User():
-                self._put("user", self._blocks(message.content))
+                self._append("user", self._blocks(message.content))
             case _Assistant():
-                self._put("assistant", self._said(message), joins=True)
+                self._append("assistant", self._assistant_blocks(message), joins=True)
             case _ToolAnswer():
-                self._put("user", [self._result(message)], joins=True)
+                self._append("user", [self._result(message)], joins=True)
             case _Reasoning() | _Activity():
                 pass  # the model's own, which nobody can check, and what is only shown
 
-    def _put(self, role: Role, blocks: Sequence[ContentBlock], *, joins: bool = False) -> None:
+    def _append(self, role: Role, blocks: Sequence[ContentBlock], *, joins: bool = False) -> None:
         """Add a message; clients keep each call and each result apart, and for a model they belong together."""
         if not blocks:
             return
@@ -250,7 +250,7 @@ class AgUiConversation:
         else:
             self._parts.append((role, list(blocks), joins))
 
-    def _said(self, message: _Assistant) -> list[ContentBlock]:
+    def _assistant_blocks(self, message: _Assistant) -> list[ContentBlock]:
         blocks: list[ContentBlock] = [TextBlock(message.content)] if message.content else []
         for call in message.toolCalls or ():
             self._names[call.id] = call.function.name

@@ -61,7 +61,7 @@ class AgUiRunStarter:
         said, brought = AgUiConversation(given), client_context(given)
         thread = f"ag-{_hash_id(given.threadId)}-"
         verdicts = _parse_answers(given.resume or ())
-        waiting = await self._waiting(tenant, thread)
+        waiting = await self._pending_calls(tenant, thread)
         answers = {(run, call): v for (run, call), v in verdicts.items() if call in waiting.get(run, {})}
         said.warnings += [
             f"nothing waits for the answer {run}/{call}" for run, call in verdicts.keys() - answers.keys()
@@ -74,18 +74,18 @@ class AgUiRunStarter:
                 "interrupted", f"interrupts of this thread wait for answers in `resume`: {', '.join(names)}"
             )
         if not said.can_run:
-            why = (
+            reason = (
                 "what is answered does not wait any more"
                 if verdicts
                 else "it has to end with a user's or a tool's message"
             )
-            raise ConflictError("nothing_to_answer", f"there is nothing to answer in the conversation: {why}")
+            raise ConflictError("nothing_to_answer", f"there is nothing to answer in the conversation: {reason}")
         key = f"{thread}{_hash_id(given.runId)}"
-        run_id = await self._service.begin(tenant, agent, said.messages, key, brought)
+        run_id = await self._service.start_with_messages(tenant, agent, said.messages, key, brought)
         names = ClientRunIds(thread=given.threadId, run=given.runId, known=len(said.messages))
         return AgUiRun(id=run_id, names=names, warnings=said.warnings)
 
-    async def _waiting(self, tenant: str, thread: str) -> dict[str, dict[str, WaitingCall]]:
+    async def _pending_calls(self, tenant: str, thread: str) -> dict[str, dict[str, WaitingCall]]:
         """The calls of a thread that wait, by run and by their ids."""
         engine = self._service.engine
         going = await engine.runs(state="running", limit=1_000, prefix=f"{tenant}.{thread}")
@@ -95,8 +95,8 @@ class AgUiRunStarter:
     async def _resume(
         self,
         tenant: str,
-        given: RunAgentInput,
-        said: AgUiConversation,
+        run_input: RunAgentInput,
+        conversation: AgUiConversation,
         answers: dict[tuple[str, str], Verdict],
         waiting: dict[str, dict[str, WaitingCall]],
     ) -> AgUiRun:
@@ -108,9 +108,9 @@ class AgUiRunStarter:
         while items := await self._service.engine.feed.read(run_id, after):
             after = items[-1].number
             for item in items:
-                translator.of(item.event)
+                translator.encode(item.event)
         for known, own in translator.last_calls.items():  # what the client was to answer beside the question
-            if (result := said.answers.get(known)) is not None:
+            if (result := conversation.answers.get(known)) is not None:
                 await self._service.engine.send(run_id, answer_topic(own), encode(result))
         answered: set[tuple[str, int, str]] = set()
         for (_, call_id), verdict in answers.items():
@@ -120,10 +120,10 @@ class AgUiRunStarter:
             else:
                 reason = verdict.reason or "the user said no"
                 await self._service.deny(tenant, run_id, Deny(call_id=call_id, reason=reason))
-        names = ClientRunIds(thread=given.threadId, run=given.runId, answered=frozenset(answered))
-        return AgUiRun(id=run_id, names=names, after=after, warnings=said.warnings)
+        names = ClientRunIds(thread=run_input.threadId, run=run_input.runId, answered=frozenset(answered))
+        return AgUiRun(id=run_id, names=names, after=after, warnings=conversation.warnings)
 
-    async def left(self, tenant: str, run_id: str) -> str:
+    async def describe_end(self, tenant: str, run_id: str) -> str:
         """What became of a run that told nothing of its end."""
         try:
             view = await self._service.view(tenant, run_id)

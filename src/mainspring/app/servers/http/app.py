@@ -211,7 +211,7 @@ def create_app(
     *,
     doors: OriginPolicy | None = None,
     limits: Limits | None = None,
-    patience: StreamTimeouts | None = None,
+    timeouts: StreamTimeouts | None = None,
 ) -> tuple[ASGIApp, ServerState]:
     """The ASGI application over a service, and its state.
 
@@ -220,10 +220,10 @@ def create_app(
         tokens: Who may use it.
         doors: From where.
         limits: How much each tenant may ask for.
-        patience: How long streams wait.
+        timeouts: How long streams wait.
     """
     limits = limits or Limits()
-    state = ServerState(service, limits, patience or StreamTimeouts())
+    state = ServerState(service, limits, timeouts or StreamTimeouts())
     state.document = build_openapi()
     by_path: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
@@ -320,17 +320,17 @@ class _Endpoint:
             return None
         if not _JSON.match(request.headers.get("content-type", "")):
             raise HTTPException(415, "the body has to be application/json, and be called so")
-        most = self._state.limits.body
+        limit = self._state.limits.body
         announced = request.headers.get("content-length", "0")
-        if announced.isdecimal() and int(announced[:20]) > most:
+        if announced.isdecimal() and int(announced[:20]) > limit:
             raise _BodyTooLargeError
         parts: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(self._state.patience.request):
+            async with asyncio.timeout(self._state.timeouts.request):
                 async for part in request.stream():
                     size += len(part)
-                    if size > most:
+                    if size > limit:
                         raise _BodyTooLargeError
                     parts.append(part)
         except TimeoutError:

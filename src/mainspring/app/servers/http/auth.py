@@ -45,15 +45,15 @@ class Tokens:
     """
 
     def __init__(self, tenants: Mapping[str, str]) -> None:
-        self._digests = _checked(tenants)
+        self._digests = _validate(tenants)
 
-    def renew(self, tenants: Mapping[str, str]) -> None:
+    def replace(self, tenants: Mapping[str, str]) -> None:
         """Know these tokens from now on, and no others.
 
         Raises:
             ConfigError: If one of them cannot be one; then the ones before hold.
         """
-        self._digests = _checked(tenants)
+        self._digests = _validate(tenants)
 
     def __repr__(self) -> str:
         return f"Tokens of {len(self._digests)}"
@@ -67,7 +67,7 @@ class Tokens:
         return found
 
 
-def _checked(tenants: Mapping[str, str]) -> list[tuple[bytes, str]]:
+def _validate(tenants: Mapping[str, str]) -> list[tuple[bytes, str]]:
     for token, tenant in tenants.items():
         if len(token) < _MIN_TOKEN_LENGTH:
             raise ConfigError(
@@ -80,28 +80,30 @@ def _checked(tenants: Mapping[str, str]) -> list[tuple[bytes, str]]:
     return [(_digest(token), tenant) for token, tenant in tenants.items()]
 
 
-async def watch_token_file(file: Path, tokens: Tokens, say: Callable[[str], object], every: float = 2.0) -> None:
+async def watch_token_file(
+    file: Path, tokens: Tokens, report: Callable[[str], object], interval_seconds: float = 2.0
+) -> None:
     """Know what the file says, whenever it changes: a token that was taken out of it is refused soon after. Never returns.
 
     Args:
         file: Where the tokens are.
         tokens: What knows them.
-        say: Is told of changes, and of a file that cannot be used: then the tokens before hold.
-        every: Seconds between two looks.
+        report: Is told of changes, and of a file that cannot be used: then the tokens before hold.
+        interval_seconds: Seconds between two looks.
     """
     known = await asyncio.to_thread(_file_signature, file)
     while True:
-        await asyncio.sleep(every)
+        await asyncio.sleep(interval_seconds)
         stamp = await asyncio.to_thread(_file_signature, file)
         if stamp == known:
             continue
         known = stamp
         try:
-            tokens.renew(await asyncio.to_thread(read_tokens, file))
+            tokens.replace(await asyncio.to_thread(read_tokens, file))
         except ConfigError as error:
-            say(f"{error}; the tokens before still hold")
+            report(f"{error}; the tokens before still hold")
         else:
-            say("the tokens were read again")
+            report("the tokens were read again")
 
 
 def _file_signature(file: Path) -> tuple[int, int, int]:
@@ -234,10 +236,10 @@ class AuthMiddleware:
         origin = headers.get("origin")
         if origin is not None and origin in self._doors.origins:
             send = _add_cors_headers(send, origin)
-        refused = self._refusal(scope, headers, origin)
-        await (refused or self._app)(scope, receive, send)
+        rejected = self._check_request(scope, headers, origin)
+        await (rejected or self._app)(scope, receive, send)
 
-    def _refusal(self, scope: Scope, headers: Headers, origin: str | None) -> Response | None:
+    def _check_request(self, scope: Scope, headers: Headers, origin: str | None) -> Response | None:
         host = headers.get("host", "")
         if not self._doors.is_own_host(host):
             self._metrics.add("refused_origins")
@@ -262,7 +264,7 @@ class AuthMiddleware:
             self._metrics.add("refused_tokens")
             text = "a token is needed: Authorization: Bearer TOKEN" if not token else "this token is not known here"
             return error_response(401, "unauthorized", text, {"www-authenticate": "Bearer"})
-        seconds = self._rate.take(tenant)
+        seconds = self._rate.acquire(tenant)
         if seconds:
             self._metrics.add("limited")
             return retry_later_response(

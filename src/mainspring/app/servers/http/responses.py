@@ -18,7 +18,7 @@ from mainspring.app.run_service.service import (
     ServiceError,
     ShuttingDownError,
 )
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 STATUS: dict[type[ServiceError], int] = {
     RunNotFoundError: 404,
@@ -46,7 +46,7 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 
 def error_response(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
     """A request that was not done."""
-    return json_response(Problem(code=code, message=redact(message)), status, headers)
+    return json_response(Problem(code=code, message=redact_environment(message)), status, headers)
 
 
 def retry_later_response(status: int, code: str, message: str, seconds: float) -> Response:

@@ -160,31 +160,31 @@ async def _result(call: ApiRequest) -> ASGIApp:
 
 
 async def _steer(call: ApiRequest) -> ASGIApp:
-    await call.service.service.say(call.tenant, call.run_id, call.body.text)
-    return _accepted(call)
+    await call.service.service.send_message(call.tenant, call.run_id, call.body.text)
+    return _accepted_response(call)
 
 
 async def _follow_up(call: ApiRequest) -> ASGIApp:
-    await call.service.service.say(call.tenant, call.run_id, call.body.text, at_the_end=True)
-    return _accepted(call)
+    await call.service.service.send_message(call.tenant, call.run_id, call.body.text, as_follow_up=True)
+    return _accepted_response(call)
 
 
 async def _approve(call: ApiRequest) -> ASGIApp:
     await call.service.service.approve(call.tenant, call.run_id, call.body)
-    return _accepted(call)
+    return _accepted_response(call)
 
 
 async def _deny(call: ApiRequest) -> ASGIApp:
     await call.service.service.deny(call.tenant, call.run_id, call.body)
-    return _accepted(call)
+    return _accepted_response(call)
 
 
 async def _abort(call: ApiRequest) -> ASGIApp:
     await call.service.service.abort(call.tenant, call.run_id, call.body)
-    return _accepted(call)
+    return _accepted_response(call)
 
 
-def _accepted(call: ApiRequest) -> ASGIApp:
+def _accepted_response(call: ApiRequest) -> ASGIApp:
     return json_response(Accepted(id=call.run_id), 202)
 
 
@@ -196,28 +196,28 @@ async def _events(call: ApiRequest) -> ASGIApp:
     except ValueError as error:
         return error_response(422, "invalid", f"Last-Event-ID: {error}")
     kind = query.format or ("ag-ui" if "ag-ui" in call.accept else "native")
-    if (call.last_id or query.after) and await service.silent(tenant, run_id, after[0]):
+    if (call.last_id or query.after) and await service.is_fully_read(tenant, run_id, after[0]):
         return no_content()
     await service.view(tenant, run_id)
-    if (full := call.service.full(tenant)) is not None:
+    if (full := call.service.reject_if_full(tenant)) is not None:
         return full
     if kind == "ag-ui":
         events = encode_ag_ui(run_id, lambda number: service.follow(tenant, run_id, number), after)
     else:
-        events = call.service.wire.native(run_id, service.follow(tenant, run_id, after[0]))
+        events = call.service.event_encoder.encode_run(run_id, service.follow(tenant, run_id, after[0]))
     return call.service.stream(tenant, events)
 
 
 async def _ag_ui(call: ApiRequest) -> ASGIApp:
     query: AgUiQuery = call.query
     state, tenant = call.service, call.tenant
-    if (full := state.full(tenant)) is not None:
+    if (full := state.reject_if_full(tenant)) is not None:
         return full
     started = await state.ag_ui.begin(tenant, call.body, query.agent or "")
     if not started.after:
         state.metrics.add("runs_started")
     items = state.service.follow(tenant, started.id)
-    events = encode_ag_ui_run(started, items, lambda: state.ag_ui.left(tenant, started.id))
+    events = encode_ag_ui_run(started, items, lambda: state.ag_ui.describe_end(tenant, started.id))
 
     async def stop() -> None:
         try:
@@ -248,7 +248,7 @@ async def _ready(call: ApiRequest) -> ASGIApp:
 
 
 async def _metrics(call: ApiRequest) -> ASGIApp:
-    return await call.service.figures()
+    return await call.service.metrics_response()
 
 
 async def _openapi(call: ApiRequest) -> ASGIApp:

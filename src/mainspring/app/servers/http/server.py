@@ -149,14 +149,16 @@ class HttpServer(uvicorn.Server):
         app: The application.
         state: Its state.
         place: How long its end may take.
-        say: Is told how the end goes on.
+        on_message: Is told how the end goes on.
     """
 
-    def __init__(self, app: ASGIApp, state: ServerState, place: ServerOptions, say: Callable[[str], object]) -> None:
+    def __init__(
+        self, app: ASGIApp, state: ServerState, place: ServerOptions, on_message: Callable[[str], object]
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                http=cast("type[asyncio.Protocol]", partial(TimeoutProtocol, state.patience.request)),
+                http=cast("type[asyncio.Protocol]", partial(TimeoutProtocol, state.timeouts.request)),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -169,24 +171,24 @@ class HttpServer(uvicorn.Server):
         )
         self._state = state
         self._place = place
-        self._say = say
-        self._asked = asyncio.Event()
+        self._report = on_message
+        self._stop_requested = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        state.cut = self.cut
+        state.abort_connection = self.abort_connection
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the end, or hurry it."""
-        if self._asked.is_set():
+        if self._stop_requested.is_set():
             self.should_exit = self.force_exit = True
         else:
-            self._loop.call_soon_threadsafe(self._asked.set)
+            self._loop.call_soon_threadsafe(self._stop_requested.set)
 
     def stop(self) -> None:
         """Begin the end, as a signal does."""
-        self._asked.set()
+        self._stop_requested.set()
 
-    def cut(self, scope: Scope) -> None:
+    def abort_connection(self, scope: Scope) -> None:
         """Break a connection off, with all that was not read."""
         client = tuple(scope.get("client") or ())
         for connection in list(self.server_state.connections):
@@ -204,22 +206,27 @@ class HttpServer(uvicorn.Server):
             ending.cancel()
 
     async def _drain_on_stop(self) -> None:
-        await self._asked.wait()
+        await self._stop_requested.wait()
         state, place = self._state, self._place
         if place.keeps:
-            state.closing.set()
-        self._say(f"ending: no run is taken on any more; {place.drain:g} s for those that go on (again to end at once)")
+            state.shutdown_started.set()
+        self._report(
+            f"ending: no run is taken on any more; {place.drain:g} s for those that go on (again to end at once)"
+        )
         left = await state.service.drain(place.drain, keeps=place.keeps)
         if left:
             lost = pluralize(left, "run did not come to its end and is", "runs did not come to their end and are")
-            self._say(f"{lost} lost: this process is the only place for runs; see --url")
-        state.closing.set()
+            self._report(f"{lost} lost: this process is the only place for runs; see --url")
+        state.shutdown_started.set()
         self.should_exit = True
 
 
 @asynccontextmanager
 async def run_test_server(
-    app: ASGIApp, state: ServerState, place: ServerOptions | None = None, say: Callable[[str], object] = lambda _: None
+    app: ASGIApp,
+    state: ServerState,
+    place: ServerOptions | None = None,
+    on_message: Callable[[str], object] = lambda _: None,
 ) -> AsyncGenerator[str]:
     """A server inside this process, for as long as the block; gives its address.
 
@@ -227,11 +234,11 @@ async def run_test_server(
         app: The application.
         state: Its state.
         place: Where to listen; by default any free port of the loopback interface.
-        say: Is told how the end goes on.
+        on_message: Is told how the end goes on.
     """
     place = place or ServerOptions(port=0, drain=0.0)
     listening = open_socket(place)
-    server = HttpServer(app, state, place, say)
+    server = HttpServer(app, state, place, on_message)
     running = asyncio.ensure_future(server.serve_until_stopped(listening))
     try:
         yield local_url(listening)

@@ -70,7 +70,7 @@ class EventEncoder:
         self._known: WeakValueDictionary[tuple[str, int], WireEvent] = WeakValueDictionary()
         self._recent: deque[WireEvent] = deque(maxlen=_CACHED_EVENTS)
 
-    async def native(self, run_id: str, items: AsyncIterator[FeedItem]) -> AsyncGenerator[WireEvent, None]:
+    async def encode_run(self, run_id: str, items: AsyncIterator[FeedItem]) -> AsyncGenerator[WireEvent, None]:
         """What a run tells.
 
         Args:
@@ -96,7 +96,7 @@ async def encode_ag_ui(
     """Events in the format of AG-UI. Where a follower comes back, what it knows is read again and not told."""
     translator = AgUiEncoder(run_id)
     async for item in follow(0):
-        made = translator.of(item.event)
+        made = translator.encode(item.event)
         ends = len(made) if isinstance(item.event, RunEnded) else 0
         for part, event in enumerate(made, 1):
             if (item.number, part) > after:
@@ -128,16 +128,16 @@ async def encode_ag_ui_run(
 
 
 async def _translate(
-    translator: AgUiEncoder, started: AgUiRun, items: AsyncGenerator[FeedItem, None]
+    translator: AgUiEncoder, run: AgUiRun, items: AsyncGenerator[FeedItem, None]
 ) -> AsyncGenerator[dict[str, Any], None]:
-    if not started.after:
+    if not run.after:
         for event in translator.begin():
             yield event
     async with aclosing(items):
         async for item in items:
-            made = translator.of(item.event)
-            if item.number <= started.after:  # told in an earlier run of the thread
-                made = translator.resume() if item.number == started.after else ()
+            made = translator.encode(item.event)
+            if item.number <= run.after:  # told in an earlier run of the thread
+                made = translator.resume() if item.number == run.after else ()
             for event in made:
                 yield event
 
@@ -184,8 +184,8 @@ class EventStreamResponse:
         closing: Set when the service ends: then the stream ends with a word when to come back.
         cut: Cuts the connection of a request, of which not all was read.
         metrics: Where events are counted.
-        patience: How long to wait.
-        left: Done where the reader leaves before the end.
+        timeouts: How long to wait.
+        on_disconnect: Done where the reader leaves before the end.
         location: Where the run is.
     """
 
@@ -196,8 +196,8 @@ class EventStreamResponse:
         closing: asyncio.Event,
         cut: Callable[[Scope], None],
         metrics: Metrics,
-        patience: StreamTimeouts | None = None,
-        left: Callable[[], Awaitable[None]] | None = None,
+        timeouts: StreamTimeouts | None = None,
+        on_disconnect: Callable[[], Awaitable[None]] | None = None,
         location: str = "",
     ) -> None:
         self._events = events
@@ -205,8 +205,8 @@ class EventStreamResponse:
         self._closing = closing
         self._cut = cut
         self._metrics = metrics
-        self._patience = patience or StreamTimeouts()
-        self._left = left
+        self._patience = timeouts or StreamTimeouts()
+        self._left = on_disconnect
         self._headers = [*_HEADERS, (b"location", location.encode())] if location else _HEADERS
         self._told = False
 
@@ -245,14 +245,16 @@ class EventStreamResponse:
             self._metrics.add("followers_cut")
             self._cut(scope)
 
-    async def _pump(self, events: AsyncGenerator[WireEvent, None], put: _SendBody, holds: Callable[[], bool]) -> None:
+    async def _pump(
+        self, events: AsyncGenerator[WireEvent, None], put: _SendBody, is_valid: Callable[[], bool]
+    ) -> None:
         closing = asyncio.ensure_future(self._closing.wait())
         coming: asyncio.Future[WireEvent | None] | None = None
         try:
             while True:
                 coming = coming or asyncio.ensure_future(anext(events, None))
                 await asyncio.wait({coming, closing}, timeout=self._patience.beat, return_when=asyncio.FIRST_COMPLETED)
-                if not holds():
+                if not is_valid():
                     await put(b": this token is not known any more\n\n")
                     return
                 if coming.done():

@@ -30,7 +30,7 @@ from mainspring.errors import ConfigError
 from mainspring.extras import install_command
 
 if TYPE_CHECKING:
-    from mainspring.app.servers.http import server as running
+    from mainspring.app.servers.http import server as http_server
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,20 +56,20 @@ async def _serve(options: argparse.Namespace, console: Console) -> int:
         doors=guard.OriginPolicy(hosts=tuple(options.allow_host), origins=tuple(options.allow_origin)),
         limits=limits.Limits(requests=options.max_requests, body=options.max_body, followers=options.max_followers),
     )
-    place: running.ServerOptions = http.ServerOptions(
+    place: http_server.ServerOptions = http.ServerOptions(
         host=options.host, port=options.port, drain=options.drain, keeps=options.url is not None
     )
     listening = http.open_socket(place)
     try:
         async with service:
-            server = http.HttpServer(app, state, place, console.say)
+            server = http.HttpServer(app, state, place, console.info)
             url = http.local_url(listening)
             console.answer(f"{url}#token={made}\n" if made else f"{url}\n")
             if not http.is_loopback(listening):
-                console.say("note: others can reach it, and nothing is encrypted; put a proxy with TLS before it")
+                console.info("note: others can reach it, and nothing is encrypted; put a proxy with TLS before it")
             async with asyncio.TaskGroup() as group:
                 keeping = options.token_file and group.create_task(
-                    watch_token_file(Path(options.token_file), given, console.say)
+                    watch_token_file(Path(options.token_file), given, console.info)
                 )
                 await server.serve_until_stopped(listening)
                 if keeping:
@@ -105,12 +105,12 @@ async def _agents(options: argparse.Namespace, console: Console) -> dict[str, Fa
 
     def tell(report: RunEvent) -> None:
         if isinstance(report, Notice):
-            console.say(f"note: {report.text}")
+            console.info(f"note: {report.text}")
 
     if not options.only_agents:
-        wanted = replace(launch_options(options), save=False, session=None, session_id=None)
-        await check_builtin_agent(wanted, tell)
-        found[BUILTIN_AGENT] = builtin_agent_factory(wanted, _say_nothing)
+        requested = replace(launch_options(options), save=False, session=None, session_id=None)
+        await check_builtin_agent(requested, tell)
+        found[BUILTIN_AGENT] = builtin_agent_factory(requested, _say_nothing)
     for place in options.agents:
         found |= await asyncio.to_thread(load_agents, place, options.cwd or os.getcwd())
     if not found:

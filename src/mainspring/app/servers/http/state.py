@@ -43,18 +43,18 @@ class RateLimiter:
     """
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most = float(a_minute)
+        self._limit = float(a_minute)
         self._clock = clock
         self._left: dict[str, tuple[float, float]] = {}
 
-    def take(self, tenant: str) -> int:
+    def acquire(self, tenant: str) -> int:
         """0 if there is one more; else the seconds to wait."""
         now = self._clock()
-        left, at = self._left.get(tenant, (self._most, now))
-        left = min(self._most, left + (now - at) * self._most / 60)
+        left, at = self._left.get(tenant, (self._limit, now))
+        left = min(self._limit, left + (now - at) * self._limit / 60)
         if left < 1:
             self._left[tenant] = left, now
-            return max(1, math.ceil((1 - left) * 60 / self._most))
+            return max(1, math.ceil((1 - left) * 60 / self._limit))
         self._left[tenant] = left - 1, now
         return 0
 
@@ -62,21 +62,21 @@ class RateLimiter:
 class ConcurrencyLimit:
     """So many at the same time."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, limit: int) -> None:
+        self.most = limit
         self._register_incoming: dict[str, int] = {}
 
     @property
-    def taken(self) -> int:
+    def in_use(self) -> int:
         """How many all tenants have."""
         return sum(self._register_incoming.values())
 
-    def full(self, tenant: str) -> bool:
+    def is_full(self, tenant: str) -> bool:
         """Whether there is none left."""
         return self._register_incoming.get(tenant, 0) >= self.most
 
     @contextmanager
-    def one(self, tenant: str) -> Generator[None]:
+    def slot(self, tenant: str) -> Generator[None]:
         """Have one while this is open."""
         self._register_incoming[tenant] = self._register_incoming.get(tenant, 0) + 1
         try:
@@ -91,31 +91,31 @@ class ServerState:
     Args:
         service: The runs.
         limits: What each tenant may ask for.
-        patience: How long streams wait.
+        timeouts: How long streams wait.
 
     Attributes:
-        closing: Set when followers are to leave.
-        cut: Cuts the connection of a request.
+        shutdown_started: Set when followers are to leave.
+        abort_connection: Cuts the connection of a request.
         document: The OpenAPI document.
         ag_ui: Runs of clients of AG-UI.
-        wire: Encodes events for all followers.
+        event_encoder: Encodes events for all followers.
     """
 
-    def __init__(self, service: RunService, limits: Limits, patience: StreamTimeouts) -> None:
+    def __init__(self, service: RunService, limits: Limits, timeouts: StreamTimeouts) -> None:
         self.service = service
         self.ag_ui = AgUiRunStarter(service)
-        self.wire = EventEncoder()
+        self.event_encoder = EventEncoder()
         self.limits = limits
-        self.patience = patience
+        self.timeouts = timeouts
         self.metrics = Metrics()
         self.followers = ConcurrencyLimit(limits.followers)
-        self.closing = asyncio.Event()
-        self.cut: Callable[[Scope], None] = _nothing
+        self.shutdown_started = asyncio.Event()
+        self.abort_connection: Callable[[Scope], None] = _nothing
         self.document: dict[str, Any] = {}
 
-    def full(self, tenant: str) -> ASGIApp | None:
+    def reject_if_full(self, tenant: str) -> ASGIApp | None:
         """The refusal of one more follower, if there is no place for it."""
-        if not self.followers.full(tenant):
+        if not self.followers.is_full(tenant):
             return None
         self.metrics.add("limited")
         return retry_later_response(
@@ -138,15 +138,17 @@ class ServerState:
             left: Done where the follower leaves before the end.
             location: Where the run is.
         """
-        place = self.followers.one(tenant)
-        return EventStreamResponse(events, place, self.closing, self.cut, self.metrics, self.patience, left, location)
+        place = self.followers.slot(tenant)
+        return EventStreamResponse(
+            events, place, self.shutdown_started, self.abort_connection, self.metrics, self.timeouts, left, location
+        )
 
-    async def figures(self) -> ASGIApp:
+    async def metrics_response(self) -> ASGIApp:
         """The figures as they are now."""
-        states = await self.service.going()
+        states = await self.service.count_active_runs()
         text = self.metrics.text(
             {
-                "followers": {(): self.followers.taken},
+                "followers": {(): self.followers.in_use},
                 "runs": {(("state", state),): count for state, count in states.items()},
                 "closing": {(): int(self.service.closing)},
             }

@@ -83,13 +83,13 @@ def decline(asked: PendingQuestion) -> Approve | Answer:
     return parse_answer(asked, None)
 
 
-def _offered_decisions(asked: ApprovalAsked) -> list[Option]:
+def _offered_decisions(request: ApprovalAsked) -> list[Option]:
     """Return the decisions to offer; a form cannot edit arguments."""
-    return [choice for choice in asked.choices if choice.value != "edit"]
+    return [choice for choice in request.choices if choice.value != "edit"]
 
 
-def _decision(asked: ApprovalAsked) -> dict[str, Any]:
-    offered = _offered_decisions(asked)
+def _decision(request: ApprovalAsked) -> dict[str, Any]:
+    offered = _offered_decisions(request)
     return {
         "type": "string",
         "title": "Decision",
@@ -98,11 +98,11 @@ def _decision(asked: ApprovalAsked) -> dict[str, Any]:
     }
 
 
-def _describe_call(asked: ApprovalAsked) -> str:
-    parts = [f"The agent wants to {asked.action} {asked.resource} ({asked.display}).", asked.reason]
-    parts += [format_diff(diff) for diff in asked.diffs]
-    if len(asked.suggestions) > 1:
-        parts.append(f"The rules: {', '.join(asked.suggestions)}")
+def _describe_call(request: ApprovalAsked) -> str:
+    parts = [f"The agent wants to {request.action} {request.resource} ({request.display}).", request.reason]
+    parts += [format_diff(diff) for diff in request.diffs]
+    if len(request.suggestions) > 1:
+        parts.append(f"The rules: {', '.join(request.suggestions)}")
     return "\n\n".join(part for part in parts if part)[:_LONGEST]
 
 
@@ -158,7 +158,7 @@ class ToolRun:
         """The session in which it is kept."""
         return self._opened.result().status.session_id
 
-    async def live(self, chats: ChatRegistry, options: ChatOptions) -> None:
+    async def run(self, chats: ChatRegistry, options: ChatOptions) -> None:
         """Keep its chat open until it is left."""
         try:
             async with chats.open(options) as chat:
@@ -173,7 +173,7 @@ class ToolRun:
                 raise
             self._opened.set_exception(error)
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """Stop it, and end its chat."""
         self._left.set()
 
@@ -189,32 +189,32 @@ class ToolRun:
 
     async def answer(self, given: Mapping[str, object]) -> None:
         """Take what a client says to what was asked; what it says nothing to stays open."""
-        for id, asked in list(self._questions.items()):
+        for id, request in list(self._questions.items()):
             if id in given:
-                await self._settle(asked, given[id])
+                await self._settle(request, given[id])
 
-    async def go_on(
-        self, progress: ProgressCallback, ask: Ask | None, *, later: bool = False
+    async def advance(
+        self, progress: ProgressCallback, ask: Ask | None, *, can_ask_later: bool = False
     ) -> RunFinished | InputRequired | None:
         """See it through to its end, or to what the client must be asked in another request.
 
         Args:
             progress: Is told what happens.
             ask: Asks the user of the client at once.
-            later: Whether the user can be asked by another request.
+            can_ask_later: Whether the user can be asked by another request.
 
         Returns:
             How it ended or what it waits for; ``None`` if its chat was closed before.
         """
-        for asked in [] if later else list(self._questions.values()):
-            await self._settle(asked, None)
+        for request in [] if can_ask_later else list(self._questions.values()):
+            await self._settle(request, None)
         if self._questions:
             return InputRequired(dict(self._questions))
         async for event in self._opened.result().events():
             match event:
                 case ApprovalAsked() | QuestionAsked():
                     self._questions[event.id] = event
-                    if later and self._rounds < MAX_INPUT_ROUNDS:
+                    if can_ask_later and self._rounds < MAX_INPUT_ROUNDS:
                         self._rounds += 1
                         return InputRequired(dict(self._questions))
                     await self._settle(event, await ask(event) if ask is not None else None)
@@ -244,23 +244,23 @@ class ToolRunPool:
     def __init__(self, tasks: asyncio.TaskGroup, chats: ChatRegistry) -> None:
         self._tasks = tasks
         self._chats = chats
-        self._living: dict[ToolRun, asyncio.Task[None]] = {}
+        self._active_runs: dict[ToolRun, asyncio.Task[None]] = {}
         self._parked: dict[str, ToolRun] = {}
         self._ends: dict[str, asyncio.TimerHandle] = {}
 
     def open(self, options: ChatOptions, given: Mapping[str, object]) -> ToolRun:
         """A new run, which is not begun yet."""
         run = ToolRun(given)
-        self._living[run] = task = self._tasks.create_task(run.live(self._chats, options))
-        task.add_done_callback(lambda _: self._living.pop(run, None) and None)
+        self._active_runs[run] = task = self._tasks.create_task(run.run(self._chats, options))
+        task.add_done_callback(lambda _: self._active_runs.pop(run, None) and None)
         return run
 
     async def closed(self, run: ToolRun) -> None:
         """Wait until a run that was left is closed: what is on disk is complete then."""
-        if (task := self._living.get(run)) is not None:
+        if (task := self._active_runs.get(run)) is not None:
             await asyncio.wait((task,))
 
-    def park(self, run: ToolRun) -> str:
+    def suspend(self, run: ToolRun) -> str:
         """Keep a run until its client comes back; by a name that nobody can guess."""
         name = secrets.token_urlsafe(24)
         self._parked[name] = run
@@ -269,22 +269,22 @@ class ToolRunPool:
             self._expire(next(iter(self._parked)))
         return name
 
-    def take(self, name: str) -> ToolRun | None:
+    def resume(self, name: str) -> ToolRun | None:
         """A run whose client has come back; each name is good for one time."""
         if (timer := self._ends.pop(name, None)) is not None:
             timer.cancel()
         return self._parked.pop(name, None)
 
     def _expire(self, name: str) -> None:
-        if (run := self.take(name)) is not None:
-            run.leave()
+        if (run := self.resume(name)) is not None:
+            run.stop()
 
     def stop(self) -> None:
         """End all of them."""
         for name in list(self._parked):
-            self.take(name)
-        for run in list(self._living):
-            run.leave()
+            self.resume(name)
+        for run in list(self._active_runs):
+            run.stop()
 
 
 def progress_text(event: ChatEvent) -> str:

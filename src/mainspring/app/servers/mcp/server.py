@@ -20,7 +20,7 @@ from mainspring.app.servers.mcp.runs import Ask, InputRequired, PendingQuestion,
 from mainspring.app.servers.stdio import ChatRegistry, LineTooLongError, LineTransport, encode_line
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.errors import MainspringError
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 RUN_TOOL = "run"
 SESSIONS_TOOL = "sessions"
@@ -87,8 +87,8 @@ def run_result(finished: RunFinished, session: str) -> types.CallToolResult:
     }
     notes: list[str] = []
     if finished.status != "completed":
-        why = f": {finished.error}" if finished.error else ""
-        notes.append(f"The run did not complete ({finished.status}){why}. {finished.hint}".strip())
+        reason = f": {finished.error}" if finished.error else ""
+        notes.append(f"The run did not complete ({finished.status}){reason}. {finished.hint}".strip())
     if finished.denied:
         notes.append(
             f"{finished.denied} of its calls were not permitted; start the server with --allow RULE to permit them."
@@ -105,7 +105,7 @@ def run_result(finished: RunFinished, session: str) -> types.CallToolResult:
 
 def mcp_error_result(text: str) -> types.CallToolResult:
     """A call that could not be made."""
-    return types.CallToolResult(content=[types.TextContent(type="text", text=redact(text))], is_error=True)
+    return types.CallToolResult(content=[types.TextContent(type="text", text=redact_environment(text))], is_error=True)
 
 
 def sessions_result(sessions: Sequence[Any]) -> types.CallToolResult:
@@ -176,8 +176,8 @@ class ReadStream(_Stream):
             except (ValueError, RecursionError):
                 await self._refuse(_INVALID, "the line is no message of JSON-RPC 2.0")
 
-    async def _refuse(self, code: int, why: str) -> None:
-        answer = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": why}}
+    async def _refuse(self, code: int, reason: str) -> None:
+        answer = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": reason}}
         await self._wire.send(msgspec.json.encode(answer))
 
 
@@ -247,8 +247,8 @@ class McpAgentServer:
         except (MainspringError, OSError) as error:
             return mcp_error_result(str(error))
 
-    async def _sessions(self, given: dict[str, Any]) -> types.CallToolResult:
-        limit = given.get("limit", 20)
+    async def _sessions(self, mapping: dict[str, Any]) -> types.CallToolResult:
+        limit = mapping.get("limit", 20)
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 100:
             return mcp_error_result("limit must be a whole number from 1 to 100")
         found = await asyncio.to_thread(list_saved_sessions, self._options.ask.place, environ=self._options.environ)
@@ -258,12 +258,12 @@ class McpAgentServer:
         given = params.arguments or {}
         ask, later = elicit_callback(ctx), _supports_input_required(ctx)
         if params.request_state is not None:
-            run = self._runs.take(params.request_state)
+            run = self._runs.resume(params.request_state)
             if run is None or run.given != given:
                 if run is not None:
-                    run.leave()
-                why = "the request state is none that was given for this call, or it is too old: call the tool anew"
-                raise MCPError(types.INVALID_PARAMS, why, {"reason": "invalid_request_state"})
+                    run.stop()
+                reason = "the request state is none that was given for this call, or it is too old: call the tool anew"
+                raise MCPError(types.INVALID_PARAMS, reason, {"reason": "invalid_request_state"})
             return await self._flush_held(ctx, run, params, ask, later=later)
         prompt, session = given.get("prompt"), given.get("session")
         if not isinstance(prompt, str) or not prompt.strip():
@@ -303,24 +303,24 @@ class McpAgentServer:
             try:
                 if begun:
                     await run.answer(params.input_responses or {})
-                elif refused := await run.begin(str((params.arguments or {}).get("prompt"))):
-                    return mcp_error_result(refused)
-                done = await run.go_on(progress, ask, later=later)
+                elif rejected := await run.begin(str((params.arguments or {}).get("prompt"))):
+                    return mcp_error_result(rejected)
+                done = await run.advance(progress, ask, can_ask_later=later)
                 if isinstance(done, InputRequired):
                     parked = True
-                    return _asked(done, self._runs.park(run))
+                    return _input_required_result(done, self._runs.suspend(run))
                 session = run.session
             finally:
                 if not parked:
-                    run.leave()
+                    run.stop()
             await self._runs.closed(run)
         return mcp_error_result("the server is being stopped") if done is None else run_result(done, session)
 
 
-def _asked(waits: InputRequired, name: str) -> types.InputRequiredResult:
+def _input_required_result(waits: InputRequired, name: str) -> types.InputRequiredResult:
     return types.InputRequiredResult(
         input_requests={
-            id: types.ElicitRequest(params=elicitation_form(asked)) for id, asked in waits.questions.items()
+            id: types.ElicitRequest(params=elicitation_form(request)) for id, request in waits.questions.items()
         },
         request_state=name,
     )

@@ -154,7 +154,7 @@ class Error(_Line, frozen=True, omit_defaults=True):
     id: Id | None = None
 
 
-class Told(_Line, frozen=True, tag="event"):
+class Notice(_Line, frozen=True, tag="event"):
     """Something happened.
 
     Attributes:
@@ -166,7 +166,7 @@ class Told(_Line, frozen=True, tag="event"):
     event: ChatEvent
 
 
-RpcLine = Hello | Reply | Error | Told
+RpcLine = Hello | Reply | Error | Notice
 """A line that goes out."""
 
 

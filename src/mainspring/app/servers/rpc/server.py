@@ -19,18 +19,18 @@ from mainspring.app.servers.rpc.protocol import (
     ListCommands,
     ListModels,
     ListSessions,
+    Notice,
     Reply,
     Request,
     RpcLine,
     SavedSession,
-    Told,
     read_request,
     write_line,
 )
 from mainspring.app.servers.stdio import MAX_LINE_BYTES, ChatRegistry, LineTooLongError, LineTransport
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.errors import MainspringError
-from mainspring.redaction import redact
+from mainspring.redaction import redact_environment
 
 _FLUSH_SECONDS = 1.0
 """How long the last events may take to be read, when the other side has ended its own."""
@@ -61,7 +61,7 @@ async def serve_rpc(wire: LineTransport, chats: ChatRegistry, options: ChatOptio
                 if not task.cancelled() and (error := task.exception()) is not None:
                     raise error
     except MainspringError as error:
-        await _send(wire, Error("not_opened", redact(str(error))))
+        await _send(wire, Error("not_opened", redact_environment(str(error))))
         raise
 
 
@@ -69,7 +69,7 @@ async def _send_events(wire: LineTransport, chat: Chat) -> None:
     count = 0
     async for event in chat.events():  # the chat joins what waits while the other side is slow
         count += 1
-        await _send(wire, Told(count, event))
+        await _send(wire, Notice(count, event))
 
 
 async def _read_requests(wire: LineTransport, chat: Chat, options: ChatOptions) -> None:
@@ -96,7 +96,7 @@ async def _handle(chat: Chat, options: ChatOptions, request: Request) -> RpcLine
             try:
                 return replace(await _answer(chat, options, own), id=request.id)
             except MainspringError as error:
-                return Error("refused", redact(str(error)), request.id)
+                return Error("refused", redact_environment(str(error)), request.id)
         case command:
             receipt = await chat.send(command)
             if receipt.refused:

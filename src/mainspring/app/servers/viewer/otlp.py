@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from mainspring.app.servers.viewer.model import Kind, ViewEvent, ViewSpan
-from mainspring.telemetry import conventions as c
+from mainspring.telemetry import conventions
 
 if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
     from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-_CONTENT = {c.INPUT_MESSAGES, c.OUTPUT_MESSAGES, c.TOOL_ARGUMENTS, c.TOOL_RESULT}
+_CONTENT = {
+    conventions.INPUT_MESSAGES,
+    conventions.OUTPUT_MESSAGES,
+    conventions.TOOL_ARGUMENTS,
+    conventions.TOOL_RESULT,
+}
 _KINDS: dict[str, Kind] = {
-    c.INVOKE_AGENT: "agent", "create_agent": "agent", "invoke_workflow": "agent", c.CHAT: "model",
-    "generate_content": "model", "text_completion": "model", c.EXECUTE_TOOL: "tool",
+    conventions.INVOKE_AGENT: "agent", "create_agent": "agent", "invoke_workflow": "agent", conventions.CHAT: "model",
+    "generate_content": "model", "text_completion": "model", conventions.EXECUTE_TOOL: "tool",
 }  # fmt: skip
 _ERROR = 2  # the code of a status
 
@@ -141,39 +146,39 @@ def _spans(request: Mapping[str, Any]) -> Iterator[ReceivedSpan]:
                 yield ReceivedSpan(_id(given, "traceId", 32), service, _span(given))
 
 
-def _span(given: Mapping[str, Any]) -> ViewSpan:
-    attributes = _attributes(given.get("attributes"))
-    operation = str(attributes.get(c.OPERATION, ""))
+def _span(mapping: Mapping[str, Any]) -> ViewSpan:
+    attributes = _attributes(mapping.get("attributes"))
+    operation = str(attributes.get(conventions.OPERATION, ""))
     kind = _KINDS.get(operation) or (
-        "mcp" if c.MCP_METHOD in attributes or "mcp" in str(given.get("name")) else "other"
+        "mcp" if conventions.MCP_METHOD in attributes or "mcp" in str(mapping.get("name")) else "other"
     )
-    status = _mapping(given.get("status"))
+    status = _mapping(mapping.get("status"))
     failed = status.get("code") in {_ERROR, "STATUS_CODE_ERROR"}
-    message = str(status.get("message") or attributes.get(c.ERROR_TYPE) or "failed")
-    cost = attributes.get(c.COST)
+    message = str(status.get("message") or attributes.get(conventions.ERROR_TYPE) or "failed")
+    cost = attributes.get(conventions.COST)
     span = ViewSpan(
-        id=_id(given, "spanId", 16),
-        parent=str(given.get("parentSpanId") or "").lower(),
-        name=str(given.get("name") or ""),
+        id=_id(mapping, "spanId", 16),
+        parent=str(mapping.get("parentSpanId") or "").lower(),
+        name=str(mapping.get("name") or ""),
         kind=kind,
-        start=_ms(given.get("startTimeUnixNano")),
-        end=_ms(given.get("endTimeUnixNano")) or None,
+        start=_ms(mapping.get("startTimeUnixNano")),
+        end=_ms(mapping.get("endTimeUnixNano")) or None,
         error=message if failed else "",
-        model=str(attributes.get(c.RESPONSE_MODEL) or attributes.get(c.REQUEST_MODEL) or ""),
-        input_tokens=_count(attributes.get(c.USAGE_INPUT)),
-        output_tokens=_count(attributes.get(c.USAGE_OUTPUT)),
-        cached_tokens=_count(attributes.get(c.USAGE_CACHE_READ)),
+        model=str(attributes.get(conventions.RESPONSE_MODEL) or attributes.get(conventions.REQUEST_MODEL) or ""),
+        input_tokens=_count(attributes.get(conventions.USAGE_INPUT)),
+        output_tokens=_count(attributes.get(conventions.USAGE_OUTPUT)),
+        cached_tokens=_count(attributes.get(conventions.USAGE_CACHE_READ)),
         cost=float(cost) if isinstance(cost, int | float) else None,
-        call=str(attributes.get(c.TOOL_CALL_ID) or ""),
-        input=_content(attributes.get(c.TOOL_ARGUMENTS) or attributes.get(c.INPUT_MESSAGES)),
-        output=_content(attributes.get(c.TOOL_RESULT) or attributes.get(c.OUTPUT_MESSAGES)),
+        call=str(attributes.get(conventions.TOOL_CALL_ID) or ""),
+        input=_content(attributes.get(conventions.TOOL_ARGUMENTS) or attributes.get(conventions.INPUT_MESSAGES)),
+        output=_content(attributes.get(conventions.TOOL_RESULT) or attributes.get(conventions.OUTPUT_MESSAGES)),
         attributes={k: v for k, v in attributes.items() if k not in _CONTENT},
     )
     span.events = [
         ViewEvent(
             name=str(e.get("name") or ""), time=_ms(e.get("timeUnixNano")), attributes=_attributes(e.get("attributes"))
         )
-        for e in map(_mapping, _sequence(given.get("events")))
+        for e in map(_mapping, _sequence(mapping.get("events")))
     ]
     return span
 
@@ -188,8 +193,8 @@ def _content(value: Any) -> Any:
     return value
 
 
-def _attributes(given: Any) -> dict[str, Any]:
-    return {str(a["key"]): _value(_mapping(a).get("value")) for a in map(_mapping, _sequence(given)) if "key" in a}
+def _attributes(value: Any) -> dict[str, Any]:
+    return {str(a["key"]): _value(_mapping(a).get("value")) for a in map(_mapping, _sequence(value)) if "key" in a}
 
 
 def _value(given: Any) -> Any:
@@ -208,9 +213,9 @@ def _value(given: Any) -> Any:
     return None
 
 
-def _id(given: Mapping[str, Any], name: str, length: int) -> str:
-    text = str(given.get(name) or "").lower()
-    if len(text) != length or not all(letter in "0123456789abcdef" for letter in text):
+def _id(mapping: Mapping[str, Any], name: str, length: int) -> str:
+    text = str(mapping.get(name) or "").lower()
+    if len(text) != length or not all(message in "0123456789abcdef" for message in text):
         raise ValueError(f"{name} is not {length} hexadecimal digits")
     return text
 

@@ -113,8 +113,8 @@ class Server:
         try:
             async with asyncio.timeout(_IDLE_SECONDS):
                 request = await _read(reader)
-        except BadRequestError as refused:
-            await _answer(writer, Response(refused.status, str(refused).encode()), keep=False)
+        except BadRequestError as rejected:
+            await _answer(writer, Response(rejected.status, str(rejected).encode()), keep=False)
             return False
         response = await self._handler(request)
         keep = request.headers.get("connection", "").lower() != "close"

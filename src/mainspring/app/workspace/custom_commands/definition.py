@@ -57,7 +57,7 @@ class CustomCommand(Struct, frozen=True, kw_only=True):
         return None if self.tools is None else tuple(dict.fromkeys([t.partition("(")[0].strip() for t in self.tools]))
 
     @property
-    def allowed(self) -> tuple[str, ...]:
+    def allow_rules(self) -> tuple[str, ...]:
         """The rules that allow what it needs: those of its tools that have a pattern."""
         return tuple(t for t in self.tools or () if "(" in t)
 

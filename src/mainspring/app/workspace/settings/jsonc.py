@@ -45,11 +45,11 @@ class JsonNode(Struct, eq=False):
     members: dict[str, JsonNode] | None = None
     keys: dict[str, int] = field(default_factory=dict[str, int])
 
-    def plain(self) -> Any:
+    def to_python(self) -> Any:
         """The value with plain objects and arrays."""
         if self.members is not None:
-            return {key: member.plain() for key, member in self.members.items()}
-        return self.value if self.items is None else [item.plain() for item in self.items]
+            return {key: member.to_python() for key, member in self.members.items()}
+        return self.value if self.items is None else [item.to_python() for item in self.items]
 
 
 def line_and_column(text: str, position: int) -> tuple[int, int]:
@@ -70,7 +70,7 @@ def parse_jsonc(text: str) -> JsonNode:
     node = reader.value(start, 0)
     rest = reader.skip_whitespace(node.end)
     if rest != len(text):
-        raise JsonError(f"nothing may follow the value, but {reader.shown(rest)} does", text, rest)
+        raise JsonError(f"nothing may follow the value, but {reader.describe_char(rest)} does", text, rest)
     return node
 
 
@@ -80,7 +80,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def shown(self, at: int) -> str:
+    def describe_char(self, at: int) -> str:
         return repr(self.text[at]) if at < len(self.text) else "the end of the file"
 
     def skip_whitespace(self, at: int) -> int:
@@ -121,7 +121,7 @@ class _Parser:
             value = float(number) if match.group(1) or match.group(2) else int(number)
             return JsonNode(value, at, match.end())
         hint = "; use double quotes" if first == "'" else ""
-        raise JsonError(f"expected a value, found {self.shown(at)}{hint}", text, at)
+        raise JsonError(f"expected a value, found {self.describe_char(at)}{hint}", text, at)
 
     def string(self, at: int) -> tuple[str, int]:
         text = self.text
@@ -142,16 +142,16 @@ class _Parser:
         at = self.skip_whitespace(at + 1)
         while text[at : at + 1] != "}":
             if text[at : at + 1] != '"':
-                raise JsonError(f'expected a key in double quotes or "}}", found {self.shown(at)}', text, at)
+                raise JsonError(f'expected a key in double quotes or "}}", found {self.describe_char(at)}', text, at)
             key, end = self.string(at)
             if key in members:
                 raise JsonError(f"the key {key!r} stands here twice", text, at)
             node.keys[key] = at
             at = self.skip_whitespace(end)
             if text[at : at + 1] != ":":
-                raise JsonError(f'expected ":" after the key {key!r}, found {self.shown(at)}', text, at)
+                raise JsonError(f'expected ":" after the key {key!r}, found {self.describe_char(at)}', text, at)
             members[key] = self.value(self.skip_whitespace(at + 1), depth + 1)
-            at = self.next(members[key].end, "}")
+            at = self.after_comma(members[key].end, "}")
         node.end = at + 1
         return node
 
@@ -161,17 +161,17 @@ class _Parser:
         at = self.skip_whitespace(at + 1)
         while self.text[at : at + 1] != "]":
             items.append(self.value(at, depth + 1))
-            at = self.next(items[-1].end, "]")
+            at = self.after_comma(items[-1].end, "]")
         node.end = at + 1
         return node
 
-    def next(self, at: int, closing: str) -> int:
+    def after_comma(self, at: int, closing: str) -> int:
         """Behind the comma, or at the closing bracket."""
         at = self.skip_whitespace(at)
         if self.text[at : at + 1] == ",":
             return self.skip_whitespace(at + 1)
         if self.text[at : at + 1] != closing:
-            raise JsonError(f'expected "," or "{closing}", found {self.shown(at)}', self.text, at)
+            raise JsonError(f'expected "," or "{closing}", found {self.describe_char(at)}', self.text, at)
         return at
 
 

@@ -15,8 +15,13 @@ from msgspec import Struct
 from mainspring.app.workspace.paths import UserPaths, find_project_settings, find_user_paths
 from mainspring.app.workspace.settings.jsonc import JsonError, parse_jsonc
 from mainspring.app.workspace.settings.schema import AppConfig, PermissionSettings, Providers, ProviderSettings
-from mainspring.app.workspace.settings.validation import SettingKey as Key
-from mainspring.app.workspace.settings.validation import SettingsChecker, SettingsSource, convert_value, setting_type
+from mainspring.app.workspace.settings.validation import (
+    SettingKey,
+    SettingsChecker,
+    SettingsSource,
+    convert_value,
+    setting_type,
+)
 from mainspring.errors import ConfigError
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 
@@ -78,7 +83,7 @@ def env_float(environ: Mapping[str, str], name: str) -> float | None:
 _LARGEST = 1 << 20
 
 
-ENVIRONMENT: dict[str, tuple[Key, Callable[[Mapping[str, str], str], Any]]] = {
+ENVIRONMENT: dict[str, tuple[SettingKey, Callable[[Mapping[str, str], str], Any]]] = {
     "AGENT_MODEL": (("model",), env_str),
     "MAINSPRING_PROVIDER": (("providers", "default"), env_str),
     "MAINSPRING_SYSTEM_PROMPT": (("agent", "systemPrompt"), env_str),
@@ -147,7 +152,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     config: AppConfig
     rules: tuple[RuleFile, ...] = ()
-    values: dict[Key, Any] = {}
+    values: dict[SettingKey, Any] = {}
     origins: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
     mcp_servers: tuple[tuple[str, Any], ...] = ()
@@ -159,7 +164,7 @@ def load_settings(
     cwd: str,
     *,
     environ: Mapping[str, str] = os.environ,
-    flags: Mapping[Key, Any] | None = None,
+    flags: Mapping[SettingKey, Any] | None = None,
     trusted: bool = False,
     strict: bool = False,
 ) -> Settings:
@@ -262,7 +267,7 @@ def parse_settings(text: str, origin: str, *, trusted: bool = True) -> SettingsS
     return checker.layer
 
 
-def _is_restricting(path: Key) -> bool:
+def _is_restricting(path: SettingKey) -> bool:
     """Whether a setting, or one inside it, forbids something even where its file is not trusted."""
     return any(path == each[: len(path)] or each == path[: len(each)] for each in _RESTRICTING_KEYS)
 
@@ -304,9 +309,9 @@ def restrict_untrusted(project: SettingsSource, user: SettingsSource) -> Setting
     return kept
 
 
-def merge_sources(layers: list[SettingsSource]) -> tuple[dict[Key, Any], dict[str, str]]:
+def merge_sources(layers: list[SettingsSource]) -> tuple[dict[SettingKey, Any], dict[str, str]]:
     """All values, later layers over earlier ones (rules, hooks and extensions add up), and where each comes from."""
-    values: dict[Key, Any] = {}
+    values: dict[SettingKey, Any] = {}
     origins: dict[str, str] = {}
     for layer in layers:
         for path, value in layer.values.items():
@@ -321,7 +326,7 @@ def merge_sources(layers: list[SettingsSource]) -> tuple[dict[Key, Any], dict[st
     return values, origins
 
 
-def build_config(values: Mapping[Key, Any]) -> AppConfig:
+def build_config(values: Mapping[SettingKey, Any]) -> AppConfig:
     """The settings that the values make."""
     tree: dict[str, Any] = {}
     sections: dict[str, dict[str, Any]] = {}

@@ -11,14 +11,13 @@ import msgspec
 
 from mainspring.app.workspace.settings.jsonc import JsonError, edit_jsonc
 from mainspring.app.workspace.settings.load import parse_settings
-from mainspring.app.workspace.settings.validation import SettingKey as Key
-from mainspring.app.workspace.settings.validation import convert_value, setting_type
+from mainspring.app.workspace.settings.validation import SettingKey, convert_value, setting_type
 from mainspring.errors import ConfigError
 from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.state_files import resolve_project_file, write_text_atomically
 
 
-def save_settings(file: Path, changes: Mapping[Key, Any], *, private: bool = True) -> None:
+def save_settings(file: Path, changes: Mapping[SettingKey, Any], *, private: bool = True) -> None:
     """Write changed values into a settings file; everything else in it stays, comments and unknown keys included.
 
     Args:
@@ -43,14 +42,14 @@ def save_settings(file: Path, changes: Mapping[Key, Any], *, private: bool = Tru
         raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error
 
 
-def _convert(path: Key, value: Any) -> Any:
+def _convert(path: SettingKey, value: Any) -> Any:
     try:
         return convert_value(value, setting_type(path))
     except ValueError as error:
         raise ConfigError(str(error) if str(error).startswith("there is no") else f"{'.'.join(path)} {error}") from None
 
 
-def _apply_changes(target: Path, changes: Mapping[Key, Any]) -> str:
+def _apply_changes(target: Path, changes: Mapping[SettingKey, Any]) -> str:
     """The file's text with the changes made.
 
     Raises:

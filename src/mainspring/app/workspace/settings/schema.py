@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from mainspring.models.config import ModelFacts
-from mainspring.redaction import masked_repr
+from mainspring.redaction import redacted_repr
 
 _Count = Annotated[int, Meta(ge=1)]
 
@@ -219,7 +219,7 @@ class ProviderSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     extra: dict[str, Any] = {}
 
     def __repr__(self) -> str:
-        return masked_repr(self, "api_key", "headers")
+        return redacted_repr(self, "api_key", "headers")
 
 
 class Providers(Struct, frozen=True, kw_only=True):

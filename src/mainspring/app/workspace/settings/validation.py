@@ -35,12 +35,12 @@ class SettingValueError(ValueError):
     """A value does not fit; the text goes on from the setting's name.
 
     Attributes:
-        where: The part of the value that is meant, as keys and indices.
+        value_path: The part of the value that is meant, as keys and indices.
     """
 
     def __init__(self, text: str, where: Sequence[str] = ()) -> None:
         super().__init__(text)
-        self.where = tuple(where)
+        self.value_path = tuple(where)
 
 
 def convert_value(value: Any, kind: Any) -> Any:
@@ -63,7 +63,7 @@ def convert_value(value: Any, kind: Any) -> Any:
     try:
         fitted = msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise SettingValueError(*_reason(str(error))) from None
+        raise SettingValueError(*_explain_error(str(error))) from None
     return fitted.strip() if isinstance(fitted, str) else fitted
 
 
@@ -75,7 +75,7 @@ def _convert_mapping(value: dict[str, Any], kind: Any) -> dict[str, Any]:
         try:
             fitted[name] = msgspec.convert(item, inner, strict=False)
         except msgspec.ValidationError as error:
-            text, where = _reason(str(error))
+            text, where = _explain_error(str(error))
             raise SettingValueError(f"{_dotted([name])} {text.removeprefix('in ')}", [name, *where]) from None
     return fitted
 
@@ -95,7 +95,7 @@ def _convert_list(value: Any, choices: Sequence[str], kind: Any) -> tuple[Any, .
         try:
             return msgspec.convert(value, kind, strict=False)
         except msgspec.ValidationError as error:
-            raise SettingValueError(*_reason(str(error))) from None
+            raise SettingValueError(*_explain_error(str(error))) from None
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     for item in items:
         if not isinstance(item, str):
@@ -112,7 +112,7 @@ def _check_choice(value: Any, choices: Sequence[str]) -> str:
     raise SettingValueError(f"must be one of {', '.join(choices)}, not {value!r}{hint}")
 
 
-def _reason(text: str) -> tuple[str, list[str]]:
+def _explain_error(text: str) -> tuple[str, list[str]]:
     """What msgspec says, as the rest of a sentence, and the part of the value that it means."""
     match = _SUFFIX.search(text)
     where = [name or index for name, index in _STEP.findall(match.group(1))] if match else []
@@ -130,10 +130,10 @@ def _reason(text: str) -> tuple[str, list[str]]:
     return (f"{_dotted(where)} {text}" if where else text), where
 
 
-def _dotted(where: Sequence[str]) -> str:
+def _dotted(key_path: Sequence[str]) -> str:
     return (
         "in "
-        + "".join(f"[{step}]" if step.isdecimal() or step == "..." else f".{step}" for step in where).lstrip(".")
+        + "".join(f"[{step}]" if step.isdecimal() or step == "..." else f".{step}" for step in key_path).lstrip(".")
         + ":"
     )
 
@@ -243,9 +243,9 @@ class SettingsChecker:
 
     def _check_value(self, node: JsonNode, kind: Any, path: SettingKey) -> None:
         try:
-            value = convert_value(node.plain(), kind)
+            value = convert_value(node.to_python(), kind)
         except SettingValueError as error:
-            self.problems.append(Problem(_find_node(node, error.where).start, f"{'.'.join(path)} {error}", path))
+            self.problems.append(Problem(_find_node(node, error.value_path).start, f"{'.'.join(path)} {error}", path))
             return
         if value is not None:
             self.layer.values[path] = value
@@ -257,9 +257,9 @@ class SettingsChecker:
         self.layer.warnings.append(self.with_position(position, f"there is no setting {name!r}; {hint}"))
 
 
-def _find_node(node: JsonNode, where: Sequence[str]) -> JsonNode:
+def _find_node(node: JsonNode, key_path: Sequence[str]) -> JsonNode:
     """The part of a value that is meant, as far as it is there."""
-    for step in where:
+    for step in key_path:
         if node.members is not None and step in node.members:
             node = node.members[step]
         elif node.items is not None and step.isdecimal() and int(step) < len(node.items):

@@ -31,7 +31,7 @@ class BodyFraming(Protocol):
         ...
 
     @property
-    def rest(self) -> bytes:
+    def trailing_data(self) -> bytes:
         """What came behind the end of the body."""
         ...
 
@@ -55,11 +55,11 @@ class BodyFraming(Protocol):
 class ContentLengthBody:
     """A body of a known length."""
 
-    __slots__ = ("_left", "rest")
+    __slots__ = ("_left", "trailing_data")
 
     def __init__(self, length: int) -> None:
         self._left = length
-        self.rest = b""
+        self.trailing_data = b""
 
     @property
     def done(self) -> bool:
@@ -69,7 +69,7 @@ class ContentLengthBody:
     def feed(self, data: bytes) -> bytes:
         """Take what arrived."""
         if len(data) > self._left:
-            self.rest += data[self._left :]
+            self.trailing_data += data[self._left :]
             data = data[: self._left]
         self._left -= len(data)
         return data
@@ -83,11 +83,11 @@ class ContentLengthBody:
 class CloseDelimitedBody:
     """A body that is over when the connection is."""
 
-    __slots__ = ("done", "rest")
+    __slots__ = ("done", "trailing_data")
 
     def __init__(self) -> None:
         self.done = False
-        self.rest = b""
+        self.trailing_data = b""
 
     def feed(self, data: bytes) -> bytes:
         """Take what arrived."""
@@ -101,11 +101,11 @@ class CloseDelimitedBody:
 class ChunkedBody:
     """A body in chunks, each with its length before it."""
 
-    __slots__ = ("_ended", "_held", "_left", "_trailers", "done", "rest")
+    __slots__ = ("_ended", "_held", "_left", "_trailers", "done", "trailing_data")
 
     def __init__(self) -> None:
         self.done = False
-        self.rest = b""
+        self.trailing_data = b""
         self._held = b""
         self._left = 0  # bytes of the chunk that is being read, with the line end behind it
         self._ended = False  # the chunk of length zero was there; what follows are trailers
@@ -170,7 +170,7 @@ class ChunkedBody:
 
     def _keep(self, left: bytes) -> None:
         if self.done:
-            self.rest += left
+            self.trailing_data += left
         elif not self._left and len(left) > _LONGEST_LINE:
             raise BodyFramingError("a line is too long")
         else:
@@ -211,7 +211,7 @@ async def _decompress_one(chunks: AsyncGenerator[bytes], packing: str, url: str)
             if last := body.close():
                 yield last
         except zlib.error as error:
-            raise connection_lost_error(url, error, begun=True) from error
+            raise connection_lost_error(url, error, response_started=True) from error
 
 
 class _Decompressor(Protocol):
@@ -235,7 +235,7 @@ class _CompressedBody:
         self._check_host = host
         self._repeats = packing in ("gzip", "x-gzip")
         self._unpack: _Decompressor | None = None
-        self._over = False
+        self._is_finished = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Unpack what arrived."""
@@ -247,16 +247,16 @@ class _CompressedBody:
             if self._unpack.eof:
                 chunk = self._unpack.unused_data
                 self._unpack = None
-                self._over = True
+                self._is_finished = True
 
     def _after_end(self, chunk: bytes) -> bytes:
         """What is to be unpacked; behind an end that is only another part."""
-        if not self._over:
+        if not self._is_finished:
             return chunk
         chunk = chunk.lstrip(b"\0")
         if chunk and not self._repeats:
             raise zlib.error("something follows the end")
-        self._over = not chunk
+        self._is_finished = not chunk
         return chunk
 
     def close(self) -> bytes:

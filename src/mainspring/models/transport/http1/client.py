@@ -34,7 +34,7 @@ from mainspring.models.transport.http1.body import (
     CloseDelimitedBody,
     ContentLengthBody,
 )
-from mainspring.models.transport.http1.connect import connect
+from mainspring.models.transport.http1.connect import open_connection
 from mainspring.models.transport.loop_local import LoopLocal
 from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
@@ -86,7 +86,7 @@ class _Connection(asyncio.Protocol):
         self._closed_without_tls_shutdown = (
             False  # it ended without a word of the host: it was closed here, or somebody between has cut it
         )
-        self.heard = False
+        self.has_received_data = False
         self.used_until = 0.0
         self.lost = self._loop.create_future()
 
@@ -95,9 +95,9 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._idle:  # nobody asked: it must not become the answer to the next request
-            self.drop()
+            self.close()
             return
-        self.heard = True
+        self.has_received_data = True
         self._unread.append(data)
         self._reading_paused += len(data)
         if self._reading_paused > _READ_BUFFER_LIMIT and self._transport is not None:
@@ -138,7 +138,7 @@ class _Connection(asyncio.Protocol):
             raise self._error or ConnectionResetError()
         self._idle = False
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
-        self.heard = False
+        self.has_received_data = False
         head = self._http.send(request) or b""
         self._transport.write(head + body)
 
@@ -174,7 +174,7 @@ class _Connection(asyncio.Protocol):
             self._unread.insert(0, early)
         return event
 
-    async def piece(self, limit: float | None) -> bytes:
+    async def read_chunk(self, limit: float | None) -> bytes:
         """The next of the body; nothing at its end.
 
         Raises:
@@ -248,7 +248,7 @@ class _Connection(asyncio.Protocol):
 
     def can_reuse(self) -> bool:
         """Whether another request may be sent. What comes before that is nothing that was asked for."""
-        over = self._framing.done and not self._framing.rest and not self._unread
+        over = self._framing.done and not self._framing.trailing_data and not self._unread
         if not over or not self._keep_alive or self._closed or self._transport is None:
             return False
         if self._transport.get_write_buffer_size():
@@ -257,7 +257,7 @@ class _Connection(asyncio.Protocol):
         self._idle = True
         return True
 
-    def drop(self) -> None:
+    def close(self) -> None:
         """Close it at once."""
         if self._transport is not None:
             self._transport.abort()
@@ -314,20 +314,20 @@ class _ConnectionPool:
         self._all: set[_Connection] = set()
         self._closed = False
 
-    def take(self, address: _Address) -> _Connection | None:
+    def acquire(self, address: _Address) -> _Connection | None:
         """A connection that was used before, if one is there: the one used last."""
         idle = self._idle.get(address, [])
         while idle:
             if not (connection := idle.pop()).is_stale():
                 return connection
-            connection.drop()
+            connection.close()
         return None
 
     async def make(self, address: _Address) -> _Connection:
         """A new connection."""
         scheme, host, port = address
         encryption = tls_context() if scheme == "https" else None
-        reached = await connect(host, port)
+        reached = await open_connection(host, port)
         _, connection = await asyncio.get_running_loop().create_connection(
             _Connection,
             sock=reached,  # it is the loop's from here on, also where this fails
@@ -338,13 +338,13 @@ class _ConnectionPool:
         connection.lost.add_done_callback(lambda _: self._all.discard(connection))
         return connection
 
-    def give_back(self, address: _Address, connection: _Connection) -> None:
+    def release(self, address: _Address, connection: _Connection) -> None:
         """Keep a connection whose request is over, or close it."""
         for others in self._idle.values():
             while others and others[0].is_idle_too_long():
-                others.pop(0).drop()
+                others.pop(0).close()
         if self._closed or not connection.can_reuse():
-            connection.drop()
+            connection.close()
             return
         self._idle.setdefault(address, []).append(connection)
 
@@ -354,7 +354,7 @@ class _ConnectionPool:
         self._idle.clear()
         ending = [connection.lost for connection in self._all]
         for connection in list(self._all):
-            connection.drop()
+            connection.close()
         if ending:
             await asyncio.wait(ending)
 
@@ -384,12 +384,12 @@ class Http1Response:
 
 async def _chunks(connection: _Connection, url: str, timeouts: Timeouts) -> AsyncGenerator[bytes]:
     try:
-        while piece := await connection.piece(timeouts.idle):
+        while piece := await connection.read_chunk(timeouts.idle):
             yield piece
     except _IdleTimeoutError as error:
         raise timeout_error(url, "idle", timeouts) from error
     except (BodyFramingError, OSError) as error:
-        raise connection_lost_error(url, error, begun=True) from error
+        raise connection_lost_error(url, error, response_started=True) from error
 
 
 class Http1Transport:
@@ -426,22 +426,22 @@ async def _send_request(
     pool: _ConnectionPool, address: _Address, request: h11.Request, body: bytes, url: str, timeouts: Timeouts
 ) -> AsyncGenerator[tuple[_Connection, h11.Response]]:
     """A request that was sent, and the head of its answer. The connection is given back when the caller is done with it."""
-    used = pool.take(address)
+    used = pool.acquire(address)
     connection = used or await _handle_connection(pool, address, url, timeouts)
     try:
         try:
             response = await _exchange(connection, request, body, url, timeouts)
         except NetworkError:
-            if connection is not used or connection.heard or connection.is_idle_too_long():
+            if connection is not used or connection.has_received_data or connection.is_idle_too_long():
                 raise
-            connection.drop()  # the host had closed it while it was idle
+            connection.close()  # the host had closed it while it was idle
             connection = await _handle_connection(pool, address, url, timeouts)
             response = await _exchange(connection, request, body, url, timeouts)
         yield connection, response
     except BaseException:
-        connection.drop()
+        connection.close()
         raise
-    pool.give_back(address, connection)
+    pool.release(address, connection)
 
 
 async def _handle_connection(pool: _ConnectionPool, address: _Address, url: str, timeouts: Timeouts) -> _Connection:
@@ -464,7 +464,7 @@ async def _exchange(
     except _IdleTimeoutError as error:
         raise timeout_error(url, "first_byte", timeouts) from error
     except (h11.RemoteProtocolError, OSError) as error:
-        raise connection_lost_error(url, error, begun=False) from error
+        raise connection_lost_error(url, error, response_started=False) from error
 
 
 def _request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[_Address, h11.Request]:

@@ -13,7 +13,7 @@ _CONNECTION_ATTEMPT_DELAY = 0.25
 _AddressInfo = tuple[int, int, int, str, Any]
 
 
-async def connect(host: str, port: int) -> socket.socket:
+async def open_connection(host: str, port: int) -> socket.socket:
     """A connected socket.
 
     Args:
@@ -28,7 +28,7 @@ async def connect(host: str, port: int) -> socket.socket:
         return await _attempt(found[0])
     running: set[asyncio.Task[socket.socket]] = set()
     try:
-        return await _first(found, running)
+        return await _race(found, running)
     finally:
         for task in running:
             task.cancel()
@@ -37,10 +37,10 @@ async def connect(host: str, port: int) -> socket.socket:
                 done.close()
 
 
-async def _first(found: Sequence[_AddressInfo], running: set[asyncio.Task[socket.socket]]) -> socket.socket:
+async def _race(addresses: Sequence[_AddressInfo], running: set[asyncio.Task[socket.socket]]) -> socket.socket:
     """The first socket that is connected; ``running`` holds the attempts that are not over."""
-    error = OSError(f"no address for {found!r}")
-    left = list(found)
+    error = OSError(f"no address for {addresses!r}")
+    left = list(addresses)
     while left or running:
         if left:
             running.add(asyncio.ensure_future(_attempt(left.pop(0))))

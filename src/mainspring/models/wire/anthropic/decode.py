@@ -69,18 +69,18 @@ class BlockAssembler:
     Attributes:
         draft: Where they go.
         response_id: The host's id of the answer, for calls that have none.
-        calls: How many tool calls there are, and ``asked`` how many of them the model itself made; code that the host runs
+        calls: How many tool calls there are, and ``server_calls`` how many of them the model itself made; code that the host runs
             makes calls too, and may have had its answers already.
-        told: Whether anything was given out that must not be said twice: text, or a complete call.
+        seen_blocks: Whether anything was given out that must not be said twice: text, or a complete call.
     """
 
-    __slots__ = ("_ids", "_open", "asked", "calls", "draft", "response_id", "told")
+    __slots__ = ("_ids", "_open", "server_calls", "calls", "draft", "response_id", "seen_blocks")
 
     def __init__(self, draft: MessageBuilder) -> None:
         self.draft = draft
         self.response_id = ""
-        self.calls = self.asked = 0
-        self.told = False
+        self.calls = self.server_calls = 0
+        self.seen_blocks = False
         self._open: dict[int, _OpenBlock] = {}
         self._ids: set[str] = set()
 
@@ -103,7 +103,7 @@ class BlockAssembler:
         elif kind == "tool_use":
             self._call(opened, _string(block, "id"), _string(block, "name"), out)
 
-    def grow(self, index: int | None, delta: AnthropicDelta, out: list[StreamEvent]) -> None:
+    def append(self, index: int | None, delta: AnthropicDelta, out: list[StreamEvent]) -> None:
         """A piece of a block."""
         opened = self._open.get(self._last() if index is None else index)
         if opened is None:
@@ -146,7 +146,7 @@ class BlockAssembler:
                 text = given if isinstance(given, str) else to_json(given).decode()
                 out.append(self.draft.arguments(opened.at, text))
             out.append(self.draft.close_call(opened.at, signature=_caller_json(opened)))
-            self.told = True
+            self.seen_blocks = True
         elif opened.kind == "opaque":
             self.draft.redacted_thinking(encode_server_block(opened.start, joined))
 
@@ -155,25 +155,25 @@ class BlockAssembler:
         for index in sorted(self._open):
             self.stop(index, out)
 
-    def _text(self, opened: _OpenBlock, text: str, out: list[StreamEvent]) -> None:
+    def _text(self, block: _OpenBlock, text: str, out: list[StreamEvent]) -> None:
         """More text; the block begins with the first that is not empty."""
         if not text:
             return
-        if opened.at < 0:
+        if block.at < 0:
             event = self.draft.open_text()
-            opened.at = event.index
+            block.at = event.index
             out.append(event)
-        self.told = True
-        out.append(self.draft.text(opened.at, text))
+        self.seen_blocks = True
+        out.append(self.draft.text(block.at, text))
 
-    def _call(self, opened: _OpenBlock, id: str, name: str, out: list[StreamEvent]) -> None:
+    def _call(self, block: _OpenBlock, id: str, name: str, out: list[StreamEvent]) -> None:
         if not id or id in self._ids:
             id = new_call_id(self.response_id, self.calls)
         self._ids.add(id)
         self.calls += 1
-        self.asked += _caller_json(opened) is None
+        self.server_calls += _caller_json(block) is None
         event = self.draft.open_call(id, name)
-        opened.at = event.index
+        block.at = event.index
         out.append(event)
 
     def _last(self) -> int:
@@ -188,9 +188,9 @@ def _string(block: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _caller_json(opened: _OpenBlock) -> str | None:
+def _caller_json(block: _OpenBlock) -> str | None:
     """Who made a call, as JSON, if it was not the model itself: it must go back with the call."""
-    caller = as_dict(opened.start.get("caller"))
+    caller = as_dict(block.start.get("caller"))
     return None if caller is None or caller.get("type", "direct") == "direct" else to_json(caller).decode()
 
 
@@ -202,16 +202,16 @@ class UsageCounter:
     written to the cache is told apart from the input here, so nothing is counted twice.
     """
 
-    __slots__ = ("_aside", "_input", "_long", "_output", "_read", "_reasoning", "_write", "told")
+    __slots__ = ("_cached_input", "_input", "_long", "_output", "_read", "_reasoning", "_write", "has_usage")
 
     def __init__(self) -> None:
-        self.told = False
-        self._aside: list[dict[str, Any]] = []
+        self.has_usage = False
+        self._cached_input: list[dict[str, Any]] = []
         self._input = self._output = self._read = self._write = self._long = self._reasoning = 0
 
-    def take(self, raw: Mapping[str, Any]) -> None:
+    def update(self, raw: Mapping[str, Any]) -> None:
         """Take a ``usage`` object."""
-        self.told = self.told or "input_tokens" in raw or "output_tokens" in raw
+        self.has_usage = self.has_usage or "input_tokens" in raw or "output_tokens" in raw
         self._input = _count(raw, "input_tokens") or self._input
         self._output = _count(raw, "output_tokens") or self._output
         self._read = _count(raw, "cache_read_input_tokens") or self._read
@@ -222,16 +222,16 @@ class UsageCounter:
         details = as_dict(raw.get("output_tokens_details")) or {}
         self._reasoning = _count(details, "thinking_tokens") or self._reasoning
         calls = as_dicts(raw.get("iterations"))
-        self._aside = [call for call in calls if call.get("type") == "compaction"] or self._aside
+        self._cached_input = [call for call in calls if call.get("type") == "compaction"] or self._cached_input
 
     def usage(self, info: ModelInfo) -> Usage:
         """The counts in the one form of all protocols, with their cost."""
         reasoning = min(self._reasoning, self._output)
         counts = Usage(self._input, self._output, self._read, self._write, reasoning)
-        usage = with_cost(counts, info, long_writes=self._long)
-        for call in self._aside:
+        usage = with_cost(counts, info, cache_write_1h_tokens=self._long)
+        for call in self._cached_input:
             aside = UsageCounter()
-            aside.take(call)
+            aside.update(call)
             cost = aside.usage(info).cost
             if usage.cost is not None and cost is not None:
                 usage = replace(usage, cost=usage.cost + cost)
@@ -284,9 +284,9 @@ class AnthropicDecoder:
         self._id = ""
         self._reason = ""
         self._details: Mapping[str, Any] = {}
-        self._begin()
+        self._reset()
 
-    def feed(self, name: str, data: bytes, out: list[StreamEvent]) -> None:
+    def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
         """Take one event of the stream."""
         if self.ended:
             return  # Nothing that follows the end belongs to this answer.
@@ -300,54 +300,56 @@ class AnthropicDecoder:
         kind = event.type or name
         if kind == "content_block_delta":
             if event.delta is not None:
-                self._ensure_started(out)
-                self._blocks.grow(event.index, event.delta, out)
+                self._ensure_started(events)
+                self._blocks.append(event.index, event.delta, events)
         elif event.error or kind == "error":
-            raise self._errors.told(data)
+            raise self._errors.reported_by_host(data)
         else:
-            self._other(kind, event, data, out)
+            self._handle_event(kind, event, data, events)
 
-    def whole(self, body: bytes, out: list[StreamEvent]) -> None:
+    def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
         """Take a complete answer that was not streamed."""
         if not body:
-            raise self._errors.invalid("The answer is empty", "empty")
+            raise self._errors.invalid_response("The answer is empty", "empty")
         try:
             value = strip_surrogates(parse_object_leniently(body))
         except (ValueError, RecursionError) as error:
-            raise self._errors.unreadable(body) from error
+            raise self._errors.invalid_json(body) from error
         if value.get("type") == "error" or value.get("error"):
-            raise self._errors.told(body)
+            raise self._errors.reported_by_host(body)
         if not isinstance(value.get("content"), list):
-            self._check_foreign(value, body)
-            raise self._errors.invalid("The answer holds no content", "empty")
+            self._check_unknown_event(value, body)
+            raise self._errors.invalid_response("The answer holds no content", "empty")
         self._message(value, out)
         self.complete = True
 
     def finish(self, out: list[StreamEvent]) -> None:
         """The stream has ended."""
         if not self._started:
-            raise self._errors.invalid("The answer is empty", "empty")
+            raise self._errors.invalid_response("The answer is empty", "empty")
         if not self.complete:
-            raise self._errors.cut()
+            raise self._errors.truncated()
         self._blocks.close(out)
         if not len(self.draft):
             event = self.draft.open_text()
             out += [event, self.draft.close_text(event.index)]
         if self._reason == "refusal":
-            why = [self._details.get("category"), self._details.get("explanation")]
-            raise self._errors.content_filtered(": ".join(["refusal", *[w for w in why if isinstance(w, str) and w]]))
+            reason = [self._details.get("category"), self._details.get("explanation")]
+            raise self._errors.content_filtered(
+                ": ".join(["refusal", *[w for w in reason if isinstance(w, str) and w]])
+            )
         if self._reason == _CONTEXT_EXCEEDED:
             raise self._errors.context_exceeded(self._reason)
         out.append(self.draft.done(self._stop_reason()))
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         """An answer, or the same once more, begins."""
         self.draft = MessageBuilder(self._profile.provider, self._profile.model)
         self._errors = ResponseErrors(self.draft, self._profile)
         self._blocks = BlockAssembler(self.draft)
         self._counts = UsageCounter()
 
-    def _other(self, kind: str, event: Event, data: bytes, out: list[StreamEvent]) -> None:
+    def _handle_event(self, kind: str, event: Event, data: bytes, out: list[StreamEvent]) -> None:
         """Everything but a piece of a block; events of unknown types are no error."""
         if kind == "content_block_start":
             self._ensure_started(out)
@@ -364,7 +366,7 @@ class AnthropicDecoder:
         elif kind == "message_stop":
             self.complete = self.ended = True
         elif not self._started and kind != "ping":
-            self._check_foreign(_fields(data), data)
+            self._check_unknown_event(_fields(data), data)
 
     def _message(self, message: Mapping[str, Any], out: list[StreamEvent]) -> None:
         """The message begins, with whatever of it there is already."""
@@ -388,10 +390,10 @@ class AnthropicDecoder:
         Raises:
             NetworkError: If words or calls of the first are out already; they would be said twice.
         """
-        if self._blocks.told:
-            raise self._errors.cut("A second answer began in the middle of the first")
+        if self._blocks.seen_blocks:
+            raise self._errors.truncated("A second answer began in the middle of the first")
         self._started = self.complete = False
-        self._begin()
+        self._reset()
 
     def _ensure_started(self, out: list[StreamEvent]) -> None:
         if not self._started:
@@ -400,8 +402,8 @@ class AnthropicDecoder:
 
     def _usage(self, raw: Mapping[str, Any] | None) -> None:
         if raw:
-            self._counts.take(raw)
-            if self._counts.told:
+            self._counts.update(raw)
+            if self._counts.has_usage:
                 self.draft.usage = self._counts.usage(self._profile.info)
 
     def _stopped(self, reason: str | None, details: Mapping[str, Any] | None) -> None:
@@ -414,7 +416,7 @@ class AnthropicDecoder:
         known = _STOP_REASONS.get(self._reason)
         if known == "max_tokens":
             return known
-        return "tool_use" if self._blocks.asked else known or "end_turn"
+        return "tool_use" if self._blocks.server_calls else known or "end_turn"
 
     def _decode_leniently(self, name: str, data: bytes) -> Event:
         if self._loose is None:
@@ -423,12 +425,12 @@ class AnthropicDecoder:
             return self._loose.event(parse_object_leniently(data))
         except (ValueError, RecursionError) as error:
             told = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._errors.told(data) if told else self._errors.unreadable(data)) from error
+            raise (self._errors.reported_by_host(data) if told else self._errors.invalid_json(data)) from error
 
-    def _check_foreign(self, value: Mapping[str, Any], data: bytes) -> None:
+    def _check_unknown_event(self, value: Mapping[str, Any], data: bytes) -> None:
         """An object that is no event is a sign of life, or an error in the form of some host."""
         if "detail" in value or "message" in value or "errors" in value:
-            raise self._errors.told(data)
+            raise self._errors.reported_by_host(data)
 
 
 def _fields(data: bytes) -> Mapping[str, Any]:

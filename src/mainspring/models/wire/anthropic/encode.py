@@ -57,7 +57,7 @@ BytesLike = bytes | memoryview
 
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
-    history = MessageEncodingCache.of(request.scratch, CACHE_KEY, _key(profile))
+    history = MessageEncodingCache.get_or_create(request.scratch, CACHE_KEY, _key(profile))
     asked = thinking_options(request, profile)
     marker = _marker(profile.messages) if request.cache else b""
     head = _head(request, request_options(request, profile, asked), profile, history, marker)
@@ -169,7 +169,7 @@ def _conversation(
     known = messages if isinstance(messages, list) else list(messages)
     begun = _assistant_prefill(known) if prefill else None
     last = b"" if begun is None else encode_message(begun, profile)
-    stored, tail = history.pieces(
+    stored, tail = history.encode(
         known if begun is None else known[:-1], lambda message: encode_message(message, profile), _BOUNDARIES
     )
     pieces: list[BytesLike] = [memoryview(stored)] if stored else []

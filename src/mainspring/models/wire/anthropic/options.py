@@ -167,9 +167,9 @@ def thinking_options(request: ModelRequest, profile: ModelProfile) -> ThinkingOp
 
 def _nearest_effort(level: ThinkingLevel, accepted: tuple[str, ...]) -> str | None:
     """The effort nearest to a level, the higher of two."""
-    wanted = _EFFORTS.index(_EFFORT_OF[level])
+    requested = _EFFORTS.index(_EFFORT_OF[level])
     known = [_EFFORTS.index(effort) for effort in accepted if effort in _EFFORTS]
-    return _EFFORTS[min(known, key=lambda at: (abs(at - wanted), -at))] if known else None
+    return _EFFORTS[min(known, key=lambda at: (abs(at - requested), -at))] if known else None
 
 
 def parse_efforts(text: str) -> tuple[str, ...]:
@@ -251,10 +251,10 @@ def request_options(request: ModelRequest, profile: ModelProfile, asked: Thinkin
     dialect = profile.messages
     limit = request.max_output_tokens or profile.max_output_tokens
     known = profile.info.max_output_tokens or dialect.thinking in ("both", "adaptive")
-    wanted = limit or (MAX_TOKENS if known else DEFAULT_MAX_TOKENS_UNKNOWN_MODEL)
-    limit = clamp_to_window(wanted + asked.room, request, profile)
+    requested = limit or (MAX_TOKENS if known else DEFAULT_MAX_TOKENS_UNKNOWN_MODEL)
+    limit = clamp_to_window(requested + asked.room, request, profile)
     fields: dict[str, Any] = {"max_tokens": limit, "stream": True}
-    thinking = _fit_thinking_budget(asked.field, limit - min(_MIN_ANSWER_TOKENS, wanted))
+    thinking = _fit_thinking_budget(asked.field, limit - min(_MIN_ANSWER_TOKENS, requested))
     if thinking is not None:
         fields["thinking"] = thinking
     if request.temperature is not None and dialect.temperature and not asked.is_on:
@@ -278,11 +278,11 @@ def request_options(request: ModelRequest, profile: ModelProfile, asked: Thinkin
     return fields
 
 
-def _fit_thinking_budget(field: dict[str, Any] | None, most: int) -> dict[str, Any] | None:
+def _fit_thinking_budget(field: dict[str, Any] | None, limit: int) -> dict[str, Any] | None:
     """The field ``thinking`` with a budget that leaves room for an answer, or without thinking if none fits."""
     if field is None or "budget_tokens" not in field:
         return field
-    budget = min(field["budget_tokens"], most)
+    budget = min(field["budget_tokens"], limit)
     return None if budget < MIN_BUDGET else {**field, "budget_tokens": budget}
 
 

@@ -73,7 +73,7 @@ class AnthropicEventParser:
         )
 
     def _delta(self, value: Mapping[str, Any], place: str) -> AnthropicDelta:
-        texts = {name: self._halves.mended(_text(value.get(name)), f"{place} {name}") for name in _TEXTS}
+        texts = {name: self._halves.join(_text(value.get(name)), f"{place} {name}") for name in _TEXTS}
         return AnthropicDelta(
             type=_text(value.get("type")) or "",
             stop_reason=_text(value.get("stop_reason")),

@@ -28,6 +28,6 @@ class AnthropicProtocol:
         """A decoder for one answer."""
         return AnthropicDecoder(profile)
 
-    def without(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
+    def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
         """Profiles that leave out what the host refused, the most likely first."""
         return profiles_without_rejected(profile, refusal)

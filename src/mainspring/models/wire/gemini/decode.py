@@ -82,19 +82,19 @@ class FunctionCallAssembler:
             call.pieces.setdefault(arg.json_path, []).append(_value(arg))
         self._growing = call if piece.will_continue else None
         if self._growing is None:
-            self._tell(call, out)
+            self._emit_arguments(call, out)
 
     def close(self, out: list[StreamEvent]) -> None:
         """End all calls."""
         if self._growing is not None:
-            self._tell(self._growing, out)
+            self._emit_arguments(self._growing, out)
             self._growing = None
         close = self._draft.close_call
         out.extend([close(c.block, input=c.args or {}, signature=c.signature) for c in self._calls])
 
     def _open(self, piece: FunctionCall, signature: str | None, out: list[StreamEvent]) -> _OpenCall:
         if self._growing is not None:
-            self._tell(self._growing, out)
+            self._emit_arguments(self._growing, out)
         given = piece.id
         id = given if given and given not in self._ids else new_call_id(self.response_id, len(self._calls))
         self._ids.add(id)
@@ -104,7 +104,7 @@ class FunctionCallAssembler:
         out.append(event)
         return call
 
-    def _tell(self, call: _OpenCall, out: list[StreamEvent]) -> None:
+    def _emit_arguments(self, call: _OpenCall, out: list[StreamEvent]) -> None:
         """The arguments are complete: say what they are."""
         if call.pieces:
             call.args = _assembled(call.args or {}, call.pieces)
@@ -256,7 +256,7 @@ class GeminiDecoder:
         self._finish = ""
         self._finish_text = ""
 
-    def feed(self, name: str, data: bytes, out: list[StreamEvent]) -> None:
+    def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
         """Take one event of the stream."""
         try:
             chunk = decode_gemini_chunk(data)
@@ -270,42 +270,42 @@ class GeminiDecoder:
             self._tally.counts = counts
         candidates = chunk.candidates
         if candidates and self._prose.text >= 0 and (text := _text_only(candidates[0])):
-            out.append(self.draft.text(self._prose.text, text))  # what nearly every event is
+            events.append(self.draft.text(self._prose.text, text))  # what nearly every event is
             return
         if chunk.error or name == "error":
-            raise self._errors.told(data)
+            raise self._errors.reported_by_host(data)
         if candidates:
             candidate = candidates[0]
             if candidate.index:
                 candidate = next((c for c in candidates if not c.index), None)
             if candidate is not None:
-                self._candidate(candidate, chunk, out)
+                self._candidate(candidate, chunk, events)
         elif chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             told = chunk.prompt_feedback
             raise self._errors.content_filtered(f"prompt refused: {told.block_reason_message or told.block_reason}")
 
-    def whole(self, body: bytes, out: list[StreamEvent]) -> None:
+    def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
         """Take a complete answer that was not streamed, or the events of a stream as one array."""
         if not body:
-            raise self._errors.invalid("The answer is empty", "empty")
+            raise self._errors.invalid_response("The answer is empty", "empty")
         if body[:1] != b"[":
             self.feed("", body, out)
         else:
             for event in self._events(body):
                 self.feed("", event, out)
         if not self._started:
-            raise self._errors.invalid("The answer holds no candidates", "empty")
+            raise self._errors.invalid_response("The answer holds no candidates", "empty")
         if body[:1] != b"[":
             self.complete = True
 
     def finish(self, out: list[StreamEvent]) -> None:
         """The stream has ended."""
         if not self._started:
-            raise self._errors.invalid("The answer is empty", "empty")
+            raise self._errors.invalid_response("The answer is empty", "empty")
         if not self.complete:
-            raise self._errors.cut()
+            raise self._errors.truncated()
         if not len(self.draft):
-            self._prose.say("", out)
+            self._prose.add_text("", out)
         self._prose.close(out)
         self._calls.close(out)
         self._check_finish()
@@ -314,19 +314,19 @@ class GeminiDecoder:
 
     def _check_finish(self) -> None:
         """Raise if the reason to stop is a failure."""
-        why = f"finish reason {self._finish}" + (f": {self._finish_text}" if self._finish_text else "")
+        reason = f"finish reason {self._finish}" + (f": {self._finish_text}" if self._finish_text else "")
         if self._finish in _FILTERED:
-            raise self._errors.content_filtered(why)
+            raise self._errors.content_filtered(reason)
         if self._finish == "UNEXPECTED_TOOL_CALL" and self._calls.count:
             return  # A call of a tool that was not offered; it gets its error result, and the model learns.
         if self._finish in _INVALID_RESPONSE_REASONS:
-            error = self._errors.invalid(
-                f"The model gave an answer that its host could not use ({why})", "malformed_call"
+            error = self._errors.invalid_response(
+                f"The model gave an answer that its host could not use ({reason})", "malformed_call"
             )
             error.retryable = True
             raise error
         if self._finish in _PROVIDER_ERROR_REASONS:
-            raise self._errors.broken(why)
+            raise self._errors.provider_aborted(reason)
 
     def _candidate(self, candidate: Candidate, chunk: GeminiChunk, out: list[StreamEvent]) -> None:
         if not self._started:
@@ -356,9 +356,9 @@ class GeminiDecoder:
                 self.draft.image(ImageBlock(part.inline_data.mime_type, part.inline_data.data))
         elif part.text is not None:
             if part.text and part.thought:
-                self._prose.think(part.text, out)
+                self._prose.add_thinking(part.text, out)
             elif part.text:
-                self._prose.say(part.text, out)
+                self._prose.add_text(part.text, out)
             if part.thought_signature:
                 self._prose.close(out, part.thought_signature)
 
@@ -366,15 +366,15 @@ class GeminiDecoder:
         try:
             return parse_chunk_leniently(data)
         except (ValueError, RecursionError) as error:
-            raise self._errors.unreadable(data) from error
+            raise self._errors.invalid_json(data) from error
 
     def _events(self, body: bytes) -> list[bytes]:
         try:
             return [to_json(event) for event in as_list(json.loads(body, strict=False)) if as_dict(event)]
         except (ValueError, RecursionError) as error:
             if body.rstrip()[-1:] != b"]":
-                raise self._errors.cut() from error
-            raise self._errors.unreadable(body) from error
+                raise self._errors.truncated() from error
+            raise self._errors.invalid_json(body) from error
 
 
 def _text_only(candidate: Candidate) -> str | None:

@@ -95,10 +95,10 @@ def openapi_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return _openapi(plain, as_dict(plain.get("$defs")) or {}, (), itertools.count())
 
 
-def _keep_definitions(schema: Mapping[str, Any], kept: dict[str, Any]) -> None:
+def _keep_definitions(schema: Mapping[str, Any], result: dict[str, Any]) -> None:
     for name in ("$defs", "definitions"):
         for key, value in (as_dict(schema.get(name)) or {}).items():
-            kept.setdefault("$defs", {})[key] = json_schema(as_dict(value) or {})
+            result.setdefault("$defs", {})[key] = json_schema(as_dict(value) or {})
 
 
 def _translate_keywords(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,48 +155,48 @@ def _split_by_type(fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _openapi(
-    schema: dict[str, Any], definitions: dict[str, Any], inside: tuple[str, ...], count: Iterator[int]
+    schema: dict[str, Any], definitions: dict[str, Any], open_refs: tuple[str, ...], count: Iterator[int]
 ) -> dict[str, Any]:
-    """One schema with its references put in place; one that holds itself (``inside``) is just an object there. So is every further
+    """One schema with its references put in place; one that holds itself (``open_refs``) is just an object there. So is every further
     one where there are very many: each may hold several that do.
     """
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
         found = as_dict(definitions.get(name))
-        known = found is not None and name not in inside and next(count) < _MAX_REFERENCES
-        return _openapi(found or {}, definitions, (*inside, name), count) if known else {"type": "object"}
+        known = found is not None and name not in open_refs and next(count) < _MAX_REFERENCES
+        return _openapi(found or {}, definitions, (*open_refs, name), count) if known else {"type": "object"}
     fields = dict(schema)
     options = as_dicts(fields.pop("anyOf", None)) or as_dicts(fields.pop("oneOf", None))
     if as_list(fields.get("type")):
         options = _split_by_type(fields)
     elif fields.get("type") == "null":
         fields.update(type="string", nullable=True)
-    wanted = [option for option in options if option.get("type") != "null"]
-    if len(wanted) < len(options):
+    requested = [option for option in options if option.get("type") != "null"]
+    if len(requested) < len(options):
         fields["nullable"] = True
-    if len(wanted) == 1:
-        return _openapi({**wanted[0], **fields}, definitions, inside, count)
+    if len(requested) == 1:
+        return _openapi({**requested[0], **fields}, definitions, open_refs, count)
     kept: dict[str, Any] = {name: value for name, value in fields.items() if name in OPENAPI_KEYWORDS}
-    if wanted:
-        kept["anyOf"] = [_openapi(option, definitions, inside, count) for option in wanted]
+    if requested:
+        kept["anyOf"] = [_openapi(option, definitions, open_refs, count) for option in requested]
     elif "type" not in kept:
         kept["type"] = "array" if "items" in kept else "object" if "properties" in kept else "string"
     if "properties" in kept:
         kept["properties"] = {
-            k: _openapi(as_dict(v) or {}, definitions, inside, count) for k, v in kept["properties"].items()
+            k: _openapi(as_dict(v) or {}, definitions, open_refs, count) for k, v in kept["properties"].items()
         }
     if kept.get("type") == "array":
         items = [as_dict(kept.get("items")) or {}, *as_dicts(fields.get("prefixItems"))]
-        kept["items"] = _openapi(next((item for item in items if item), items[0]), definitions, inside, count)
+        kept["items"] = _openapi(next((item for item in items if item), items[0]), definitions, open_refs, count)
     if "enum" in kept:
         kept["enum"] = [str(choice) for choice in kept["enum"]]
         kept["type"] = "string"
     return _keep_type_keywords(kept)
 
 
-def _keep_type_keywords(kept: dict[str, Any]) -> dict[str, Any]:
-    foreign = {name for kind, own in _TYPE_KEYWORDS.items() if kept.get("type") != kind for name in own}
-    return {name: value for name, value in kept.items() if name not in foreign}
+def _keep_type_keywords(result: dict[str, Any]) -> dict[str, Any]:
+    foreign = {name for kind, own in _TYPE_KEYWORDS.items() if result.get("type") != kind for name in own}
+    return {name: value for name, value in result.items() if name not in foreign}
 
 
 _BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 65536}
@@ -250,8 +250,8 @@ def _thinking(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
     if tokens <= 0:
         return {"thinkingBudget": 0 if dialect.can_rest else dialect.least_budget}
     tokens = min(max(tokens, dialect.least_budget), dialect.most_budget)
-    most = profile.info.max_output_tokens
-    return {"thinkingBudget": min(tokens, most - _ANSWER) if most else tokens, "includeThoughts": True}
+    limit = profile.info.max_output_tokens
+    return {"thinkingBudget": min(tokens, limit - _ANSWER) if limit else tokens, "includeThoughts": True}
 
 
 _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -313,9 +313,9 @@ _EMPTY = b"," + to_json({"role": "user", "parts": [{"text": EMPTY_PROMPT_TEXT}]}
 
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a request: the options first, the conversation last, so that what repeats is a prefix."""
-    history = MessageEncodingCache.of(request.scratch, _SLOT, _key(profile))
+    history = MessageEncodingCache.get_or_create(request.scratch, _SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
-    stored, tail = history.pieces(messages, lambda message: encode_message(message, profile), _SEAMS)
+    stored, tail = history.encode(messages, lambda message: encode_message(message, profile), _SEAMS)
     head = _head(request, profile, history)
     opening = _OPENING if (stored or tail).startswith(_MODEL) else b""
     if not stored and not tail:
@@ -335,7 +335,7 @@ def encode_message(message: Message, profile: ModelProfile) -> bytes:
         profile.model,
         vision=profile.info.vision,
         unreadable=profile.unreadable,
-        made_images=profile.info.vision,
+        keep_generated_images=profile.info.vision,
     )
     if cleaned is None:
         return b""
@@ -436,13 +436,13 @@ def _user(message: Message, profile: ModelProfile) -> list[dict[str, Any]]:
     return parts + behind
 
 
-def _result(block: ToolResultBlock, profile: ModelProfile, behind: list[dict[str, Any]]) -> dict[str, Any]:
+def _result(block: ToolResultBlock, profile: ModelProfile, following_parts: list[dict[str, Any]]) -> dict[str, Any]:
     dialect = profile.gemini
     result: dict[str, Any] = {"id": block.tool_use_id} if dialect.call_ids else {}
     result["name"] = block.name
     text, shown = split_text_and_images(block, _INSIDE if dialect.result_images == "inside" else _BEHIND)
     if dialect.result_images == "behind":
-        behind += [_image(part) if isinstance(part, ImageBlock) else {"text": part.text} for part in shown]
+        following_parts += [_image(part) if isinstance(part, ImageBlock) else {"text": part.text} for part in shown]
     elif shown:
         result["parts"] = [_image(part) for part in shown if isinstance(part, ImageBlock)]
     result["response"] = {"error" if block.is_error else "output": text}

@@ -31,6 +31,6 @@ class GeminiProtocol:
         """A decoder for one answer."""
         return GeminiDecoder(profile)
 
-    def without(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
+    def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
         """Profiles that leave out what the host refused, the most likely first."""
         return profiles_without_rejected(profile, refusal)

@@ -325,7 +325,7 @@ class ChatDecoder:
         self._finish = ""
         self._stopped_at: str | int | None = None
 
-    def feed(self, name: str, data: bytes, out: list[StreamEvent]) -> None:
+    def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
         """Take one event of the stream."""
         if data == b"[DONE]":
             self.complete = self.ended = True
@@ -335,12 +335,12 @@ class ChatDecoder:
         except DECODE_ERRORS:
             chunk = self._decode_leniently(name, data)
         if chunk.error or name == "error":
-            raise self._errors.told(data)
-        self.take(chunk, out)
+            raise self._errors.reported_by_host(data)
+        self.feed_chunk(chunk, events)
         if not chunk.choices:
             self._check_unknown_object(data)
 
-    def take(self, chunk: ChatChunk, out: list[StreamEvent]) -> None:
+    def feed_chunk(self, chunk: ChatChunk, out: list[StreamEvent]) -> None:
         """Take one event that has been read already."""
         if chunk.usage:
             self._usage(chunk.usage)
@@ -351,7 +351,7 @@ class ChatDecoder:
             return
         choice = choices[0]
         if choice.error:
-            raise self._errors.told({"error": choice.error})
+            raise self._errors.reported_by_host({"error": choice.error})
         if choice.index or len(choices) > 1:
             first = next((c for c in choices if not c.index), None)
             if first is None:
@@ -359,21 +359,21 @@ class ChatDecoder:
             choice = first
         self._choice(choice, chunk, out)
 
-    def whole(self, body: bytes, out: list[StreamEvent]) -> None:
+    def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
         """Take a complete answer that was not streamed."""
         if not body:
-            raise self._errors.invalid("The answer is empty", "empty")
+            raise self._errors.invalid_response("The answer is empty", "empty")
         self.feed("", body, out)
         if not self._started:
-            raise self._errors.invalid("The answer holds no choices", "empty")
+            raise self._errors.invalid_response("The answer holds no choices", "empty")
         self.complete = True
 
     def finish(self, out: list[StreamEvent]) -> None:
         """The stream has ended."""
         if not self._started:
-            raise self._errors.invalid("The answer is empty", "empty")
+            raise self._errors.invalid_response("The answer is empty", "empty")
         if not self.complete:
-            raise self._errors.cut()
+            raise self._errors.truncated()
         self._reasoning.close(out)
         self._close_text(out)
         self._calls.close(out)
@@ -381,13 +381,13 @@ class ChatDecoder:
             self._text = 0
             out.append(self.draft.open_text())
             self._close_text(out)
-        why = f"finish reason {self._finish}"
+        reason = f"finish reason {self._finish}"
         if self._finish in _FILTERED:
-            raise self._errors.content_filtered(why)
+            raise self._errors.content_filtered(reason)
         if self._finish in _CONTEXT_EXCEEDED:
-            raise self._errors.context_exceeded(why)
+            raise self._errors.context_exceeded(reason)
         if self._finish in _PROVIDER_ERROR_REASONS:
-            raise self._errors.broken(why)
+            raise self._errors.provider_aborted(reason)
         out.append(self.draft.done(self._stop_reason()))
 
     def _choice(self, choice: Choice, chunk: ChatChunk, out: list[StreamEvent]) -> None:
@@ -476,7 +476,7 @@ class ChatDecoder:
 
     def _groq_fields(self, fields: dict[str, Any]) -> None:
         if fields.get("error"):
-            raise self._errors.told({"error": fields["error"]})
+            raise self._errors.reported_by_host({"error": fields["error"]})
         self._usage(fields.get("usage"))
 
     def _stop_reason(self) -> StopReason:
@@ -496,7 +496,7 @@ class ChatDecoder:
             return self._loose.chunk(parse_object_leniently(data))
         except (ValueError, RecursionError) as error:
             told = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._errors.told(data) if told else self._errors.unreadable(data)) from error
+            raise (self._errors.reported_by_host(data) if told else self._errors.invalid_json(data)) from error
 
     def _check_unknown_object(self, data: bytes) -> None:
         """An object without choices is usage, a sign of life, or an error in the form of some host."""
@@ -507,7 +507,7 @@ class ChatDecoder:
         except ValueError:
             return
         if value.get("object") == "error" or "detail" in value or "message" in value or "errors" in value:
-            raise self._errors.told(data)
+            raise self._errors.reported_by_host(data)
 
 
 def _has_more(delta: ChatDelta) -> bool:
@@ -536,6 +536,6 @@ def decode_chat_response(body: bytes, profile: ModelProfile) -> Message:
     """
     decoder = ChatDecoder(profile)
     events: list[StreamEvent] = []
-    decoder.whole(body, events)
+    decoder.decode_body(body, events)
     decoder.finish(events)
     return events[-1].partial

@@ -158,9 +158,9 @@ _EMPTY_MESSAGE = b"," + to_json({"role": "user", "content": EMPTY_PROMPT_TEXT})
 
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
-    history = MessageEncodingCache.of(request.scratch, _SLOT, _key(profile))
+    history = MessageEncodingCache.get_or_create(request.scratch, _SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
-    stored, tail = history.pieces(messages, lambda message: encode_message(message, profile))
+    stored, tail = history.encode(messages, lambda message: encode_message(message, profile))
     marked = request.cache and profile.dialect.cache_breakpoints
     pieces: list[bytes | memoryview] = []
     if request.system and not request.system.isspace():
@@ -171,7 +171,7 @@ def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
         cut, end = _last_item_with_breakpoint(messages, profile, pieces[-1])
         pieces[-1:] = [piece for piece in (pieces[-1][: len(pieces[-1]) - cut], end) if piece]
     pieces[0] = pieces[0][1:]  # no comma before the first
-    return b"".join((_head(request, profile, history, marked=marked), b',"messages":[', *pieces, b"]}"))
+    return b"".join((_head(request, profile, history, has_cache_mark=marked), b',"messages":[', *pieces, b"]}"))
 
 
 def encode_message(message: Message, profile: ModelProfile) -> bytes:
@@ -212,20 +212,22 @@ def _key(profile: ModelProfile) -> str:
     return f"{_SLOT}|{info.provider}|{info.id}|{info.vision}|{d.developer_role}|{d.reasoning}|{d.tool_images}|{d.name_results}|{d.short_ids}|{unreadable}"
 
 
-def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache, *, marked: bool) -> bytes:
+def _head(
+    request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache, *, has_cache_mark: bool
+) -> bytes:
     """Everything but the messages, without the closing brace; made anew only when something in it changed."""
     fields = {"model": profile.model, "stream": True, **_request_options(request, profile)}
     tools = list(request.tools)
     known = history.head
-    if known is not None and known[0] == (fields, tools, marked):
+    if known is not None and known[0] == (fields, tools, has_cache_mark):
         return known[1]
     head = to_json(fields)[:-1]
     if tools:
         encoded = [_tool(tool) for tool in tools]
-        if marked:
+        if has_cache_mark:
             encoded[-1] = tool_with_cache_breakpoint(encoded[-1])
         head += b',"tools":[' + b",".join(encoded) + b"]"
-    history.head = ((fields, tools, marked), head)
+    history.head = ((fields, tools, has_cache_mark), head)
     return head
 
 

@@ -76,10 +76,10 @@ _PART_KEYS = frozenset({"type", "text", "content", "thinking", "refusal"})
 class LenientChunkParser:
     """Chunks out of objects whose fields may have any type; what does not fit is left out, and halves are mended."""
 
-    __slots__ = ("_halves",)
+    __slots__ = ("_surrogate_joiner",)
 
     def __init__(self) -> None:
-        self._halves = SurrogateJoiner()
+        self._surrogate_joiner = SurrogateJoiner()
 
     def chunk(self, value: dict[str, Any]) -> ChatChunk:
         """The chunk in an object."""
@@ -112,14 +112,14 @@ class LenientChunkParser:
         if part is not None:  # an object that is no part of an answer is the answer, decoded by its host
             content = [part] if part.keys() & _PART_KEYS else json.dumps(part, ensure_ascii=False)
         texts = {
-            name: self._halves.mended(_text(fields.get(name)), f"{place} {name}")
+            name: self._surrogate_joiner.join(_text(fields.get(name)), f"{place} {name}")
             for name in ("reasoning_content", "reasoning", "thinking", "refusal")
         }
         calls = as_dicts(fields.get("tool_calls"))
         return ChatDelta(
             content=strip_surrogates(content)
             if isinstance(content, list)
-            else self._halves.mended(_text(content), f"{place} content"),
+            else self._surrogate_joiner.join(_text(content), f"{place} content"),
             reasoning_details=strip_surrogates(as_dicts(fields.get("reasoning_details"))) or None,
             tool_calls=[self._call(call, place) for call in calls] or None,
             function_call=self._function(fields.get("function_call"), place),
@@ -143,7 +143,7 @@ class LenientChunkParser:
             return None
         arguments = fields.get("arguments")
         if isinstance(arguments, str):
-            arguments = self._halves.mended(arguments, f"{place} arguments")
+            arguments = self._surrogate_joiner.join(arguments, f"{place} arguments")
         elif arguments is not None:
             arguments = as_dict(strip_surrogates(arguments)) or json.dumps(arguments)
         return FunctionDelta(_short_text(fields.get("name")), arguments)

@@ -37,7 +37,7 @@ else:
 Kind = Literal["message", "reasoning", "call"]
 
 
-KINDS: dict[str, Kind] = {
+IGNORE_FILE_NAMES: dict[str, Kind] = {
     "message": "message",
     "reasoning": "reasoning",
     "function_call": "call",
@@ -46,7 +46,7 @@ KINDS: dict[str, Kind] = {
 """Types of items that become blocks; all others are what the host did by itself."""
 
 
-_TYPES: dict[Kind, str] = {kind: type for type, kind in reversed(KINDS.items())}
+_TYPES: dict[Kind, str] = {kind: type for type, kind in reversed(IGNORE_FILE_NAMES.items())}
 
 
 class OpenItem:
@@ -57,24 +57,36 @@ class OpenItem:
         id: The host's id of it, as told first.
         block: Its block in the draft; of reasoning in several parts, the last one.
         pieces: What has been handed out of it.
-        told: Finished parts, by their place: what it must be in the end if nothing more is said.
+        emitted_text: Finished parts, by their place: what it must be in the end if nothing more is said.
         part: The part of the reasoning that grows: whether it is raw reasoning (not a summary), and its number.
-        call_id: Id of the call, made up where the host gave none (``given`` is false then).
+        call_id: Id of the call, made up where the host gave none (``has_provider_id`` is false then).
         custom: Whether the call's argument is free text.
         done: Whether it is complete.
     """
 
-    __slots__ = ("block", "call_id", "custom", "done", "given", "id", "kind", "name", "part", "pieces", "told")
+    __slots__ = (
+        "block",
+        "call_id",
+        "custom",
+        "done",
+        "has_provider_id",
+        "id",
+        "kind",
+        "name",
+        "part",
+        "pieces",
+        "emitted_text",
+    )
 
     def __init__(self, kind: Kind, id: str | None, block: int) -> None:
         self.kind: Kind = kind
         self.id = id
         self.block = block
         self.pieces: list[str] = []
-        self.told: dict[Any, str] = {}
+        self.emitted_text: dict[Any, str] = {}
         self.part: tuple[bool, int] | None = None
         self.call_id = ""
-        self.given = False
+        self.has_provider_id = False
         self.name = ""
         self.custom = False
         self.done = False
@@ -113,7 +125,7 @@ class OutputItemAssembler:
 
     def add(self, item: OutputItem, place: int | None, out: list[StreamEvent]) -> None:
         """An item begins; one that is known already does not begin again."""
-        kind = KINDS.get(item.type)
+        kind = IGNORE_FILE_NAMES.get(item.type)
         if kind is None or item.role not in (None, "assistant"):
             self._by_place.pop(place, None)
             return
@@ -123,9 +135,9 @@ class OutputItemAssembler:
 
     def end(self, item: OutputItem, place: int | None, out: list[StreamEvent]) -> None:
         """An item is complete, whether it was said to begin or not."""
-        kind = KINDS.get(item.type)
+        kind = IGNORE_FILE_NAMES.get(item.type)
         if kind is None or item.role not in (None, "assistant"):
-            self._keep(item)
+            self._keep_compaction(item)
             return
         known = self._named(item, kind)
         if known is None:
@@ -137,14 +149,14 @@ class OutputItemAssembler:
         if not known.done:
             self._close(known, item, out)
 
-    def fill(self, items: list[OutputItem], out: list[StreamEvent]) -> None:
+    def complete_from_response(self, items: list[OutputItem], out: list[StreamEvent]) -> None:
         """The finished answer tells all items once more: take what is missing."""
         ids = {item.id for item in items}
         strangers = [known for known in self._items if known.id is None or known.id not in ids]
         for item in items:
-            kind = KINDS.get(item.type)
+            kind = IGNORE_FILE_NAMES.get(item.type)
             if kind is None or item.role not in (None, "assistant"):
-                self._keep(item)
+                self._keep_compaction(item)
                 continue
             known = self._named(item, kind) or next((k for k in strangers if _could_be_same(k, kind, item)), None)
             if known in strangers:
@@ -156,7 +168,7 @@ class OutputItemAssembler:
 
     def text(self, event: Event, out: list[StreamEvent]) -> None:
         """More text of a message."""
-        item = self._growing("message", event, out)
+        item = self._open_item("message", event, out)
         delta = event.delta
         if item is not None and type(delta) is str and delta:
             item.pieces.append(delta)
@@ -164,7 +176,7 @@ class OutputItemAssembler:
 
     def reasoning(self, event: Event, out: list[StreamEvent], *, raw: bool) -> None:
         """More reasoning: of a summary, or raw."""
-        item = self._growing("reasoning", event, out)
+        item = self._open_item("reasoning", event, out)
         delta = event.delta
         if item is None or type(delta) is not str or not delta:
             return
@@ -175,7 +187,7 @@ class OutputItemAssembler:
 
     def arguments(self, event: Event, out: list[StreamEvent]) -> None:
         """More of a call's arguments."""
-        item = self._growing("call", event, out)
+        item = self._open_item("call", event, out)
         delta = event.delta
         if item is None or type(delta) is not str or not delta:
             return
@@ -183,16 +195,16 @@ class OutputItemAssembler:
         if not item.custom:
             out.append(self._draft.arguments(item.block, delta))
 
-    def told(self, event: Event, text: str | None) -> None:
+    def part_done(self, event: Event, text: str | None) -> None:
         """A part is complete, and this is all of it."""
         item = self.find(event)
         if item is None or item.done or not text:
             return
         if item.kind == "reasoning":
             raw = "summary" not in event.type
-            item.told[raw, (event.content_index if raw else event.summary_index) or 0] = text
+            item.emitted_text[raw, (event.content_index if raw else event.summary_index) or 0] = text
         else:
-            item.told[event.content_index or 0] = text
+            item.emitted_text[event.content_index or 0] = text
 
     def close(self, out: list[StreamEvent]) -> None:
         """End all items that are still open."""
@@ -210,10 +222,10 @@ class OutputItemAssembler:
             self._call_ids.add(call_id)
             event = draft.open_call(call_id, item.name or "")
             made = OpenItem(kind, item.id, event.index)
-            made.call_id, made.given, made.name = call_id, given and bool(item.call_id), item.name or ""
+            made.call_id, made.has_provider_id, made.name = call_id, given and bool(item.call_id), item.name or ""
             made.custom = item.type == "custom_tool_call"
             if isinstance(item.arguments, str):
-                made.told[0] = item.arguments
+                made.emitted_text[0] = item.arguments
         else:
             event = draft.open_text() if kind == "message" else draft.open_thinking()
             made = OpenItem(kind, item.id, event.index)
@@ -230,7 +242,7 @@ class OutputItemAssembler:
         known = self._by_id.get(item.id)
         return known if known is not None and known.kind == kind else None
 
-    def _growing(self, kind: Kind, event: Event, out: list[StreamEvent]) -> OpenItem | None:
+    def _open_item(self, kind: Kind, event: Event, out: list[StreamEvent]) -> OpenItem | None:
         """The item that a piece is of, also if its beginning was not told; ``None`` for pieces that come behind its end."""
         item = self.find(event)
         if item is None and event.item_id is None and event.output_index is None:
@@ -240,7 +252,7 @@ class OutputItemAssembler:
         type = "custom_tool_call" if "custom_tool_call" in event.type else _TYPES[kind]
         return self._open(kind, OutputItem(type, event.item_id), event.output_index, out)
 
-    def _keep(self, item: OutputItem) -> None:
+    def _keep_compaction(self, item: OutputItem) -> None:
         """A summary that the host made of the conversation goes back to it as it came."""
         if item.type == "compaction" and item.encrypted_content and item.encrypted_content not in self._kept:
             self._kept.add(item.encrypted_content)
@@ -263,7 +275,9 @@ class OutputItemAssembler:
             self._close_call(known, item, out)
 
     def _close_message(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
-        final = "".join(_texts(item.content) if item else []) or "".join([known.told[at] for at in sorted(known.told)])
+        final = "".join(_texts(item.content) if item else []) or "".join(
+            [known.emitted_text[at] for at in sorted(known.emitted_text)]
+        )
         if rest := _missing_suffix(known.pieces, final):
             known.pieces.append(rest)
             out.append(self._draft.text(known.block, rest))
@@ -279,7 +293,7 @@ class OutputItemAssembler:
         if item is not None:
             parts += [((False, at), text) for at, text in enumerate(_texts(item.summary))]
             parts += [((True, at), text) for at, text in enumerate(_texts(item.content))]
-        parts = [part for part in parts if part[1]] or sorted(known.told.items())
+        parts = [part for part in parts if part[1]] or sorted(known.emitted_text.items())
         if not known.pieces:
             for part, text in parts:
                 self._switch_part(known, part, out)
@@ -311,7 +325,7 @@ class OutputItemAssembler:
         if item is not None:
             self._name(known, item)
         told = item.input if item and known.custom else item.arguments if item else None
-        final = to_json(told).decode() if isinstance(told, dict) else told or known.told.get(0) or ""
+        final = to_json(told).decode() if isinstance(told, dict) else told or known.emitted_text.get(0) or ""
         input: dict[str, Any] | None = None
         if known.custom:
             text = to_json({"input": final or "".join(known.pieces)}).decode()
@@ -327,12 +341,12 @@ class OutputItemAssembler:
 
     def _name(self, known: OpenItem, item: OutputItem) -> None:
         """Take an id or a name that is told only at the end."""
-        late = item.call_id if not known.given and item.call_id else None
+        late = item.call_id if not known.has_provider_id and item.call_id else None
         if late in self._call_ids:
             late = None
         if late or (item.name and item.name != known.name):
             known.call_id, known.name = late or known.call_id, item.name or known.name
-            known.given = known.given or late is not None
+            known.has_provider_id = known.has_provider_id or late is not None
             self._call_ids.add(known.call_id)
             self._draft.update_call(known.block, known.call_id, known.name)
 
@@ -340,7 +354,7 @@ class OutputItemAssembler:
 def _could_be_same(known: OpenItem, kind: Kind, item: OutputItem) -> bool:
     """Whether an item that has grown may be the one of the finished answer, under another id."""
     return known.kind == kind and (
-        kind != "call" or not (known.given and item.call_id) or known.call_id == item.call_id
+        kind != "call" or not (known.has_provider_id and item.call_id) or known.call_id == item.call_id
     )
 
 
@@ -407,7 +421,7 @@ class ResponsesDecoder:
         self._status = ""
         self._reason = ""  # why it is incomplete
 
-    def feed(self, name: str, data: bytes, out: list[StreamEvent]) -> None:
+    def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
         """Take one event of the stream."""
         if self.ended:
             return
@@ -422,49 +436,49 @@ class ResponsesDecoder:
             event.type = name
         if event.type == "response.output_text.delta":  # what nearly every event is
             if not self._started:
-                self._start(out)
-            self._items.text(event, out)
+                self._start(events)
+            self._items.text(event, events)
         elif event.type == "error" or (event.error and not event.type.startswith("response.")):
-            raise self._errors.told(data)
+            raise self._errors.reported_by_host(data)
         elif event.type in _TERMINAL:
-            self._start(out)
-            self._response_done(event.response or Answer(), _TERMINAL[event.type], out)
+            self._start(events)
+            self._response_done(event.response or Answer(), _TERMINAL[event.type], events)
         elif event.type.startswith("response."):
-            self._start(out)
-            self._take(event, out)
+            self._start(events)
+            self._handle_event(event, events)
         elif not self._started:
             self._check_foreign(data)
 
-    def whole(self, body: bytes, out: list[StreamEvent]) -> None:
+    def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
         """Take a complete answer that was not streamed."""
         if not body:
-            raise self._errors.invalid("The answer is empty", "empty")
+            raise self._errors.invalid_response("The answer is empty", "empty")
         try:
             answer = decode_response(body)
         except DECODE_ERRORS:
             answer = self._loose_events().answer(self._object("", body))
         if answer.error and answer.output is None:
-            raise self._errors.told(body)
+            raise self._errors.reported_by_host(body)
         if answer.output is None:
             self._check_foreign(body)
-            raise self._errors.invalid("The answer holds no output", "empty")
+            raise self._errors.invalid_response("The answer holds no output", "empty")
         self._start(out)
         self._response_done(answer, answer.status or "completed", out)
 
     def finish(self, out: list[StreamEvent]) -> None:
         """The stream has ended."""
         if not self._started:
-            raise self._errors.invalid("The answer is empty", "empty")
+            raise self._errors.invalid_response("The answer is empty", "empty")
         if not self.complete:
-            raise self._errors.cut()
+            raise self._errors.truncated()
         self._items.close(out)
         if not len(self.draft):
             event = self.draft.open_text()
             out += [event, self.draft.close_text(event.index)]
         if self._status == "cancelled":
-            raise self._errors.broken("status cancelled")
+            raise self._errors.provider_aborted("status cancelled")
         if self._status in ("queued", "in_progress"):
-            raise self._errors.invalid(f"The answer is not ready (status {self._status})", "not_ready")
+            raise self._errors.invalid_response(f"The answer is not ready (status {self._status})", "not_ready")
         if self._status == "incomplete":
             self._check_incomplete()
         out.append(self.draft.done(self._stop_reason()))
@@ -474,7 +488,7 @@ class ResponsesDecoder:
             self._started = True
             out.append(self.draft.start())
 
-    def _take(self, event: Event, out: list[StreamEvent]) -> None:
+    def _handle_event(self, event: Event, out: list[StreamEvent]) -> None:
         """An event in the middle of the stream."""
         items = self._items
         match event.type.removeprefix("response."):
@@ -502,13 +516,13 @@ class ResponsesDecoder:
     def _part_done(self, event: Event) -> None:
         """A part is complete: it may be the first and only time that it is told."""
         if event.type.endswith("_text.done"):
-            self._items.told(event, event.text)
+            self._items.part_done(event, event.text)
         elif event.type.endswith("refusal.done"):
-            self._items.told(event, event.refusal)
+            self._items.part_done(event, event.refusal)
         elif event.type.endswith("function_call_arguments.done"):
-            self._items.told(event, event.arguments if isinstance(event.arguments, str) else None)
+            self._items.part_done(event, event.arguments if isinstance(event.arguments, str) else None)
         elif event.type.endswith("custom_tool_call_input.done"):
-            self._items.told(event, event.input)
+            self._items.part_done(event, event.input)
 
     def _response_done(self, answer: Answer, status: str, out: list[StreamEvent]) -> None:
         self.complete = self.ended = True
@@ -516,10 +530,12 @@ class ResponsesDecoder:
         self._usage(answer)
         if answer.id and not self._items.answer_id:
             self._items.answer_id = answer.id
-        self._items.fill(answer.output or [], out)
+        self._items.complete_from_response(answer.output or [], out)
         self._reason = str((answer.incomplete_details or {}).get("reason") or "").lower()
         if status == "failed":
-            raise self._errors.told({"error": answer.error or {"message": "The provider failed and gave no reason"}})
+            raise self._errors.reported_by_host(
+                {"error": answer.error or {"message": "The provider failed and gave no reason"}}
+            )
 
     def _usage(self, answer: Answer) -> None:
         usage = normalize_usage(answer.usage) if answer.usage else None
@@ -532,7 +548,7 @@ class ResponsesDecoder:
         if self._reason in _OVERFLOWN:
             raise self._errors.context_exceeded(f"incomplete: {self._reason}")
         if self._reason not in _LENGTH_REASONS:
-            raise self._errors.broken(f"incomplete: {self._reason}")
+            raise self._errors.provider_aborted(f"incomplete: {self._reason}")
 
     def _stop_reason(self) -> StopReason:
         if self._status == "incomplete":
@@ -552,7 +568,7 @@ class ResponsesDecoder:
             return parse_object_leniently(data)
         except (ValueError, RecursionError) as error:
             told = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._errors.told(data) if told else self._errors.unreadable(data)) from error
+            raise (self._errors.reported_by_host(data) if told else self._errors.invalid_json(data)) from error
 
     def _check_foreign(self, data: bytes) -> None:
         """An object that is no event is a sign of life, or an error in the form of some host."""
@@ -561,6 +577,8 @@ class ResponsesDecoder:
         except ValueError:
             return
         if any(name in value for name in ("error", "errors", "detail", "message")) or value.get("object") == "error":
-            raise self._errors.told(data)
+            raise self._errors.reported_by_host(data)
         if "choices" in value:
-            raise self._errors.invalid("The host speaks Chat Completions, not Responses (setting `api`)", "other_api")
+            raise self._errors.invalid_response(
+                "The host speaks Chat Completions, not Responses (setting `api`)", "other_api"
+            )

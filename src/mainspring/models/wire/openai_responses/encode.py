@@ -161,9 +161,9 @@ _EMPTY = b"," + to_json({"type": "message", "role": "user", "content": EMPTY_PRO
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
     dialect = profile.responses
-    history = MessageEncodingCache.of(request.scratch, _SLOT, _key(profile))
+    history = MessageEncodingCache.get_or_create(request.scratch, _SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
-    stored, tail = history.pieces(messages, lambda message: encode_message(message, profile))
+    stored, tail = history.encode(messages, lambda message: encode_message(message, profile))
     if not stored and not tail:
         tail = _EMPTY
     pieces: list[bytes | bytearray | memoryview] = [_head(request, profile, history)]
@@ -191,7 +191,7 @@ def encode_message(message: Message, profile: ModelProfile) -> bytes:
         profile.model,
         vision=profile.info.vision,
         unreadable=profile.unreadable,
-        longest_id=_LONGEST_ID,
+        max_id_length=_LONGEST_ID,
     )
     if cleaned is None:
         return b""

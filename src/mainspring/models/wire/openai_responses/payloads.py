@@ -83,10 +83,10 @@ decode_response = msgspec.json.Decoder(Answer).decode
 class LenientEventParser:
     """Events out of objects whose fields may have any type; what does not fit is left out."""
 
-    __slots__ = ("_halves",)
+    __slots__ = ("_surrogate_joiner",)
 
     def __init__(self) -> None:
-        self._halves = SurrogateJoiner()
+        self._surrogate_joiner = SurrogateJoiner()
 
     def event(self, value: dict[str, Any]) -> Event:
         """The event in an object."""
@@ -95,7 +95,7 @@ class LenientEventParser:
         item, response = as_dict(value.get("item")), as_dict(value.get("response"))
         return Event(
             type=_text(value.get("type")) or "",
-            delta=self._halves.mended(delta if isinstance(delta, str) else None, place),
+            delta=self._surrogate_joiner.join(delta if isinstance(delta, str) else None, place),
             item_id=_text(value.get("item_id")),
             output_index=as_int(value.get("output_index")),
             content_index=as_int(value.get("content_index")),

@@ -27,6 +27,6 @@ class ResponsesProtocol:
         """A decoder for one answer."""
         return ResponsesDecoder(profile)
 
-    def without(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
+    def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
         """Profiles that leave out what the host refused, the most likely first."""
         return profiles_without_rejected(profile, refusal)

@@ -38,18 +38,18 @@ async def apply_edits(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> Too
         return os_error_result("edit", found.name, e)
 
 
-async def _apply_locked(ctx: ToolContext, found: ResolvedFile, edits: Sequence[Edit]) -> ToolResult:
-    stat = await ctx.env.stat(found.path)
+async def _apply_locked(ctx: ToolContext, file: ResolvedFile, edits: Sequence[Edit]) -> ToolResult:
+    stat = await ctx.env.stat(file.path)
     if stat.size > MAX_FILE_BYTES:
-        text = f"Cannot edit {found.name}: it has {stat.size} bytes, and the limit is {MAX_FILE_BYTES}. Use a program in the shell."
+        text = f"Cannot edit {file.name}: it has {stat.size} bytes, and the limit is {MAX_FILE_BYTES}. Use a program in the shell."
         return failure(ToolErrorCode.VALIDATION_ERROR, text)
-    before = await ctx.env.read_bytes(found.path)
-    outcome = await asyncio.to_thread(_compute, before, edits, found.name)
+    before = await ctx.env.read_bytes(file.path)
+    outcome = await asyncio.to_thread(_compute, before, edits, file.name)
     if isinstance(outcome, ToolResult):
         return outcome
     if outcome.data != before:
-        await ctx.env.write_bytes(found.path, outcome.data)
-    return _result(found, edits, outcome, stat.links)
+        await ctx.env.write_bytes(file.path, outcome.data)
+    return _result(file, edits, outcome, stat.links)
 
 
 def _compute(before: bytes, edits: Sequence[Edit], name: str) -> _EditResult | ToolResult:
@@ -85,20 +85,20 @@ def _without_bom(edit: Edit, document: DecodedText) -> Edit:
 
 
 def _unencodable(name: str, error: UnicodeEncodeError, document: DecodedText) -> str:
-    return f"{name} is in {document.form or 'UTF-8'}, which has no {error.object[error.start]!r}. Nothing was changed; write it without."
+    return f"{name} is in {document.encoding_note or 'UTF-8'}, which has no {error.object[error.start]!r}. Nothing was changed; write it without."
 
 
-def _result(found: ResolvedFile, edits: Sequence[Edit], outcome: _EditResult, links: int) -> ToolResult:
+def _result(file: ResolvedFile, edits: Sequence[Edit], outcome: _EditResult, links: int) -> ToolResult:
     changes = outcome.changes
     made = [c for c in changes if not c.is_done]
     count = sum(len(c.lines) for c in made)
     added, removed = outcome.diff.added, outcome.diff.removed
     if not made:
-        head = f"No change needed in {found.name}: already applied at line {changes[0].lines[0][0]}."
+        head = f"No change needed in {file.name}: already applied at line {changes[0].lines[0][0]}."
     else:
         places = f"{count} replacement{'' if count == 1 else 's'}"
         which = f"{len(edits)} edits, {places}" if len(edits) > 1 else f"{places} at {_lines(made[0])}"
-        head = f"Edited {found.name}: {which} (+{added} -{removed} lines)."
+        head = f"Edited {file.name}: {which} (+{added} -{removed} lines)."
     notes = [
         f"Edit {i + 1}: {_describe_change(c)}." if len(edits) > 1 else _describe_change(c).capitalize() + "."
         for i, c in enumerate(changes)
@@ -108,9 +108,9 @@ def _result(found: ResolvedFile, edits: Sequence[Edit], outcome: _EditResult, li
         notes.append(f"The file has {links} names (hard links); all show the change.")
     return ToolResult(
         output="\n".join([head, *notes]),
-        title=f"{found.name}: +{added} -{removed} lines",
+        title=f"{file.name}: +{added} -{removed} lines",
         metadata={
-            "path": str(found.path),
+            "path": str(file.path),
             "replacements": count,
             "lines": [list(span) for c in changes for span in c.lines],
             "notes": [c.note for c in changes],

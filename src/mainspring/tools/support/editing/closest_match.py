@@ -20,16 +20,16 @@ _CLOSE_ENOUGH = 0.5
 
 def describe_closest_match(view: NormalizedText, old: str) -> str:
     """The closest lines with their numbers, and in words how they differ from ``old``."""
-    wanted = old.strip("\n").split("\n")
-    found = _find_closest(view.lines, wanted)
+    requested = old.strip("\n").split("\n")
+    found = _find_closest(view.lines, requested)
     if found is None:
         return "Nothing in the file is close to it. Read the file, then repeat the call with text as it stands there."
     start, ratio = found
-    lines = view.lines[start : start + len(wanted)]
+    lines = view.lines[start : start + len(requested)]
     shown = [f"{start + 1 + i}\t{_short(line)}" for i, line in enumerate(lines[:_MOST_SHOWN])]
     if len(lines) > _MOST_SHOWN:
         shown.append(f"(lines {start + 1 + _MOST_SHOWN} to {start + len(lines)} left out)")
-    differences = _describe_differences(lines, wanted, start)
+    differences = _describe_differences(lines, requested, start)
     return (
         f"Closest lines ({round(100 * ratio)}% alike):\n"
         + "\n".join(shown)
@@ -39,16 +39,16 @@ def describe_closest_match(view: NormalizedText, old: str) -> str:
     )
 
 
-def _find_closest(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, float] | None:
+def _find_closest(lines: Sequence[str], expected_lines: Sequence[str]) -> tuple[int, float] | None:
     lines = lines[:_MOST_LINES]
     keys = [_key(line) for line in lines]
-    wanted_keys = [_key(line) for line in wanted]
+    wanted_keys = [_key(line) for line in expected_lines]
     starts = _candidate_starts(keys, wanted_keys) or _candidate_starts_by_words(keys, wanted_keys)
     best: tuple[int, float] | None = None
     text = "\n".join(wanted_keys[:_MOST_COMPARED])[:4000]
     matcher = SequenceMatcher(None, "", text, autojunk=False)
     for start in starts:
-        matcher.set_seq1("\n".join(keys[start : start + min(len(wanted), _MOST_COMPARED)])[:4000])
+        matcher.set_seq1("\n".join(keys[start : start + min(len(expected_lines), _MOST_COMPARED)])[:4000])
         if best is None or matcher.real_quick_ratio() > best[1]:
             ratio = matcher.ratio()
             if best is None or ratio > best[1]:
@@ -60,28 +60,28 @@ def _key(line: str) -> str:
     return " ".join(fold_lookalikes(line)[0].split())
 
 
-def _candidate_starts(keys: Sequence[str], wanted: Sequence[str]) -> list[int]:
+def _candidate_starts(keys: Sequence[str], expected_lines: Sequence[str]) -> list[int]:
     """Starts for which the most lines stand where they should, within a line or two."""
     places: dict[str, list[int]] = {}
     for i, key in enumerate(keys):
         if len(key) > 1:
             places.setdefault(key, []).append(i)
     votes: Counter[int] = Counter()
-    for offset, key in enumerate(wanted):
+    for offset, key in enumerate(expected_lines):
         found = places.get(key, ())
         for i in found[:50]:
             votes[max(0, i - offset)] += 1
     return [start for start, _ in votes.most_common(_CANDIDATES)]
 
 
-def _candidate_starts_by_words(keys: Sequence[str], wanted: Sequence[str]) -> list[int]:
+def _candidate_starts_by_words(keys: Sequence[str], expected_lines: Sequence[str]) -> list[int]:
     """Starts whose line shares the most, and the rarest, words with the first lines."""
     places: dict[str, list[int]] = {}
     for i, key in enumerate(keys):
         for word in set(_words(key)):
             places.setdefault(word, []).append(i)
     votes: Counter[int] = Counter()
-    for offset, key in enumerate(wanted[:3]):
+    for offset, key in enumerate(expected_lines[:3]):
         for word in set(_words(key)):
             found = places.get(word, ())
             if len(found) <= 200:
@@ -94,12 +94,12 @@ def _words(text: str) -> list[str]:
     return "".join([c if c.isalnum() or c == "_" else " " for c in text]).split()
 
 
-def _describe_differences(lines: Sequence[str], wanted: Sequence[str], start: int) -> list[str]:
+def _describe_differences(lines: Sequence[str], expected_lines: Sequence[str], start: int) -> list[str]:
     kinds: dict[str, int] = {}
     texts: list[str] = []
-    for i, want in enumerate(wanted):
+    for i, want in enumerate(expected_lines):
         if i >= len(lines):
-            texts.append(f"old_string has {len(wanted) - i} more lines than the file has left")
+            texts.append(f"old_string has {len(expected_lines) - i} more lines than the file has left")
             break
         kind = _describe_difference(lines[i], want)
         if kind == "":

@@ -67,15 +67,15 @@ class AmbiguousMatch(Struct, frozen=True):
     fuzz: MatchTolerance = ""
 
 
-def find_match(view: NormalizedText, old: str, *, every: bool) -> Match | AmbiguousMatch | None:
-    """Find ``old`` (with line feeds only) in the view; ``every``: all its places are wanted. ``None``: it is not there."""
-    spans = _exact(view.text, old, every)
+def find_match(view: NormalizedText, old: str, *, replace_all: bool) -> Match | AmbiguousMatch | None:
+    """Find ``old`` (with line feeds only) in the view; ``replace_all``: all its places are wanted. ``None``: it is not there."""
+    spans = _exact(view.text, old, replace_all)
     if spans:
-        return _to_match(view, spans, old, "", every)
+        return _to_match(view, spans, old, "", replace_all)
     for stripped in without_line_numbers(old):
-        spans = _at_line_starts(view, _exact(view.text, stripped, every))
+        spans = _at_line_starts(view, _exact(view.text, stripped, replace_all))
         if spans:
-            return _to_match(view, spans, stripped, "line numbers", every)
+            return _to_match(view, spans, stripped, "line numbers", replace_all)
     was_numbered = False
     for stripped in without_line_numbers(old)[:1]:
         old, was_numbered = stripped, True
@@ -125,7 +125,7 @@ def fold_lookalikes(text: str) -> tuple[str, Sequence[int]]:
     return "".join(folded), origin
 
 
-def _exact(text: str, old: str, every: bool) -> list[tuple[int, int]]:
+def _exact(text: str, old: str, include_all: bool) -> list[tuple[int, int]]:
     """Every place of ``old``; those that overlap count too, unless all are to be replaced."""
     if not old:
         return [] if text else [(0, 0)]
@@ -133,14 +133,14 @@ def _exact(text: str, old: str, every: bool) -> list[tuple[int, int]]:
     at = text.find(old)
     while at >= 0:
         spans.append((at, at + len(old)))
-        at = text.find(old, at + (len(old) if every else 1))
+        at = text.find(old, at + (len(old) if include_all else 1))
     return spans
 
 
 def _to_match(
-    view: NormalizedText, spans: list[tuple[int, int]], old: str, fuzz: MatchTolerance, every: bool
+    view: NormalizedText, spans: list[tuple[int, int]], old: str, fuzz: MatchTolerance, include_all: bool
 ) -> Match | AmbiguousMatch:
-    if len(spans) > 1 and not every:
+    if len(spans) > 1 and not include_all:
         return AmbiguousMatch(tuple([view.line_at(start) for start, _ in spans]), fuzz)
     return Match(tuple(spans), old, fuzz)
 

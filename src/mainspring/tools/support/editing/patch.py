@@ -176,9 +176,9 @@ def _lines(view: NormalizedText) -> list[str]:
 
 def _find_context(lines: Sequence[str], context: str, start: int) -> int:
     for _, key in _LEVELS:
-        wanted = key(context)
+        requested = key(context)
         for i in range(start, len(lines)):
-            if key(lines[i]) == wanted:
+            if key(lines[i]) == requested:
                 return i
     raise PatchMatchError(f"the line {context!r} that is named after @@ is not in the file behind line {start}")
 
@@ -187,9 +187,9 @@ def _find(lines: Sequence[str], old: Sequence[str], start: int, chunk: PatchChun
     """Where the old lines begin: exactly at the first place, else nearly but then at one place only."""
     last = len(lines) - len(old)
     for fuzz, key in _LEVELS:
-        wanted = [key(line) for line in old]
+        requested = [key(line) for line in old]
         keys = [key(line) for line in lines]
-        places = [i for i in range(start, last + 1) if keys[i : i + len(old)] == wanted]
+        places = [i for i in range(start, last + 1) if keys[i : i + len(old)] == requested]
         if chunk.at_end:
             places = [i for i in places if i == last]
         if not places:
@@ -388,8 +388,8 @@ async def _plan_update(ctx: ToolContext, plan: _PatchPlan, section: PatchSection
             plan.held[real], plan.held[path] = None, before
     if data != before:
         _write(plan, path, data, before)
-    letter = "R" if target else "M"
-    plan.done.append(_FileSummary(letter, name, path, difference, notes, target, data))
+    message = "R" if target else "M"
+    plan.done.append(_FileSummary(message, name, path, difference, notes, target, data))
 
 
 def _patch_content(before: bytes, section: PatchSection, name: str) -> tuple[bytes, Diff, tuple[str, ...]]:
@@ -404,35 +404,35 @@ def _patch_content(before: bytes, section: PatchSection, name: str) -> tuple[byt
     except UnicodeEncodeError as e:
         wrong = e.object[e.start]
         raise _PatchRejectedError(
-            f"it is in {document.form or 'UTF-8'}, which has no {wrong!r}; write it without"
+            f"it is in {document.encoding_note or 'UTF-8'}, which has no {wrong!r}; write it without"
         ) from None
     return data, diff(document.text, text, name), notes
 
 
-def _write(plan: _PatchPlan, real: RealPath, data: bytes, before: bytes | None) -> None:
-    plan.steps.append(WriteStep(real, data, before))
-    plan.held[real] = data
+def _write(plan: _PatchPlan, real_path: RealPath, data: bytes, before: bytes | None) -> None:
+    plan.steps.append(WriteStep(real_path, data, before))
+    plan.held[real_path] = data
 
 
 async def _resolve_checked(ctx: ToolContext, path: str) -> RealPath:
     return RealPath(await ctx.resolve(path))
 
 
-async def _check_no_link(ctx: ToolContext, path: str, real: str) -> None:
+async def _check_no_link(ctx: ToolContext, path: str, real_path: str) -> None:
     """A link would be deleted or moved in place of the file that was asked about."""
     folder, name = posixpath.split(path.rstrip("/"))
-    if posixpath.join(await ctx.env.realpath(folder or "."), name) != real:
+    if posixpath.join(await ctx.env.realpath(folder or "."), name) != real_path:
         raise _PatchRejectedError(
-            f"it is a symbolic link to {display_path(real, ctx.env.cwd)}; a patch neither deletes nor moves links"
+            f"it is a symbolic link to {display_path(real_path, ctx.env.cwd)}; a patch neither deletes nor moves links"
         )
 
 
-async def _content(ctx: ToolContext, plan: _PatchPlan, real: RealPath) -> bytes | None:
+async def _content(ctx: ToolContext, plan: _PatchPlan, real_path: RealPath) -> bytes | None:
     """What a file holds at this point of the patch; ``None`` if there is none."""
-    if real in plan.held:
-        return plan.held[real]
+    if real_path in plan.held:
+        return plan.held[real_path]
     try:
-        stat = await ctx.env.stat(real)
+        stat = await ctx.env.stat(real_path)
     except FileNotFoundError:
         return None
     if stat.kind == "directory":
@@ -443,7 +443,7 @@ async def _content(ctx: ToolContext, plan: _PatchPlan, real: RealPath) -> bytes 
         raise _PatchRejectedError(
             f"it has {stat.size} bytes, and the limit is {MAX_FILE_BYTES}; use a program in the shell"
         )
-    return await ctx.env.read_bytes(real)
+    return await ctx.env.read_bytes(real_path)
 
 
 def _result(plan: _PatchPlan) -> ToolResult:

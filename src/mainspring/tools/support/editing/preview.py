@@ -42,7 +42,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
     note: str = ""
 
     @property
-    def essence(self) -> tuple[str, tuple[str, ...]]:
+    def change_key(self) -> tuple[str, tuple[str, ...]]:
         """What changes, wherever it stands in the file: what somebody agreed to."""
         lines = self.diff.splitlines()[2:]
         if not lines:
@@ -65,8 +65,8 @@ class Preview(Struct, frozen=True):
 
     def has_same_changes(self, other: Preview) -> bool:
         """Whether the other one makes the same changes, maybe at other lines."""
-        return not (self.problem or other.problem) and [c.essence for c in self.changes] == [
-            c.essence for c in other.changes
+        return not (self.problem or other.problem) and [c.change_key for c in self.changes] == [
+            c.change_key for c in other.changes
         ]
 
 
@@ -126,8 +126,8 @@ def _change(path: str, before: bytes | None, after: bytes | None) -> FileChange:
             notes.append("lines that ended in CRLF end in LF")
         if "\r\n" not in a and "\r\n" in b:
             notes.append("lines that ended in LF end in CRLF")
-        if old.form != new.form:
-            notes.append(f"the encoding becomes {new.form or 'UTF-8'}")
+        if old.encoding_note != new.encoding_note:
+            notes.append(f"the encoding becomes {new.encoding_note or 'UTF-8'}")
     return FileChange(path=path, before=before, after=after, diff=diff(a, b, path).text, note="; ".join(notes))
 
 
@@ -137,7 +137,7 @@ class _OverlayEnv:
     def __init__(self, env: ExecutionEnv) -> None:
         self._env = env
         self.cwd = env.cwd
-        self.guard = env.guard
+        self.guard = env.path_filter
         self.scratch: dict[str, Any] = {}
         self.was: dict[str, bytes | None] = {}
         self.held: dict[str, bytes | None] = {}
@@ -192,16 +192,16 @@ class _OverlayEnv:
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def _load_original(self, real: RealPath) -> None:
-        if real in self.was:
+    async def _load_original(self, real_path: RealPath) -> None:
+        if real_path in self.was:
             return
         try:
-            stat = await self._env.stat(real)
+            stat = await self._env.stat(real_path)
             if stat.kind != "file":
-                raise IsADirectoryError(21, f"it is a {stat.kind}", real)
-            self.was[real] = await self._env.read_bytes(real) if stat.size <= _MOST else None
+                raise IsADirectoryError(21, f"it is a {stat.kind}", real_path)
+            self.was[real_path] = await self._env.read_bytes(real_path) if stat.size <= _MOST else None
         except FileNotFoundError:
-            self.was[real] = None
+            self.was[real_path] = None
 
 
 MAX_DIFF_BYTES = 16_384

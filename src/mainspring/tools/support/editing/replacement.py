@@ -69,7 +69,7 @@ def compute_edit(raw: str, edit: Edit) -> EditChange | EditError:
             "old_string is empty. Give the text to replace, with a line or two around it; to insert, repeat a line that "
             "stands there in new_string; to replace the whole file use write_file."
         )
-    located = find_match(view, old, every=edit.every)
+    located = find_match(view, old, replace_all=edit.every)
     if not old.strip() and isinstance(located, Match) and len(located.spans) > 1:
         return EditError(
             f"old_string is only white space and stands at {len(located.spans)} places; replacing them all is refused. "
@@ -117,14 +117,14 @@ def _match_exact_line_endings(view: NormalizedText, edit: Edit) -> EditChange | 
     return EditChange(view.raw.replace(edit.old, edit.new), tuple([(line, line + ends) for line in starts]))
 
 
-def _ambiguous(found: AmbiguousMatch) -> EditError:
-    shown = ", ".join(map(str, found.lines[:_MOST_LISTED]))
-    if len(found.lines) > _MOST_LISTED:
-        shown += f" and {len(found.lines) - _MOST_LISTED} more"
-    how = f" ({TOLERANCE_LABELS[found.fuzz]})" if found.fuzz else ""
-    advice = "Add lines around the one you mean" + ("" if found.fuzz else ", or set replace_all to change them all")
+def _ambiguous(match: AmbiguousMatch) -> EditError:
+    shown = ", ".join(map(str, match.lines[:_MOST_LISTED]))
+    if len(match.lines) > _MOST_LISTED:
+        shown += f" and {len(match.lines) - _MOST_LISTED} more"
+    how = f" ({TOLERANCE_LABELS[match.fuzz]})" if match.fuzz else ""
+    advice = "Add lines around the one you mean" + ("" if match.fuzz else ", or set replace_all to change them all")
     return EditError(
-        f"old_string is not unique: it matches at {len(found.lines)} places{how}, starting at lines {shown}. {advice}."
+        f"old_string is not unique: it matches at {len(match.lines)} places{how}, starting at lines {shown}. {advice}."
     )
 
 

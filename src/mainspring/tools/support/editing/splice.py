@@ -22,7 +22,7 @@ def leading_whitespace(line: str) -> str:
 
 
 def make_reindent(
-    found: Sequence[str], old: Sequence[str], new: Sequence[str], same: Sequence[tuple[int, int]]
+    found: Sequence[str], old: Sequence[str], new: Sequence[str], matching_lines: Sequence[tuple[int, int]]
 ) -> Reindent | None:
     """How to indent new lines.
 
@@ -33,13 +33,13 @@ def make_reindent(
         found: The lines in the file.
         old: The lines that were given for them.
         new: The lines that replace them.
-        same: Pairs of lines of old and new that say the same.
+        matching_lines: Pairs of lines of old and new that say the same.
 
     Returns:
         ``None`` if nothing tells.
     """
     as_file = as_old = 0
-    for i, j in same:
+    for i, j in matching_lines:
         if old[i].strip() and leading_whitespace(old[i]) != leading_whitespace(found[i]):
             as_file += leading_whitespace(new[j]) == leading_whitespace(found[i])
             as_old += leading_whitespace(new[j]) == leading_whitespace(old[i])
@@ -147,7 +147,7 @@ class _LineMerge:
         old, new = self._old, self._new
         if ignores_indent:
             old, new = [line.strip() for line in old], [line.strip() for line in new]
-        blocks = _blocks(old, new)
+        blocks = _matching_blocks(old, new)
         if ignores_indent:
             same = [(i + k, j + k) for i, j, size in blocks for k in range(size)]
             self._reindent = make_reindent(self._found, self._old, self._new, same)
@@ -157,7 +157,7 @@ class _LineMerge:
             for k in range(next_j - j):
                 self._add(out, self._new_line(i + k if i + k < next_i else None, j + k), i + k, next_i)
             for k in range(size):
-                self._add(out, self._kept(next_i + k, next_j + k), next_i + k, next_i + size)
+                self._add(out, self._unchanged_line(next_i + k, next_j + k), next_i + k, next_i + size)
             i, j = next_i + size, next_j + size
         return "".join(out[:-1])
 
@@ -167,7 +167,7 @@ class _LineMerge:
             self._ending = self._endings[i]
         out += (line, self._ending)
 
-    def _kept(self, i: int, j: int) -> str:
+    def _unchanged_line(self, i: int, j: int) -> str:
         """A line that old and new share: as it is in the file, unless new moves it."""
         if self._new[j] == self._old[i]:
             return self._found[i]
@@ -191,7 +191,7 @@ class _LineMerge:
         return indent + line.lstrip()
 
 
-def _blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
+def _matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
     """Runs of equal lines: where they start in each, and how many."""
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:

@@ -21,8 +21,8 @@ from mainspring.lazy import lazy_re
 from mainspring.tools.support.search.file_list import (
     TIME_LIMIT,
     MatchedLine,
-    complaints,
     disproved,
+    find_violations,
     parse_unreadable,
     ripgrep_ignore_options,
 )
@@ -232,7 +232,7 @@ def _glob_file_names(glob: str) -> list[str]:
 async def _run_ripgrep(ctx: ToolContext, arguments: list[str], cwd: RealPath, query: SearchQuery) -> SearchResult:
     result = await ctx.env.run(arguments, cwd=cwd, timeout=TIME_LIMIT, signal=ctx.signal, limits=_LIMITS)
     problems = await parse_unreadable(ctx, cwd, result.stderr.text)
-    problems += ["cancelled"] if ctx.aborted else _check_result(result, bool(problems))
+    problems += ["cancelled"] if ctx.is_aborted else _check_result(result, bool(problems))
     found = await asyncio.to_thread(_parsed, result.stdout.data)
     wrong = await disproved(ctx, cwd, found)
     if wrong:  # their names may be those of files elsewhere
@@ -253,7 +253,7 @@ def _check_result(result: ProcessResult, is_explained: bool) -> list[str]:
     text = result.stderr.text.strip().removeprefix("rg: ")
     if not result.stdout.total and ("regex" in text or "PCRE2" in text or "parse error" in text):
         raise RegexError(_last_sentence(text))
-    return complaints(result)
+    return find_violations(result)
 
 
 def _last_sentence(text: str) -> str:
@@ -288,9 +288,9 @@ def _parsed(data: bytes) -> dict[str, list[MatchedLine]]:
     return {name: rows for name, rows in found.items() if rows and name not in binary}
 
 
-def _hits(found: Mapping[str, Sequence[MatchedLine]], with_lines: bool, problems: tuple[str, ...]) -> SearchResult:
-    counts = {name: sum(column > 0 for _, column, _ in rows) for name, rows in found.items()}
-    lines = {name: [_line(*row) for row in rows] for name, rows in found.items()} if with_lines else {}
+def _hits(matches: Mapping[str, Sequence[MatchedLine]], with_lines: bool, problems: tuple[str, ...]) -> SearchResult:
+    counts = {name: sum(column > 0 for _, column, _ in rows) for name, rows in matches.items()}
+    lines = {name: [_line(*row) for row in rows] for name, rows in matches.items()} if with_lines else {}
     return SearchResult(lines, counts, problems)
 
 
@@ -303,7 +303,7 @@ def _path(name: bytes) -> str:
     return name.removeprefix(b"./").decode("utf-8", "surrogateescape")
 
 
-MOST_BYTES = 64 << 20
+MAX_ENTRY_BYTES = 64 << 20
 """Bigger files are left out and told: they would be held in memory several times over."""
 
 
@@ -329,17 +329,17 @@ async def search_with_python(
     found: list[_FileMatches] = []
     end = time.monotonic() + TIME_LIMIT
     for start in range(0, len(files), _BATCH):
-        if ctx.aborted or time.monotonic() > end:
-            problems.append("cancelled" if ctx.aborted else f"stopped after {TIME_LIMIT:g}s")
+        if ctx.is_aborted or time.monotonic() > end:
+            problems.append("cancelled" if ctx.is_aborted else f"stopped after {TIME_LIMIT:g}s")
             break
         batch = files[start : start + _BATCH]
         held = await asyncio.gather(*[_read(ctx, path, _SMALL) for path, _ in batch])
         for i, (path, name) in enumerate(batch):
             data = held[i]
             if isinstance(data, bytes) and len(data) > _SMALL:  # Big ones come one by one, so that few are in memory.
-                data = await _read(ctx, path, MOST_BYTES)
-            if isinstance(data, bytes) and len(data) > MOST_BYTES:
-                data = OSError(f"more than {MOST_BYTES} bytes, which only ripgrep searches")
+                data = await _read(ctx, path, MAX_ENTRY_BYTES)
+            if isinstance(data, bytes) and len(data) > MAX_ENTRY_BYTES:
+                data = OSError(f"more than {MAX_ENTRY_BYTES} bytes, which only ripgrep searches")
             if isinstance(data, OSError):
                 problems.append(f"{name}: {explain(data)}")
                 held[i] = b""
@@ -357,9 +357,9 @@ async def search_with_python(
 _FileMatches = tuple[str, list[Line], int]
 
 
-async def _read(ctx: ToolContext, path: RealPath, most: int) -> bytes | OSError:
+async def _read(ctx: ToolContext, path: RealPath, limit: int) -> bytes | OSError:
     try:
-        return await ctx.env.read_bytes(path, limit=most + 1)
+        return await ctx.env.read_bytes(path, limit=limit + 1)
     except OSError as e:
         return e
 
@@ -415,8 +415,8 @@ def _match_multiline(lines: Sequence[str], pattern: re.Pattern[str]) -> dict[int
 
 
 def _with_context(lines: Sequence[str], hits: dict[int, int], context: int) -> list[Line]:
-    wanted = {j for i in hits for j in range(max(0, i - context), min(len(lines), i + context + 1))}
+    requested = {j for i in hits for j in range(max(0, i - context), min(len(lines), i + context + 1))}
     return [
         Line(i + 1, lines[i].encode("utf-8", "surrogateescape").decode("utf-8", "replace"), hits.get(i, 0))
-        for i in sorted(wanted)
+        for i in sorted(requested)
     ]

@@ -27,18 +27,18 @@ MatchedLine = tuple[int, int, bytes]
 """Number of a line, column of its match (0 if there is none), and its text."""
 
 
-async def disproved(ctx: ToolContext, root: RealPath, found: Mapping[str, Sequence[MatchedLine]]) -> set[str]:
+async def disproved(ctx: ToolContext, root: RealPath, matches: Mapping[str, Sequence[MatchedLine]]) -> set[str]:
     """Return the files below a folder whose lines are not what was found."""
     if not isinstance(ctx.env, OnFiles):
         return set()
-    return await ctx.env.on_files(lambda files: _disproved(files, root, found)) or set()
+    return await ctx.env.on_files(lambda files: _disproved(files, root, matches)) or set()
 
 
-def _disproved(files: LocalFiles, root: RealPath, found: Mapping[str, Sequence[MatchedLine]]) -> set[str]:
+def _disproved(files: LocalFiles, root: RealPath, matches: Mapping[str, Sequence[MatchedLine]]) -> set[str]:
     wrong: set[str] = set()
     if not files.is_local(root):
         return wrong
-    for name, rows in found.items():
+    for name, rows in matches.items():
         try:
             with files.open(root / name) as file:
                 if not _has_lines(file, rows):
@@ -161,10 +161,10 @@ async def list_files_below(
         problems.append(f"stopped after {TIME_LIMIT:g}s")
     elif result.overflowed:
         problems.append("too many files")
-    elif result.cancelled or ctx.aborted:
+    elif result.cancelled or ctx.is_aborted:
         problems.append("cancelled")
     elif result.exit_code > 1 and not problems:
-        problems += complaints(result)
+        problems += find_violations(result)
     names = await asyncio.to_thread(_names, result.stdout.data)
     return FileList(await proved(ctx, root, names), tuple(problems))
 
@@ -183,7 +183,7 @@ async def _list_by_walking(ctx: ToolContext, root: RealPath, include_ignored: bo
     walk = await ctx.env.walk(root, include_ignored=include_ignored, depth=depth, limit=_MOST_FILES, signal=ctx.signal)
     problems = [f"{u}" for u in walk.unreadable]
     if walk.truncated:
-        problems.append("cancelled" if ctx.aborted else "too many files")
+        problems.append("cancelled" if ctx.is_aborted else "too many files")
     return FileList(tuple([e.path for e in walk.entries if e.kind == "file"]), tuple(problems))
 
 
@@ -194,7 +194,7 @@ async def parse_unreadable(ctx: ToolContext, root: RealPath, messages: str) -> l
     return [f"{path}: {told[path]}" for path in await existing(ctx, root, list(told))]
 
 
-def complaints(result: ProcessResult) -> list[str]:
+def find_violations(result: ProcessResult) -> list[str]:
     """What ripgrep says that is not about a single file; files that are gone again are no problem."""
     messages = result.stderr.text
     text = _UNREADABLE.sub("", messages).strip()

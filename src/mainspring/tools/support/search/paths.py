@@ -85,7 +85,7 @@ def search_accesses(path: str) -> list[Access]:
 
 async def filter_visible(ctx: ToolContext, root: str, paths: Sequence[str]) -> tuple[list[str], int]:
     """Those of the paths below a folder that the permission rules let a search show, and how many they do not."""
-    guard = ctx.env.guard
+    guard = ctx.env.path_filter
     if guard is None:
         return list(paths), 0
     kept: list[str] = []

@@ -56,8 +56,8 @@ class Rules:
         ]
         if not found:
             return ""
-        deepest = max(found, key=lambda error: len(error.absolute_path))
-        return f"{name}: {deepest.json_path}: {deepest.message[:300]}"
+        max_depth = max(found, key=lambda error: len(error.absolute_path))
+        return f"{name}: {max_depth.json_path}: {max_depth.message[:300]}"
 
     def fits_some(self, value: Any) -> list[str]:
         return [name for name in self.schema["$defs"] if self.takes(name, value)]
@@ -123,11 +123,11 @@ class Watch:
 
     def _values(self) -> Iterator[tuple[bool, str, str, Any, bool]]:
         """All that the agent has sent, and all that it has taken: a request that it refused is not."""
-        asked: dict[tuple[bool, Any], tuple[str, Any]] = {}
+        request: dict[tuple[bool, Any], tuple[str, Any]] = {}
         for ours, message in self.messages:
             assert message.get("jsonrpc") == "2.0", message
             if "method" not in message:
-                known = asked.pop((not ours, message["id"]), None)
+                known = request.pop((not ours, message["id"]), None)
                 if known is None and "error" in message:
                     continue  # the answer to a line that was no request
                 assert known is not None, message
@@ -142,7 +142,7 @@ class Watch:
                 continue
             method, params = message["method"], message.get("params")
             if "id" in message:
-                asked[ours, message["id"]] = method, params
+                request[ours, message["id"]] = method, params
             if ours or "id" not in message:
                 yield ours, "client" if ours else "agent", method, params, False
 

@@ -191,11 +191,11 @@ async def test_a_request_is_taken_back(tmp_path: Path, home: Path) -> None:
         await notify(connection, "$/cancel_request", requestId=prompt + 99)
         await notify(connection, "$/cancel_request", requestId=prompt)
         assert (await prompting).stop_reason == "cancelled"
-        (asked,) = [m["id"] for ours, m in editor.watch.messages if m.get("method") == "session/request_permission"]
+        (request,) = [m["id"] for ours, m in editor.watch.messages if m.get("method") == "session/request_permission"]
         taken_back = [
             m["params"] for ours, m in editor.watch.messages if ours and m.get("method") == "$/cancel_request"
         ]
-        assert taken_back == [{"requestId": asked}]
+        assert taken_back == [{"requestId": request}]
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ async def test_further_folders_of_a_workspace(tmp_path: Path, home: Path) -> Non
         await connection.prompt(session_id=session.session_id, prompt=[text_block("look")])
         assert str(further) in repr(model.requests[0].messages)
         assert "in library" in repr(model.requests[1].messages)
-        assert [asked.locations[0].path for asked in editor.asked] == [
+        assert [request.locations[0].path for request in editor.asked] == [
             str(further / ".env"),
             str(other / "a.txt"),
             str(further / "b.txt"),

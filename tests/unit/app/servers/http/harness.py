@@ -193,7 +193,7 @@ async def on_stage(
     service = RunService(engine, agents, options)
     tokens = Tokens({ANN: "ann", BEN: "ben"})
     app, state = create_app(
-        service, tokens, doors=doors, limits=limits or Limits(requests=1_000_000), patience=patience
+        service, tokens, doors=doors, limits=limits or Limits(requests=1_000_000), timeouts=patience
     )
     connector = aiohttp.TCPConnector(limit=0)
     async with (

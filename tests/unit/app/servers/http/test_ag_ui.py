@@ -45,8 +45,8 @@ async def test_a_run_with_an_approval_as_ag_ui(material: Path):
                     break
         interrupts = seen[-1].data["outcome"]["interrupts"]
         assert len(interrupts) == 2
-        for asked in interrupts:
-            await stage.ann.post(f"v1/runs/{run}/approve", {"call_id": asked["toolCallId"]})
+        for request in interrupts:
+            await stage.ann.post(f"v1/runs/{run}/approve", {"call_id": request["toolCallId"]})
         after = seen[-1].id
         seen += [e async for e in stage.ann.follow(run, "?format=ag-ui", last_event_id=after)]
         assert [e.id for e in seen] == [
@@ -85,7 +85,7 @@ def test_what_a_dead_worker_left_unfinished_is_taken_back(material: Path):
     ]
     translator, rules, made = AgUiEncoder("ann.x"), Rules(), list[dict[str, Any]]()
     for event in told:
-        made += translator.of(event)
+        made += translator.encode(event)
     for event in made:
         schema.validate(event)
         rules.see(event)
@@ -99,8 +99,8 @@ def test_what_a_dead_worker_left_unfinished_is_taken_back(material: Path):
 
 def test_a_run_that_was_stopped_is_cancelled_and_not_a_success():
     translator = AgUiEncoder("ann.x")
-    translator.of(Attempt(1))
-    assert translator.of(RunEnded("aborted"))[-1]["outcome"] == {"type": "cancelled"}
+    translator.encode(Attempt(1))
+    assert translator.encode(RunEnded("aborted"))[-1]["outcome"] == {"type": "cancelled"}
 
 
 def test_what_is_told_while_a_sub_agent_waits_is_held_back_for_the_run_that_goes_on():
@@ -118,7 +118,7 @@ def test_what_is_told_while_a_sub_agent_waits_is_held_back_for_the_run_that_goes
     ]
     translator, rules, made = AgUiEncoder("ann.x"), Rules(), list[list[dict[str, Any]]]()
     for event in told:
-        made.append(list(translator.of(event)))
+        made.append(list(translator.encode(event)))
         for each in made[-1]:
             rules.see(each)
     kinds = [[e["type"] for e in each] for each in made]

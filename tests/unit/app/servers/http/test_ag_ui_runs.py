@@ -105,16 +105,16 @@ async def test_calls_are_asked_about_by_interrupts_and_go_on_in_the_next_run():
         assert len(thread.events) == 2
         assert len(model.requests) == 1
         # A run that answers nothing is refused while it waits, whatever it says.
-        status, refused = await thread.refused(thread.input("never mind"))
-        assert (status, refused["code"]) == (409, "interrupted")
-        assert z["id"] in refused["message"]
+        status, rejected = await thread.refused(thread.input("never mind"))
+        assert (status, rejected["code"]) == (409, "interrupted")
+        assert z["id"] in rejected["message"]
         thread.messages.pop()
         end = await thread.ask(resume=[cancelled(z)])
         assert end["outcome"] == {"type": "success"}
         assert thread.events[0]["runId"] == "run-4"
         # What was answered is not answered again.
-        status, refused = await thread.refused({**thread.input(), "resume": [resolved(z)]})
-        assert (status, refused["code"]) == (409, "nothing_to_answer")
+        status, rejected = await thread.refused({**thread.input(), "resume": [resolved(z)]})
+        assert (status, rejected["code"]) == (409, "nothing_to_answer")
     seen = results(model)
     assert seen["x"] == "noted X"
     assert "no y" in seen["y"]
@@ -146,10 +146,10 @@ async def test_a_tool_of_the_client_beside_a_call_that_must_be_asked_about():
     async with on_stage({"bot": talking(model)}) as stage:
         thread = Thread(stage.ann)
         await thread.ask("go", tools=[PICK])
-        [asked] = thread.interrupts
-        assert asked["toolCallId"] == "n"
+        [request] = thread.interrupts
+        assert request["toolCallId"] == "n"
         thread.answer("p", "", error="nobody picked")
-        end = await thread.ask(resume=[resolved(asked)], tools=[PICK])
+        end = await thread.ask(resume=[resolved(request)], tools=[PICK])
         assert end["outcome"] == {"type": "success", "pendingToolCallIds": ["p~2"]}, "an answer is to one call"
         assert results(model) == {"p": "nobody picked", "n": "noted n"}
         thread.answer("p~2", [{"type": "text", "text": "blue"}])
@@ -247,9 +247,9 @@ async def test_a_client_that_was_cut_off_finds_its_run_where_it_was_said_to_be()
         await thread.ask("hello")
         run = thread.location.rpartition("/")[2]
         told = [e.data async for e in stage.ann.follow(run, "?format=ag-ui")]
-        status, refused = await thread.refused({**thread.input(), "runId": "run-1", "messages": thread.messages[:1]})
-        assert (status, refused["code"]) == (409, "known_run")
-        assert run in refused["message"]
+        status, rejected = await thread.refused({**thread.input(), "runId": "run-1", "messages": thread.messages[:1]})
+        assert (status, rejected["code"]) == (409, "known_run")
+        assert run in rejected["message"]
         assert (await stage.ben.get(thread.location[1:]))[0] == 404
     assert [e for e in told if e["type"] == "TEXT_MESSAGE_CONTENT"][-1]["delta"] == "hello you"
 
@@ -260,7 +260,7 @@ async def test_the_service_ends_while_a_client_waits_and_its_run_is_not_stopped_
         thread = Thread(stage.ann)
         async with thread.post(thread.input("hello")) as answer:
             await gate.asked.wait()
-            stage.state.closing.set()
+            stage.state.shutdown_started.set()
             assert b"the service ends" in await answer.content.read()
         assert await until_state(stage, answer.headers["location"], "running", "done") == "running"
         gate.open.set()
@@ -286,9 +286,9 @@ async def test_interrupted_runs_that_nobody_answers_count_and_the_refusal_says_s
         for name in ("one", "two"):
             await Thread(stage.ann, id=name).ask("note")
         third = Thread(stage.ann, id="three")
-        status, refused = await third.refused(third.input("note"))
-        assert (status, refused["code"]) == (429, "too_many_runs")
-        assert "2 wait for an answer" in refused["message"]
+        status, rejected = await third.refused(third.input("note"))
+        assert (status, rejected["code"]) == (429, "too_many_runs")
+        assert "2 wait for an answer" in rejected["message"]
 
 
 USER = [{"id": "1", "role": "user", "content": "hi"}]
@@ -326,9 +326,9 @@ USER = [{"id": "1", "role": "user", "content": "hi"}]
 )  # fmt: skip
 async def test_inputs_that_begin_nothing(body: Any, status: int, says: str):
     async with on_stage({"bot": scripted("never")}) as stage:
-        refused = await Thread(stage.ann).refused(body)
-        assert refused[0] == status, refused
-        assert says in refused[1]["message"]
+        rejected = await Thread(stage.ann).refused(body)
+        assert rejected[0] == status, rejected
+        assert says in rejected[1]["message"]
         assert (await stage.ann.get("v1/runs"))[1] == {"runs": []}
 
 
@@ -342,8 +342,8 @@ async def test_another_tenants_interrupts_and_agents_that_are_not_there():
         waits = (await stage.ann.get(ann.location[1:]))[1]
         assert (waits["state"], len(waits["waiting"])) == ("paused", 1)
         other = Thread(stage.ann, "?agent=nobody", "other")
-        status, refused = await other.refused(other.input("hi"))
-        assert (status, refused["code"]) == (404, "unknown_agent")
+        status, rejected = await other.refused(other.input("hi"))
+        assert (status, rejected["code"]) == (404, "unknown_agent")
 
 
 def with_a_child(steps: DurableSteps) -> Agent:
@@ -360,11 +360,11 @@ async def test_a_sub_agents_question_reaches_a_client_and_its_answer_the_sub_age
     async with on_stage({"bot": with_a_child}) as stage:
         thread = Thread(stage.ann)
         await thread.ask("go")
-        [asked] = thread.interrupts
-        assert "toolCallId" not in asked
-        assert asked["metadata"] == {"tool": "note", "input": {"text": "from below"}}
-        assert asked["message"].startswith("writer")
-        end = await thread.ask(resume=[resolved(asked, approved=yes)])
+        [request] = thread.interrupts
+        assert "toolCallId" not in request
+        assert request["metadata"] == {"tool": "note", "input": {"text": "from below"}}
+        assert request["message"].startswith("writer")
+        end = await thread.ask(resume=[resolved(request, approved=yes)])
         assert end["result"]["text"] == "all done"
         result = (await stage.ann.get(f"{thread.location[1:]}/result"))[1]
     assert result["status"] == "completed"
@@ -374,12 +374,12 @@ async def test_a_sub_agents_question_reaches_a_client_and_its_answer_the_sub_age
 async def test_a_sub_agents_question_over_the_service_itself():
     async with on_stage({"bot": with_a_child}) as stage:
         run = await stage.ann.start("go")
-        [asked] = (await stage.ann.until(run, "paused"))["waiting"]
-        assert (asked["tool"], asked["input"]) == ("note", {"text": "from below"})
-        assert asked["call_id"] == f"{asked['agent']}/c"
-        for body, status in (({"call_id": "c"}, 409), ({"call_id": asked["call_id"]}, 202)):
+        [request] = (await stage.ann.until(run, "paused"))["waiting"]
+        assert (request["tool"], request["input"]) == ("note", {"text": "from below"})
+        assert request["call_id"] == f"{request['agent']}/c"
+        for body, status in (({"call_id": "c"}, 409), ({"call_id": request["call_id"]}, 202)):
             assert (await stage.ann.post(f"v1/runs/{run}/approve", body))[0] == status
         assert (await stage.ann.ended(run))["text"] == "all done"
         told = [e.data async for e in stage.ann.follow(run)]
     asks = [(e["agent"], [c["call"]["id"] for c in e["calls"]]) for e in told if e["type"] == "asked"]
-    assert asks == [(asked["agent"], [asked["call_id"]]), (asked["agent"], [])]
+    assert asks == [(request["agent"], [request["call_id"]]), (request["agent"], [])]

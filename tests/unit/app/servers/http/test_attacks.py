@@ -216,9 +216,9 @@ async def test_a_tenants_token_says_nothing_of_others_by_agui_threads_of_the_sam
         await ben.ask("hello")
         assert ann.location != ben.location
         assert (await stage.ben.get(ann.location[1:]))[0] == 404
-        status, refused = await ben.refused({**ben.input(), "resume": []})
-        assert (status, refused["code"]) == (409, "interrupted")
-        assert "ann." not in refused["message"]
+        status, rejected = await ben.refused({**ben.input(), "resume": []})
+        assert (status, rejected["code"]) == (409, "interrupted")
+        assert "ann." not in rejected["message"]
 
 
 async def test_figures_have_few_labels_whatever_is_asked():
@@ -239,7 +239,7 @@ async def test_a_token_that_is_taken_out_of_the_file_is_refused(tmp_path: Path):
     file, said = tmp_path / "tokens", asyncio.Queue[str]()
     file.write_text(f"ann {ANN}\nben {BEN}\n")
     tokens = Tokens({ANN: "ann", BEN: "ben"})
-    keeping = asyncio.ensure_future(watch_token_file(file, tokens, said.put_nowait, every=0.01))
+    keeping = asyncio.ensure_future(watch_token_file(file, tokens, said.put_nowait, interval_seconds=0.01))
     try:
         await asyncio.wait([keeping], timeout=0.03)
         file.write_text("ann short\n")
@@ -261,7 +261,7 @@ async def test_a_stream_ends_where_its_token_is_taken_away():
         ann, ben = stage.ann.follow(run), Thread(stage.ben)
         await anext(ann)
         async with ben.post(ben.input("hello")) as answer:
-            stage.tokens.renew({BEN: "ben", "another-0123456789abcdef": "ann"})
+            stage.tokens.replace({BEN: "ben", "another-0123456789abcdef": "ann"})
             gate.open.set()
             assert [e.data async for e in ann if e.name == "message" and "secret" in str(e.data)] == []
             assert b"RUN_FINISHED" in await answer.content.read()

@@ -30,8 +30,8 @@ async def test_nothing_that_is_somebodys_is_told_without_a_token():
             assert (await stage.nobody.get(path))[0] == 200, path
         for token in ("", "x", ANN[:-1], ANN + "x", f"{ANN} {BEN}"):
             for path in CLOSED:
-                status, refused = await Client(stage.url, stage.session, token).get(path)
-                assert (status, refused["code"]) == (401, "unauthorized"), path
+                status, rejected = await Client(stage.url, stage.session, token).get(path)
+                assert (status, rejected["code"]) == (401, "unauthorized"), path
             assert (await Client(stage.url, stage.session, token).post("v1/runs", {"prompt": "x"}))[0] == 401
         basic = await stage.nobody.get("v1/runs", authorization=f"Basic {ANN}")
         query = await stage.nobody.get(f"v1/runs?token={ANN}")
@@ -46,7 +46,7 @@ async def test_another_tenants_run_is_not_there():
         run = await stage.ann.start("the secret of ann")
         call = (await stage.ann.until(run, "paused"))["waiting"][0]["call_id"]
         unknown = await stage.ben.get("v1/runs/ben.nothing")
-        asked = [
+        request = [
             await stage.ben.get(f"v1/runs/{run}"),
             await stage.ben.get(f"v1/runs/{run}/events"),
             await stage.ben.get(f"v1/runs/{run}/events?format=ag-ui"),
@@ -59,7 +59,7 @@ async def test_another_tenants_run_is_not_there():
             await stage.ben.post(f"v1/runs/{run}/abort", {}),
             await stage.ben.post(f"v1/runs/{run}/fork", {"prompt": "what did ann say?"}),
         ]
-        assert asked == [unknown] * len(asked)
+        assert request == [unknown] * len(request)
         assert unknown == (404, {"code": "unknown_run", "message": "there is no such run"})
         assert (await stage.ben.get("v1/runs"))[1] == {"runs": []}
         assert (await stage.ann.until(run, "paused"))["waiting"]
@@ -84,9 +84,9 @@ def test_a_tenant_whose_name_begins_like_anothers_is_another(tmp_path: Path):
     tokens = Tokens(read_tokens(file))
     assert [tokens.tenant(t) for t in (ANN, BEN, "", ANN + "x", "\ud800")] == ["default", "ben", None, None, None]
     assert ANN not in repr(tokens)
-    for text, why in (("", "no token"), (f"a b {ANN}", "line 1"), (f"{ANN}\nben {ANN}", "twice")):
+    for text, reason in (("", "no token"), (f"a b {ANN}", "line 1"), (f"{ANN}\nben {ANN}", "twice")):
         file.write_text(text)
-        with pytest.raises(ConfigError, match=why):
+        with pytest.raises(ConfigError, match=reason):
             read_tokens(file)
     with pytest.raises(ConfigError, match="No such file"):
         read_tokens(tmp_path / "none")
@@ -105,7 +105,7 @@ async def test_foreign_hosts_and_origins_are_refused():
     async with on_stage({"bot": scripted("a")}, doors=doors) as stage:
         for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "a@b", ""):
             for path in ("v1/runs", "health", ""):
-                status, refused = await stage.ann.get(path, host=host)
+                status, rejected = await stage.ann.get(path, host=host)
                 assert status == 403 or (host == "" and status == 400), host
         for host in ("agents.example.org", "localhost:9", "127.0.0.1", "[::1]:80", "10.1.2.3:80"):
             assert (await stage.ann.get("v1/runs", host=host))[0] == 200, host
@@ -118,8 +118,8 @@ async def test_foreign_hosts_and_origins_are_refused():
             "https://app.example.org.evil",
             "http://[x",
         ):
-            status, refused = await stage.ann.get("v1/runs", origin=origin)
-            assert (status, refused["code"]) == (403, "foreign_origin"), origin
+            status, rejected = await stage.ann.get("v1/runs", origin=origin)
+            assert (status, rejected["code"]) == (403, "foreign_origin"), origin
         assert (await stage.ann.get("v1/runs", origin=own))[0] == 200
         async with stage.session.get(
             stage.url + "v1/runs", headers={"origin": own, "authorization": f"Bearer {ANN}"}
@@ -139,8 +139,8 @@ async def test_a_tenant_has_its_own_limits():
     async with on_stage({"bot": scripted(gate)}, options=options, limits=limits) as stage:
         await stage.ann.start()
         run = await stage.ann.start()
-        status, refused = await stage.ann.post("v1/runs", {"prompt": "x"})
-        assert (status, refused["code"]) == (429, "too_many_runs")
+        status, rejected = await stage.ann.post("v1/runs", {"prompt": "x"})
+        assert (status, rejected["code"]) == (429, "too_many_runs")
         await stage.ben.start()
         events = stage.ann.follow(run)
         await anext(events)
@@ -150,8 +150,8 @@ async def test_a_tenant_has_its_own_limits():
             assert (a.status, (await a.json())["code"]) == (429, "too_many_followers")
             assert int(a.headers["retry-after"]) > 0
         await events.aclose()
-        status, refused = await stage.ann.post("v1/runs", {"prompt": "x" * 3_000})
-        assert (status, refused["code"]) == (413, "too_large")
+        status, rejected = await stage.ann.post("v1/runs", {"prompt": "x" * 3_000})
+        assert (status, rejected["code"]) == (413, "too_large")
 
         async def pieces():
             for _ in range(100):
@@ -173,14 +173,14 @@ async def test_a_tenant_has_its_own_limits():
 def test_the_rate_is_refilled_with_time():
     now = [0.0]
     rate = RateLimiter(60, lambda: now[0])
-    assert [rate.take("a") for _ in range(61)] == [0] * 60 + [1]
-    assert rate.take("b") == 0
+    assert [rate.acquire("a") for _ in range(61)] == [0] * 60 + [1]
+    assert rate.acquire("b") == 0
     now[0] = 0.5
-    assert rate.take("a") == 1
+    assert rate.acquire("a") == 1
     now[0] = 1.5
-    assert [rate.take("a"), rate.take("a")] == [0, 1]
+    assert [rate.acquire("a"), rate.acquire("a")] == [0, 1]
     now[0] = 1e9
-    assert [rate.take("a") for _ in range(61)][-2:] == [0, 1]
+    assert [rate.acquire("a") for _ in range(61)][-2:] == [0, 1]
 
 
 @pytest.mark.parametrize(

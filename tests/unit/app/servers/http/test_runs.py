@@ -57,8 +57,8 @@ async def test_a_call_that_asks_pauses_the_run_until_it_is_answered(answer: str)
         paused = await stage.ann.until(run, "paused")
         assert [(w["tool"], w["input"]) for w in paused["waiting"]] == [("note", {"text": "x"})]
         assert paused["waiting"][0]["reason"]
-        status, refused = await stage.ann.post(f"v1/runs/{run}/{answer}", {"call_id": "other"})
-        assert (status, refused["code"]) == (409, "not_waiting")
+        status, rejected = await stage.ann.post(f"v1/runs/{run}/{answer}", {"call_id": "other"})
+        assert (status, rejected["code"]) == (409, "not_waiting")
         call = paused["waiting"][0]["call_id"]
         assert (await stage.ann.post(f"v1/runs/{run}/{answer}", {"call_id": call}))[0] == 202
         assert (await stage.ann.ended(run))["text"] == "over"
@@ -90,8 +90,8 @@ async def test_steering_and_following_up_reach_the_run():
         assert (await stage.ann.ended(run))["text"] == "three"
         texts = [e.data["message"]["content"][0]["text"] async for e in stage.ann.follow(run) if e.name == "message"]
         assert texts == ["hello", "one", "left", "two", "and then", "three"]
-        status, refused = await stage.ann.post(f"v1/runs/{run}/steer", {"text": "too late"})
-        assert (status, refused["code"]) == (409, "over")
+        status, rejected = await stage.ann.post(f"v1/runs/{run}/steer", {"text": "too late"})
+        assert (status, rejected["code"]) == (409, "over")
 
 
 async def test_a_run_is_stopped_at_work_and_while_it_asks():
@@ -126,8 +126,8 @@ async def test_a_fork_goes_on_from_the_conversation_and_leaves_the_run_alone():
         await stage.ann.ended(third["id"])
         assert seen == [["first"], ["first", "answer 1", "second"], ["first", "answer 1", "other"]]
         assert [e.id async for e in stage.ann.follow(run)] == before
-        status, refused = await stage.ann.post(f"v1/runs/{run}/fork", {"prompt": "x", "at": 99})
-        assert (status, refused["code"]) == (409, "unknown_message")
+        status, rejected = await stage.ann.post(f"v1/runs/{run}/fork", {"prompt": "x", "at": 99})
+        assert (status, rejected["code"]) == (409, "unknown_message")
 
 
 async def test_a_start_with_a_key_is_done_once():

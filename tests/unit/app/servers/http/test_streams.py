@@ -101,7 +101,7 @@ async def test_a_reader_that_does_not_read_is_cut_off_and_comes_back():
             end.register(lazy, 0)
             assert await asyncio.to_thread(end.poll, 5_000)
             sent = await figure(stage, "mainspring_events_sent_total")
-        stage.state.patience = StreamTimeouts()
+        stage.state.timeouts = StreamTimeouts()
         whole = [event async for event in stage.ann.follow(run)]
         assert sent < len(whole)
         rest = [event.id async for event in stage.ann.follow(run, last_event_id=whole[5].id)]
@@ -135,13 +135,13 @@ async def test_the_service_ends_gently(asks: bool):
         headers = {"authorization": f"Bearer {ANN}"}
         async with stage.session.get(f"{stage.url}v1/runs/{run}/events", headers=headers) as answer:
             ending = asyncio.ensure_future(stage.service.drain(10, keeps=False))
-            status, refused = await stage.ann.post("v1/runs", {"prompt": "more"})
-            assert (status, refused["code"]) == (503, "closing")
+            status, rejected = await stage.ann.post("v1/runs", {"prompt": "more"})
+            assert (status, rejected["code"]) == (503, "closing")
             assert await stage.nobody.get("ready") == (503, {"status": "closing"})
             assert (await stage.nobody.get("health"))[0] == 200
             gate.open.set()
             assert await ending == (1 if asks else 0)  # what waits for an answer would wait for ever
-            stage.state.closing.set()
+            stage.state.shutdown_started.set()
             text = (await answer.content.read()).decode()
         assert ("event: end" in text) == (not asks)
         assert ("the service ends" in text) == asks
@@ -163,7 +163,7 @@ async def test_followers_at_the_same_place_share_what_they_are_sent():
             yield FeedItem(n, Text("x" * 100_000))
 
     wire = EventEncoder()
-    seen = [[event async for event in wire.native(run, told())] for run in ("a", "a", "b")]
+    seen = [[event async for event in wire.encode_run(run, told())] for run in ("a", "a", "b")]
     assert [(one is two, one is other) for one, two, other in zip(*seen, strict=True)] == [(True, False)] * 3
     left = weakref.ref(seen[0][0])
     del seen

@@ -183,7 +183,7 @@ async def test_what_is_said_keeps_to_the_schema(material: Path, tmp_path: Path, 
     script = [write(), ScriptedCall("ask_user", {"question": "Which?", "options": [{"label": "a"}]}), "Done."]
     answers = {"Which?": accept(choice="a", words="or b")}
     async with connected(
-        tmp_path, home, NEW, lambda asked: answers.get(asked["message"], accept(decision="once")), *script
+        tmp_path, home, NEW, lambda request: answers.get(request["message"], accept(decision="once")), *script
     ) as (client, _):
         await client.call(prompt="write it")
         await client.reply(client.request("tools/list"))
@@ -228,10 +228,10 @@ async def test_answers_that_are_none(tmp_path: Path, home: Path) -> None:
         assert again["inputRequests"] == first["inputRequests"]
         assert again["requestState"] != first["requestState"]
         for state in (first["requestState"], "", "nonsense"):
-            refused = (await say(requestState=state))["error"]
-            assert (refused["code"], refused["data"]["reason"]) == (-32602, "invalid_request_state")
-        refused = (await say(requestState=again["requestState"], arguments={"prompt": "something else"}))["error"]
-        assert refused["data"]["reason"] == "invalid_request_state"
+            rejected = (await say(requestState=state))["error"]
+            assert (rejected["code"], rejected["data"]["reason"]) == (-32602, "invalid_request_state")
+        rejected = (await say(requestState=again["requestState"], arguments={"prompt": "something else"}))["error"]
+        assert rejected["data"]["reason"] == "invalid_request_state"
     assert not (tmp_path / "1.txt").exists()
 
 
@@ -250,16 +250,16 @@ async def test_a_client_that_does_not_come_back(tmp_path: Path, home: Path, monk
     ended = asyncio.Event()
 
     class Noted(runs.ToolRun):
-        async def live(self, chats: Any, options: Any) -> None:
-            await super().live(chats, options)
+        async def run(self, chats: Any, options: Any) -> None:
+            await super().run(chats, options)
             ended.set()
 
     monkeypatch.setattr(runs, "SUSPEND_SECONDS", 0.05)
     monkeypatch.setattr(runs, "ToolRun", Noted)
     async with connected(tmp_path, home, NEW, lambda _: None, write(), "Done.") as (client, _):
-        asked = await client.reply(client.request("tools/call", name="run", arguments={"prompt": "write it"}))
+        request = await client.reply(client.request("tools/call", name="run", arguments={"prompt": "write it"}))
         await asyncio.wait_for(ended.wait(), 10)
-        state = asked["result"]["requestState"]
+        state = request["result"]["requestState"]
         late = await client.reply(
             client.request("tools/call", name="run", arguments={"prompt": "write it"}, requestState=state)
         )

@@ -97,8 +97,8 @@ async def test_a_conversation(tmp_path: Path, home: Path) -> None:
     ) as client:
         assert (await client.next())["protocol"] == 1
         client.ask(1, type="prompt", text="write it")
-        asked = await client.until("approval_asked")
-        client.ask(2, type="approve", id=asked["id"], decision="once")
+        request = await client.until("approval_asked")
+        client.ask(2, type="approve", id=request["id"], decision="once")
         assert (await client.until("run_finished"))["text"] == "Written."
         client.ask(3, type="get_status")
         assert (await client.until("reply", id=3))["status"]["running"] is False
@@ -292,7 +292,7 @@ def documented_client() -> Any:
 def test_the_client_of_the_documentation(command: Command) -> None:
     command.server.script = [call("write_file", path="a.txt", content="x"), "Written."]
     agent = documented_client()(
-        "--model", "openai:test-model", decide=lambda asked: "once", cwd=command.folder, env=command.environment
+        "--model", "openai:test-model", decide=lambda request: "once", cwd=command.folder, env=command.environment
     )
     assert agent.ask("write it")["text"] == "Written."
     assert (command.folder / "a.txt").read_text() == "x"

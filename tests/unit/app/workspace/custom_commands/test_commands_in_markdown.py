@@ -49,7 +49,7 @@ def test_a_file_becomes_a_command() -> None:
     )
     assert made.tools == ("read_file", "shell(git diff *, git log *)", "grep")
     assert made.tool_names == ("read_file", "shell", "grep")
-    assert made.allowed == ("shell(git diff *, git log *)",)
+    assert made.allow_rules == ("shell(git diff *, git log *)",)
 
 
 def test_without_a_head_its_first_line_describes_it() -> None:
@@ -242,7 +242,7 @@ async def test_in_plan_mode_a_command_runs_only_what_reads(tmp_path: Path) -> No
     assert not (tmp_path / "owned").exists()
     assert "seen" in await reads.prompt(env, rules, read_file, plan=plan)
 
-    plan.leave()
+    plan.exit()
     await writes.prompt(env, rules, read_file, plan=plan)
     assert (tmp_path / "owned").exists()
     await env.aclose()

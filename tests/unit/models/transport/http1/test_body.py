@@ -34,7 +34,7 @@ def test_chunks_are_read_however_they_are_cut(pieces: list[bytes], at: list[int]
 
     assert read(framing, cut(sent, at)) == b"".join(pieces)
     assert framing.done
-    assert framing.rest == b""
+    assert framing.trailing_data == b""
     framing.close()
 
 
@@ -44,7 +44,7 @@ def test_a_length_is_read_however_it_is_cut(body: bytes, at: list[int], behind: 
 
     assert read(framing, cut(body + behind, at)) == body
     assert framing.done
-    assert framing.rest == behind
+    assert framing.trailing_data == behind
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 300), max_size=30))
@@ -62,7 +62,7 @@ def test_what_comes_behind_the_last_chunk_is_kept_apart() -> None:
     framing = ChunkedBody()
 
     assert framing.feed(b"1\r\na\r\n0\r\n\r\nHTTP/1.1 200 OK") == b"a"
-    assert framing.rest == b"HTTP/1.1 200 OK"
+    assert framing.trailing_data == b"HTTP/1.1 200 OK"
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ async def test_the_next_address_is_tried_where_one_is_refused(addresses: list[An
             closed = nobody.getsockname()[1]
         addresses += [address(("::1", closed, 0, 0), socket.AF_INET6), address(("127.0.0.1", server.port))]
 
-        with await dialing.connect("some.example", server.port) as reached:
+        with await dialing.open_connection("some.example", server.port) as reached:
             assert reached.getpeername() == ("127.0.0.1", server.port)
 
 
@@ -240,7 +240,7 @@ async def test_an_address_that_does_not_answer_is_not_waited_for(
     async with serve(plain()) as server:
         addresses += [address(("192.0.2.1", 1)), address(("127.0.0.1", server.port))]
 
-        with await dialing.connect("some.example", server.port) as reached:
+        with await dialing.open_connection("some.example", server.port) as reached:
             assert reached.getpeername() == ("127.0.0.1", server.port)
 
     assert silent[0].cancelled()
