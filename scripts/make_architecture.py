@@ -97,23 +97,24 @@ def rows_of_boxes(drawing: Drawing, names: Sequence[str], x: float, y: float, wi
 # --- Layers ------------------------------------------------------------------------------------------------------------
 
 
-def read_layers(contract: str) -> list[list[str]]:
-    """Return the layers of an import contract, top to bottom, each with its siblings."""
+def read_contract(contract: str) -> list[str]:
+    """Return the lines of an import contract of layers, top to bottom."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     [found] = [entry for entry in settings["contracts"] if entry["id"] == contract]
-    return [[name.strip() for name in line.replace(":", "|").split("|")] for line in found["layers"]]
+    return found["layers"]
+
+
+def read_layers(contract: str) -> list[list[str]]:
+    """Return the layers of an import contract, top to bottom, each with its siblings."""
+    return [[name.strip() for name in line.replace(":", "|").split("|")] for line in read_contract(contract)]
 
 
 def draw_layers() -> tuple[str, list[str]]:
     """Return the diagram of the layers and its text."""
     drawing, library, app = Drawing(), read_layers("layers"), read_layers("app-layers")
-    drawing.text(
-        24,
-        28,
-        "Imports go down only. In every row except the last, packages do not import each other.",
-        "small",
-        "start",
-    )
+    related = [line.split(":")[0].strip() for line in read_contract("layers") if ":" in line]
+    rule = f"Imports go down only. Packages in a row do not import each other, except in the row of {' and '.join(related)}."
+    drawing.text(24, 28, rule, "small", "start")
     y = 40.0
     for names in library:
         below = y + 8
