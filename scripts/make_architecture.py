@@ -1,7 +1,8 @@
 """Draw the diagrams of docs/architecture.md from the code: `python -m scripts.make_architecture [--check]`.
 
-The layers come from the import contracts in pyproject.toml, one turn from a recorded run, and the way of an event from the listeners and
-imports in the source. Each diagram is an SVG image and a text block between two markers of the page. A test compares both with the code.
+The layers come from the import contracts in pyproject.toml, one turn from a recorded run, the way of an event from the listeners and
+imports in the source. Each diagram is an SVG image and a text block between two markers of the page. The tables of packages have their
+importers from the code. A test compares all of them with the code.
 """
 
 import ast
@@ -23,6 +24,7 @@ from mainspring.events import Event
 from mainspring.loop.hooks import HOOKS
 from mainspring.models import ModelRequest
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from scripts.structure import build_graph, read_modules
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
@@ -96,23 +98,24 @@ def rows_of_boxes(drawing: Drawing, names: Sequence[str], x: float, y: float, wi
 # --- Layers ------------------------------------------------------------------------------------------------------------
 
 
-def read_layers(contract: str) -> list[list[str]]:
-    """Return the layers of an import contract, top to bottom, each with its siblings."""
+def read_contract(contract: str) -> list[str]:
+    """Return the lines of an import contract of layers, top to bottom."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     [found] = [entry for entry in settings["contracts"] if entry["id"] == contract]
-    return [[name.strip() for name in line.replace(":", "|").split("|")] for line in found["layers"]]
+    return found["layers"]
+
+
+def read_layers(contract: str) -> list[list[str]]:
+    """Return the layers of an import contract, top to bottom, each with its siblings."""
+    return [[name.strip() for name in line.replace(":", "|").split("|")] for line in read_contract(contract)]
 
 
 def draw_layers() -> tuple[str, list[str]]:
     """Return the diagram of the layers and its text."""
     drawing, library, app = Drawing(), read_layers("layers"), read_layers("app-layers")
-    drawing.text(
-        24,
-        28,
-        "Imports go down only. In every row except the last, packages do not import each other.",
-        "small",
-        "start",
-    )
+    related = [line.split(":")[0].strip() for line in read_contract("layers") if ":" in line]
+    rule = f"Imports go down only. Packages in a row do not import each other, except in the row of {' and '.join(related)}."
+    drawing.text(24, 28, rule, "small", "start")
     y = 40.0
     for names in library:
         below = y + 8
@@ -133,6 +136,45 @@ def draw_layers() -> tuple[str, list[str]]:
                 for siblings in app
             ]
     return drawing.svg("The layers of Mainspring"), lines
+
+
+@cache
+def find_importers() -> dict[str, dict[str, int]]:
+    """Return for each package the packages that import it, also for typing, each with the number of its modules that do."""
+    importers: dict[str, dict[str, int]] = {}
+    for module, targets in build_graph(read_modules(), typing=True).items():
+        for package in {package_of(target) for target in targets} - {package_of(module), ""}:
+            found = importers.setdefault(package, {})
+            found[package_of(module)] = found.get(package_of(module), 0) + 1
+    return importers
+
+
+def package_of(module: str) -> str:
+    """Return the package of a module, as the contracts name it: `loop`, `app.chat`; empty for the root."""
+    parts = module.split(".")[1:]
+    return ".".join(parts[: 2 if parts[:1] == ["app"] else 1])
+
+
+def package_table(page: str, packages: Sequence[str]) -> list[str]:
+    """Return a table of packages: the purposes from the page, and the importers from the code, the largest first.
+
+    Raises:
+        ValueError: If the page does not describe a package.
+    """
+    rows = ["| package | purpose | imported by |", "|---|---|---|"]
+    purposes = dict(re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", page, re.MULTILINE))
+    for package in packages:
+        if package not in purposes:
+            raise ValueError(f"{PAGE.name} does not describe the package {package}: add a row with its purpose")
+        counts = find_importers().get(package, {})
+        names = [
+            f"`{name}`"
+            for name in sorted(counts, key=lambda name: (-counts[name], name))
+            if name not in {"", "__main__"}
+        ]
+        more = f", and {len(names) - 5} more" if len(names) > 5 else ""
+        rows.append(f"| `{package}` | {purposes[package]} | {', '.join(names[:5]) or '-'}{more} |")
+    return rows
 
 
 # --- One turn ----------------------------------------------------------------------------------------------------------
@@ -391,12 +433,16 @@ def summary(kind: type[Any]) -> str:
 def build() -> tuple[dict[Path, str], str]:
     """Return the images by path, and the page with its generated parts."""
     images: dict[Path, str] = {}
+    page = PAGE.read_text(encoding="utf-8")
     parts: dict[str, list[str]] = {"events": event_table()}
+    for name, contract, prefix in (("library", "layers", ""), ("app", "app-layers", "app.")):
+        packages = [f"{prefix}{package}" for names in read_layers(contract) for package in names]
+        parts[name] = package_table(page, packages)
     for name, draw in {"layers": draw_layers, "turn": draw_turn, "way": draw_events}.items():
         svg, lines = draw()
         images[IMAGES / f"architecture-{name}.svg"] = svg
         parts[name] = ["```text", *lines, "```"]
-    return images, fill(PAGE.read_text(encoding="utf-8"), parts)
+    return images, fill(page, parts)
 
 
 def fill(page: str, parts: dict[str, list[str]]) -> str:

@@ -1,6 +1,5 @@
 """The page about the architecture shows the code: its diagrams are generated, and its tables list every package."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -25,13 +24,14 @@ def test_the_recorded_turn_has_the_hooks_and_events_in_order() -> None:
     assert all(moment.path for moment in make_architecture.record_run())
 
 
-@pytest.mark.parametrize(("contract", "prefix"), [("layers", ""), ("app-layers", "app.")])
-def test_a_table_lists_every_package_of_a_contract(contract: str, prefix: str) -> None:
-    page = make_architecture.PAGE.read_text(encoding="utf-8").split("\n## Layers\n")[1].split("\n## ")[0]
-    listed = re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)
-    packages = [f"{prefix}{name}" for names in make_architecture.read_layers(contract) for name in names]
+def test_the_tables_have_every_package_with_its_importers() -> None:
+    page = "| `callbacks` | calls functions | nothing |\n"
 
-    assert sorted(name for name in listed if name.startswith("app.") == bool(prefix)) == sorted(packages)
+    [row] = make_architecture.package_table(page, ["callbacks"])[2:]
+
+    assert row == "| `callbacks` | calls functions | `agent` |"
+    with pytest.raises(ValueError, match="does not describe the package tools"):
+        make_architecture.package_table(page, ["callbacks", "tools"])
 
 
 def test_the_way_of_an_event_names_its_readers() -> None:

@@ -98,7 +98,7 @@ def test_paths_of_pages_in_the_source_exist() -> None:
     assert [entry for entry in sorted(named) if not (REPOSITORY / entry[0]).exists()] == []
 
 
-EXTERNAL_NAMES = {"ChatVertexAI", "HttpAgent", "LoopResult", "MyUI", "OpenTelemetry", "PowerShell"}
+EXTERNAL_NAMES = {"ChatVertexAI", "LoopResult", "MyUI", "OpenTelemetry", "PowerShell"}
 """Names in the documentation that belong to other programs, to examples, or to the past."""
 
 

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/terminal.md anew, of a real session: ``python -m tests.e2e.screenshots``."""
+"""Draw the pictures of docs/terminal.md from a real session: ``python -m tests.e2e.screenshots``."""
 
 import io
 import tempfile
@@ -56,11 +56,11 @@ EDITS = [
     },
 ]
 
-TESTS = "for i in 1 2 3 4 5 6; do echo test_parse.py::test_$i PASSED; sleep 0.4; done"
+TESTS = "for i in 1 2 3 4 5 6; do echo test_parse.py::test_$i PASSED; sleep 1.5; done"
 
 
 def draw(chat: Chatting, name: str) -> None:
-    """Write what is to be seen as a picture."""
+    """Write the visible screen as an SVG picture."""
     lines = chat.terminal.styled().rstrip("\n").split("\n")
     while len(lines) > 1 and not lines[0].strip():
         del lines[0]
@@ -72,7 +72,7 @@ def draw(chat: Chatting, name: str) -> None:
 
 @contextmanager
 def terminal() -> Iterator[Chatting]:
-    """A terminal with a server, in a folder that is not kept."""
+    """Yield a terminal with a server, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder, "home")
         home.mkdir()
@@ -80,7 +80,7 @@ def terminal() -> Iterator[Chatting]:
 
 
 def main() -> None:
-    """Draw all of them."""
+    """Draw all pictures."""
     with terminal() as chat:
         project = chat.terminal.folder
         (project / ".git").mkdir()
@@ -104,14 +104,12 @@ def main() -> None:
         window.wait_gone("Typing goes to the input")
         draw(chat, "approval")
         window.answer("h")
-        window.wait("change 1 of 2")
+        window.wait("Change 1 of 2")
         draw(chat, "changes")
         window.keys("Enter")
-        window.wait("Run this command?")
-        window.answer("y")
         window.wait("test_2")
         window.send("use pytest -q next time")
-        window.wait("steers:")
+        window.wait("steering:")
         window.type("then write the changelog")
         window.keys("Tab")
         window.wait("queued: then")
@@ -119,7 +117,7 @@ def main() -> None:
         window.wait("It is written.")
         window.wait_gone("Esc to stop")
         window.type("/mo")
-        window.wait("or plan; execute")
+        window.wait("/memory")
         draw(chat, "completion")
 
 

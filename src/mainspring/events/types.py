@@ -48,7 +48,7 @@ class _PartialMessageEvent(Struct, frozen=True, gc=False, eq=False):
 
 
 class StreamStart(_PartialMessageEvent, frozen=True, gc=False, eq=False):
-    """The answer begins."""
+    """A response begins."""
 
     type: ClassVar[str] = "start"
     draft: MessageDraft | None = None
@@ -114,7 +114,7 @@ class ThinkingEnd(_PartialMessageEvent, frozen=True, gc=False, eq=False):
 
 
 class ToolCallStart(_PartialMessageEvent, frozen=True, gc=False, eq=False):
-    """A tool call begins; id and name may still be empty where a provider tells them late."""
+    """A tool call begins. Its ID and name may be empty until the provider sends them."""
 
     type: ClassVar[str] = "toolcall_start"
     index: int
@@ -144,8 +144,8 @@ class ToolCallEnd(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     at: int = 0
 
 
-class CommandResult(Struct, frozen=True, eq=False):
-    """The answer is complete. The last event of a good stream."""
+class Done(Struct, frozen=True, eq=False):
+    """The response is complete. The last event of a successful stream."""
 
     type: ClassVar[str] = "done"
     reason: StopReason
@@ -158,7 +158,7 @@ class CommandResult(Struct, frozen=True, eq=False):
 
 
 class StreamError(Struct, frozen=True, eq=False):
-    """The answer broke off. The last event of a failed or aborted stream; ``message`` is what had arrived."""
+    """The response was interrupted. The last event of a failed or aborted stream; ``message`` is the partial message."""
 
     type: ClassVar[str] = "error"
     reason: Literal["aborted", "error"]
@@ -229,7 +229,7 @@ class AgentStart(Struct, frozen=True, eq=False):
 
 
 class AgentEnd(Struct, frozen=True, eq=False):
-    """A run is over; ``messages`` are those that it added."""
+    """A run has ended; ``messages`` are those that it added."""
 
     type: ClassVar[str] = "agent_end"
     run_id: str
@@ -239,7 +239,7 @@ class AgentEnd(Struct, frozen=True, eq=False):
 
 
 class TurnStart(Struct, frozen=True, eq=False):
-    """A model call is about to be made; ``turn`` counts from 1 in each run."""
+    """A model call is about to begin; ``turn`` is counted from 1 in each run."""
 
     type: ClassVar[str] = "turn_start"
     turn: int
@@ -247,7 +247,7 @@ class TurnStart(Struct, frozen=True, eq=False):
 
 
 class TurnEnd(Struct, frozen=True, eq=False):
-    """The answer and the results of its calls are complete."""
+    """The response and the results of its calls are complete."""
 
     type: ClassVar[str] = "turn_end"
     turn: int
@@ -256,14 +256,14 @@ class TurnEnd(Struct, frozen=True, eq=False):
 
 
 class MessageStart(Struct, frozen=True, eq=False):
-    """A message begins to join the conversation: a prompt, an answer, or tool results."""
+    """A message begins to join the conversation: a prompt, a response, or tool results."""
 
     type: ClassVar[str] = "message_start"
     message: AgentMessage
 
 
 class MessageUpdate(Struct, frozen=True, eq=False):
-    """The answer grew by ``event``; what `subscribe` hands out instead of the bare event."""
+    """The response grew by ``event``. `subscribe` wraps each stream event in this one."""
 
     type: ClassVar[str] = "message_update"
     event: StreamEvent
@@ -282,7 +282,7 @@ class MessageEnd(Struct, frozen=True, eq=False):
 
 
 class ToolExecutionStart(Struct, frozen=True, eq=False):
-    """A tool call is taken up."""
+    """A tool call begins."""
 
     type: ClassVar[str] = "tool_execution_start"
     call: ToolUseBlock
@@ -290,7 +290,7 @@ class ToolExecutionStart(Struct, frozen=True, eq=False):
 
 
 class ToolExecutionUpdate(Struct, frozen=True, eq=False):
-    """A tool reports on the way: partial output, or title and metadata."""
+    """A tool reports progress: partial output, or title and metadata."""
 
     type: ClassVar[str] = "tool_execution_update"
     call_id: str
@@ -301,7 +301,7 @@ class ToolExecutionUpdate(Struct, frozen=True, eq=False):
 
 
 class ToolExecutionEnd(Struct, frozen=True, eq=False):
-    """A call has its result. ``seconds`` is the time the tool itself took."""
+    """A call has its result. ``seconds`` is the duration of the tool itself."""
 
     type: ClassVar[str] = "tool_execution_end"
     call: ToolUseBlock
@@ -311,7 +311,7 @@ class ToolExecutionEnd(Struct, frozen=True, eq=False):
 
 
 class ModelRetry(Struct, frozen=True, eq=False):
-    """A model call failed before any content and will be tried again in ``delay`` seconds."""
+    """A model call failed before any content and will be retried in ``delay`` seconds."""
 
     type: ClassVar[str] = "model_retry"
     attempt: int

@@ -98,7 +98,7 @@ class McpBootstrapStart(Hook):
     """Connecting to MCP servers begins; ``servers`` are their names."""
 
     event = "mcp:bootstrap:start"
-    when = "At warm-up or the first run, where there are MCP servers."
+    when = "At warm-up or the first run, if there are MCP servers."
     __slots__ = ("servers",)
 
     def __init__(self, servers: tuple[str, ...]) -> None:
@@ -106,10 +106,10 @@ class McpBootstrapStart(Hook):
 
 
 class McpBootstrapEnd(Hook):
-    """Connecting to MCP servers is over. ``seconds`` it took; ``failed`` are the servers that could not be reached."""
+    """All MCP servers have connected or failed. ``seconds`` is the duration; ``failed`` are the servers that could not be reached."""
 
     event = "mcp:bootstrap:end"
-    when = "When every MCP server has answered or failed."
+    when = "When every MCP server has connected or failed."
     __slots__ = ("failed", "status", "seconds", "servers")
 
     def __init__(self, servers: tuple[str, ...], seconds: float, failed: tuple[str, ...] = ()) -> None:
@@ -122,7 +122,7 @@ class McpBootstrapEnd(Hook):
 
 
 class McpConnect(Hook):
-    """A connection to an MCP server stands; ``tools`` are the names of its tools."""
+    """An MCP server is connected; ``tools`` are the names of its tools."""
 
     event = "mcp:connect"
     when = "For each MCP server, when its tools are known."
@@ -147,13 +147,13 @@ class McpError(Hook):
 
 
 class SkillsResolve(Hook):
-    """Skills were looked for; ``skills`` are what was found.
+    """Skills were searched; ``skills`` are those that were found.
 
-    Skills are resolved once, at warm-up or the first run: a handler added after that misses this.
+    Skills are resolved once, at warm-up or the first run: a handler that is added later misses this.
     """
 
     event = "skills:resolve"
-    when = "At warm-up or the first run, once the folders were read."
+    when = "At warm-up or the first run, after the folders were read."
     __slots__ = ("skills",)
 
     def __init__(self, skills: Sequence[Any]) -> None:
@@ -161,9 +161,9 @@ class SkillsResolve(Hook):
 
 
 class SkillsCatalog(Hook):
-    """The list of skills as the model will read it. ``catalog`` may be replaced.
+    """The list of skills for the model. ``catalog`` may be replaced.
 
-    The list is made once, at warm-up or the first run: a handler added after that misses this.
+    The list is made once, at warm-up or the first run: a handler that is added later misses this.
     """
 
     event = "skills:catalog"
@@ -188,7 +188,7 @@ SkillReason = Literal["run-end", "explicit", "reset"]
 
 
 class SkillsActivate(Hook):
-    """A skill becomes active; ``via`` says by what: the ``model``, the host (``explicit``), a ``trigger``, or on ``resume``."""
+    """A skill becomes active. ``via`` is the cause: the ``model``, the application (``explicit``), a ``trigger``, or ``resume``."""
 
     event = "skills:activate"
     when = "When a skill becomes active."
@@ -200,11 +200,11 @@ class SkillsActivate(Hook):
 
 
 class SkillsDeactivate(Hook):
-    """A skill is no longer active; ``reason`` says why: ``run-end``, ``explicit`` or ``reset``."""
+    """A skill is not active any more. ``reason`` is ``run-end``, ``explicit``, or ``reset``."""
 
     event = "skills:deactivate"
     kept = True
-    when = "When a skill is no longer active: at the end of the run, told so, or forgotten by `reset`."
+    when = "When a skill becomes inactive: at the end of the run, on request, or after `reset`."
     __slots__ = ("name", "reason")
 
     def __init__(self, name: str, reason: SkillReason) -> None:
@@ -213,7 +213,7 @@ class SkillsDeactivate(Hook):
 
 
 class BudgetExceeded(Hook):
-    """The results of one turn came to more ``bytes`` than the ``budget`` (`tool_output_budget`) allows."""
+    """The results of one turn have more ``bytes`` than the ``budget`` (`tool_output_budget`) allows."""
 
     event = "budget:exceeded"
     when = "Right after `tool-results:after` of a turn whose results are over the budget."
@@ -227,12 +227,13 @@ class BudgetExceeded(Hook):
 
 
 class ToolBudgetExceeded(Hook):
-    """A call beyond the budget of its tool: ``count`` is its number in the run, ``max`` what the budget allows, ``mode``
-    what happens with it: ``block`` or ``steer``.
+    """A call over the budget of its tool.
+
+    ``count`` is its number in the run, ``max`` the budget, ``mode`` the effect: ``block`` or ``steer``.
     """
 
     event = "tool-budget:exceeded"
-    when = "At `tool:gate`, for each call beyond the budget of its tool."
+    when = "At `tool:gate`, for each call over the budget of its tool."
     __slots__ = ("count", "max", "mode", "name", "turn", "turn_id")
 
     def __init__(self, turn: int, turn_id: str, name: str, count: int, maximum: int, mode: str) -> None:
@@ -245,28 +246,27 @@ class ToolBudgetExceeded(Hook):
 
 
 class BudgetWarning(Hook):
-    """A limit of money, tokens, turns or seconds is near: ``spent_cost`` of ``limit``.
+    """A limit of cost, tokens, turns, or time is near: ``spent`` of ``limit``.
 
-    ``scope`` is ``run`` or ``session``; ``status`` is the one with which a run will end there, such as ``max_cost``.
+    ``scope`` is ``run`` or ``session``; ``status`` is the status of a run that reaches the limit, such as ``max_cost``.
     """
 
     event = "budget:warning"
-    when = "Before the first request at or beyond the share `warn_at` of a limit, once for each limit in a run."
+    when = "Before the first request at or above the share `warn_at` of a limit, once for each limit in a run."
     __slots__ = ("limit", "scope", "spent", "status")
 
-    def __init__(self, scope: str, status: RunStatus, spent_cost: float, limit: float) -> None:
+    def __init__(self, scope: str, status: RunStatus, spent: float, limit: float) -> None:
         self.scope = scope
         self.status: RunStatus = status
-        self.spent = spent_cost
+        self.spent = spent
         self.limit = limit
 
 
 class OAuthRefresh(Hook):
-    """The token of a login was renewed. No token is in here.
+    """The token of a login was renewed. The hook does not contain a token.
 
-    ``provider`` and ``account`` say whose (``account`` is empty where it is unknown), ``expires`` when the new token ends, in
-    seconds since 1970, or ``None``; ``reason`` is ``expired`` if the old one's end was near, ``refused`` if the host did not take
-    it any more.
+    ``provider`` and ``account`` identify the login (``account`` is empty if unknown), ``expires`` is the end of the new token in
+    seconds since 1970, or ``None``; ``reason`` is ``expired`` if the old one was about to expire, ``refused`` if the host rejected it.
     """
 
     event = "oauth:refresh"
@@ -283,15 +283,15 @@ class OAuthRefresh(Hook):
 
 
 class OutputHook(Hook):
-    """A run that was to end in structured output has come to an end.
+    """A run with structured output has ended.
 
-    ``output`` is the validated value, or ``None`` where there is none; then ``error`` says why, and the run's result falls back to
-    its text. ``attempts`` counts the answers that were tried.
+    ``output`` is the validated value, or ``None`` with the reason in ``error``; the result of the run is then its text.
+    ``attempts`` is the number of outputs that were tried.
     """
 
     event = "output"
     mutable = ("output",)
-    when = "When an answer fits the schema, or no further one is asked for."
+    when = "When an output fits the schema, or the last attempt failed."
     __slots__ = ("attempts", "error", "output", "raw")
 
     def __init__(self, output: Any, raw: Any, attempts: int, error: str = "") -> None:

@@ -82,7 +82,7 @@ class SessionStart(Hook):
 
     event = "session:start"
     kept = True
-    when = "First of all, before the prompt joins the history."
+    when = "First, before the prompt joins the history."
     __slots__ = ("agent", "resumed", "run_id")
 
     def __init__(self, run_id: str, agent: str, resumed: bool) -> None:
@@ -96,14 +96,14 @@ MessageSource = Literal["prompt", "steer", "follow_up", "assistant", "synthetic"
 
 
 class MessagesAdded(Hook):
-    """Messages that join the history now. Stores write them here; the next request waits for it.
+    """Messages join the history. Stores write them here; the next request waits for it.
 
-    A message with tool calls does not come here: see `ToolIntent` and `ToolResultsAfter`.
+    A message with tool calls is not included: see `ToolCallsReceived` and `ToolResultsAfter`.
     """
 
     event = "session:turns"
     kept = True
-    when = "Whenever messages join, the prompt included, before the next request is made."
+    when = "Whenever messages join, including the prompt, before the next request."
     __slots__ = ("messages", "run_id", "source")
 
     def __init__(self, run_id: str, messages: tuple[AgentMessage, ...], source: MessageSource) -> None:
@@ -113,11 +113,11 @@ class MessagesAdded(Hook):
 
 
 class SessionEnd(Hook):
-    """A run is over, however it ended. ``turns`` is how many turns it had, which are numbered from 1."""
+    """A run has ended, in any way. ``turns`` is the number of its turns, which are counted from 1."""
 
     event = "session:end"
     kept = True
-    when = "At the end of a run, on every way out."
+    when = "At the end of a run, however it ends."
     __slots__ = ("error", "run_id", "status", "turns", "usage")
 
     def __init__(self, run_id: str, status: RunStatus, turns: int, usage: Usage, error: BaseException | None) -> None:
@@ -129,8 +129,9 @@ class SessionEnd(Hook):
 
 
 class ContextTransform(Hook):
-    """The messages of the next request, before they are converted for the model. ``messages`` may be replaced; the
-    history itself stays as it is, unless a handler has it replaced by a shorter one (`compact`).
+    """The messages of the next request, before they are converted for the model. ``messages`` may be replaced.
+
+    The history stays unchanged, unless a handler replaces it by a shorter one (`compact`).
     """
 
     event = "context:transform"
@@ -173,10 +174,10 @@ class SystemTransform(Hook):
 
 
 class SystemBefore(Hook):
-    """A run has a system prompt of its own, in place of the agent's."""
+    """A run has its own system prompt, which replaces the agent's."""
 
     event = "system:before"
-    when = "At the start of a run that was given `system`, after `session:start`."
+    when = "At the start of a run with its own `system`, after `session:start`."
     __slots__ = ("run_id", "system")
 
     def __init__(self, run_id: str, system: str) -> None:
@@ -193,7 +194,7 @@ def _status(value: Any) -> RunStatus | None:
 class TurnBefore(Hook):
     """A request is about to be sent. Every field of ``request`` may be changed.
 
-    Set ``stop`` to a status, such as ``max_cost``, and the run ends with it in place of sending the request.
+    Set ``stop`` to a status, such as ``max_cost``, to end the run with it instead of sending the request.
     """
 
     event = "turn:before"
@@ -222,15 +223,15 @@ class TurnBefore(Hook):
 
 
 class TurnAfter(Hook):
-    """A model call is over. ``continue_with`` may be set to messages that keep the run going where it would stop.
+    """A model call has ended. Set ``continue_with`` to messages that continue a run that would stop.
 
-    After a failed call ``usage`` is zero and ``error`` is set.
+    After a failed call, ``usage`` is zero and ``error`` is set.
     """
 
     event = "turn:after"
     kept = True
     mutable = ("continue_with",)
-    when = "After each model call, failed ones too, before its calls are looked at."
+    when = "After each model call, including failed ones, before its tool calls are checked."
     __slots__ = ("_continue_with", "error", "message", "tool_counts", "turn", "turn_id", "usage")
     continue_with: str | Sequence[AgentMessage] = validated_property("_continue_with", require_text_or_messages)
 
@@ -253,7 +254,7 @@ class TurnAfter(Hook):
 
 
 class UsageUpdate(Hook):
-    """Tokens of one model call, and of the run so far. ``purpose`` is that of a side call, and empty for the turn's own."""
+    """Tokens of one model call, and of the run so far. ``purpose`` is that of a side call, and empty for a turn."""
 
     event = "usage"
     kept = True
@@ -268,10 +269,10 @@ class UsageUpdate(Hook):
 
 
 class StreamText(Hook):
-    """A piece of the answer's text."""
+    """A delta of the response's text."""
 
     event = "stream:text"
-    when = "For each piece of text while it arrives."
+    when = "For each delta of text when it arrives."
     __slots__ = ("text", "turn_id")
 
     def __init__(self, text: str, turn_id: str) -> None:
@@ -280,10 +281,10 @@ class StreamText(Hook):
 
 
 class StreamThinking(Hook):
-    """A piece of the model's reasoning."""
+    """A delta of the model's reasoning."""
 
     event = "stream:thinking"
-    when = "For each piece of reasoning while it arrives."
+    when = "For each delta of reasoning when it arrives."
     __slots__ = ("thinking", "turn_id")
 
     def __init__(self, thinking: str, turn_id: str) -> None:
@@ -292,11 +293,11 @@ class StreamThinking(Hook):
 
 
 class StreamEnd(Hook):
-    """The answer's text is complete; comes only where there is text."""
+    """The text of a response is complete. Does not fire for a response without text."""
 
     event = "stream:end"
     kept = True
-    when = "When an answer with text is complete."
+    when = "When a response with text is complete."
     __slots__ = ("text", "turn_id")
 
     def __init__(self, text: str, turn_id: str) -> None:
@@ -305,11 +306,11 @@ class StreamEnd(Hook):
 
 
 class BeforeInject(Hook):
-    """Messages from `steer` or `follow_up` are about to join; ``messages`` may be replaced."""
+    """Messages from `steer` or `follow_up` are about to join. ``messages`` may be replaced."""
 
     event = "steer:inject"
     mutable = ("messages",)
-    when = "When waiting messages are taken, before they join."
+    when = "When queued messages are taken, before they join."
     __slots__ = ("_messages", "kind")
     messages: list[AgentMessage] = validated_property("_messages", require_messages)
 
@@ -319,7 +320,7 @@ class BeforeInject(Hook):
 
 
 class ModelErrorHook(Hook):
-    """A model call failed for good (after its retries). A handler may answer `retry`."""
+    """A model call failed finally, after its retries. A handler may call `retry`."""
 
     event = "model:error"
     mutable = ("messages", "retrying")
@@ -376,11 +377,11 @@ class AgentAbort(Hook):
 
 
 class RunDone(Hook):
-    """The very last hook of a run, on every way out."""
+    """The last hook of a run, however it ends."""
 
     event = "agent:done"
     kept = True
-    when = "Last of all, on every way out."
+    when = "Last, however the run ends."
     __slots__ = ("error", "run_id", "status", "turns", "usage")
 
     def __init__(self, run_id: str, status: RunStatus, turns: int, usage: Usage, error: BaseException | None) -> None:
@@ -392,11 +393,11 @@ class RunDone(Hook):
 
 
 class ToolCallsReceived(Hook):
-    """The model asked for tools. Stores write the message here, before any of its calls is looked at."""
+    """The model requested tool calls. Stores write the message here, before any of its calls is checked."""
 
     event = "tool:intent"
     kept = True
-    when = "When an answer has calls, before any of them is looked at."
+    when = "When a response has tool calls, before any of them is checked."
     __slots__ = ("message", "run_id")
 
     def __init__(self, run_id: str, message: Message) -> None:
@@ -405,15 +406,15 @@ class ToolCallsReceived(Hook):
 
 
 class ToolResultsAfter(Hook):
-    """All calls of a message have their result. Stores join the pair with the history here, in one write.
+    """All calls of a message have their result. Stores add the pair to the history here, in one write.
 
-    What is put into ``follow`` joins right behind the pair, before the model is asked again.
+    Messages in ``follow`` join right after the pair, before the next model call.
     """
 
     event = "tool-results:after"
     kept = True
     mutable = ("follow",)
-    when = "When every call of an answer has its result."
+    when = "When every call of a response has its result."
     __slots__ = ("_follow", "message", "results", "run_id")
     follow: list[AgentMessage] = validated_property("_follow", require_messages)
 
@@ -425,11 +426,11 @@ class ToolResultsAfter(Hook):
 
 
 class RunPaused(Hook):
-    """The run stops with calls that wait for an answer. What is stored now can be taken up in another process."""
+    """The run stops with calls that wait for an approval. Another process can resume it from the stored state."""
 
     event = "run:pause"
     kept = True
-    when = "When calls wait for an answer, before `session:end`."
+    when = "When calls wait for an approval, before `session:end`."
     __slots__ = ("message", "reasons", "results", "run_id")
 
     def __init__(

@@ -13,7 +13,7 @@ SessionOpenReason = Literal["startup", "resume", "reset", "reload"]
 
 
 class SessionOpen(Hook):
-    """A conversation is opened in this process. ``session_id`` is empty where nothing is stored."""
+    """A session is opened in this process. ``session_id`` is empty if nothing is stored."""
 
     event = "session:open"
     when = "Once, before the first prompt of a conversation; again after `reset`."
@@ -25,16 +25,16 @@ class SessionOpen(Hook):
 
 
 class PromptSubmitted(Hook):
-    """A prompt comes in. ``text`` may be replaced.
+    """A prompt arrives. ``text`` may be replaced.
 
-    Set ``handled`` and no run begins: the result is completed, with ``reply`` as its text. Set ``block`` (True or a reason) and
-    none begins either: the result is ``denied``.
+    Set ``handled`` to start no run: the result is completed, with ``reply`` as its text. Set ``block`` (True or a reason) to start
+    no run either: the result is ``denied``.
     """
 
     event = "input"
     gate = True
     mutable = ("text", "handled", "reply", "block")
-    when = "Before a run, for each prompt that has text. Handlers given to one run do not hear it."
+    when = "Before a run, for each prompt with text. Handlers of one run are not called."
     __slots__ = ("_reply", "_text", "block", "handled")
     reply: str = validated_property("_reply", text)
     text: str = validated_property("_text", text)
@@ -54,14 +54,14 @@ class PromptSubmitted(Hook):
 
 
 class BeforeRun(Hook):
-    """A run is about to begin. ``system`` may be replaced for this run; ``messages`` join behind the prompt.
+    """A run is about to begin. ``system`` may be replaced for this run; ``messages`` join after the prompt.
 
-    ``prompt`` is the text of the prompt as `input` left it; empty where a run goes on from where it stood.
+    ``prompt`` is the text of the prompt after `input`, or empty if a run continues without one.
     """
 
     event = "agent:before"
     mutable = ("system", "messages")
-    when = "Before each run, after `input`. Handlers given to one run do not hear it."
+    when = "Before each run, after `input`. Handlers of one run are not called."
     __slots__ = ("_messages", "_system", "prompt")
     system: str = validated_property("_system", text)
     messages: list[AgentMessage] = validated_property("_messages", require_messages)
@@ -73,11 +73,11 @@ class BeforeRun(Hook):
 
 
 class SessionClosed(Hook):
-    """A conversation is over in this process: ``exit`` of the process, ``reset``, or ``reload`` of the handlers."""
+    """A session ends in this process: ``exit`` of the process, ``reset``, or ``reload`` of the handlers."""
 
     event = "session:shutdown"
     kept = True
-    when = "When the process ends, the conversation is closed or forgotten; only where it was opened."
+    when = "When the process ends, or the session is closed or reset, if it was opened."
     __slots__ = ("reason", "session_id")
 
     def __init__(self, session_id: str, reason: str) -> None:

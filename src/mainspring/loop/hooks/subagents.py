@@ -32,16 +32,16 @@ class _SpawnHook(Hook):
 
 
 class BeforeSpawn(_SpawnHook):
-    """A sub-agent is about to run. ``task`` may be replaced; ``block`` (True or a reason) keeps it from running.
+    """A subagent is about to run. ``task`` may be replaced; ``block`` (True or a reason) prevents the run.
 
-    ``child`` is the name of its definition, ``child_id`` this one child, ``depth`` how deep it stands (1 for a child of the
-    agent that a person talks to), ``agent`` the sub-agent itself, to register handlers on.
+    ``child`` is the name of its definition, ``child_id`` its ID, ``depth`` its level (1 for a subagent of the outermost agent),
+    ``agent`` the subagent itself, on which you can register handlers.
     """
 
     event = "spawn:before"
     gate = True
     mutable = ("task", "block")
-    when = "When a sub-agent has been made and has a place to run, before it runs."
+    when = "When a subagent was created and has a slot to run, before it runs."
     __slots__ = ("agent", "block")
 
     def __init__(self, child_id: str, child: str, depth: int, task: str, agent: Any) -> None:
@@ -58,10 +58,10 @@ class BeforeSpawn(_SpawnHook):
 
 
 class SpawnComplete(_SpawnHook):
-    """A sub-agent has ended, of itself or at a limit. ``text`` is its last answer, ``stats`` are its figures (`ChildStats`)."""
+    """A subagent has ended, normally or at a limit. ``text`` is its last response, ``stats`` are its figures (`SubagentStats`)."""
 
     event = "spawn:complete"
-    when = "When a sub-agent has ended, before its parent gets the answer."
+    when = "When a subagent has ended, before its parent gets the response."
     __slots__ = ("stats", "status", "text")
 
     def __init__(
@@ -74,10 +74,10 @@ class SpawnComplete(_SpawnHook):
 
 
 class SpawnError(_SpawnHook):
-    """A sub-agent failed or was stopped. ``stats`` (`ChildStats`) tell what it used until then. Its parent goes on."""
+    """A subagent failed or was stopped. ``stats`` (`SubagentStats`) contain its usage so far. Its parent continues."""
 
     event = "spawn:error"
-    when = "When a sub-agent failed, was stopped, or could not be made."
+    when = "When a subagent failed, was stopped, or could not be created."
     __slots__ = ("error", "stats", "status")
 
     def __init__(
@@ -140,90 +140,90 @@ class ChildHook(Hook):
 
 
 class ChildStreamText(ChildHook):
-    """A piece of a sub-agent's answer."""
+    """A delta of a subagent's response."""
 
     event = "child:stream:text"
     of = StreamText
-    when = "For each piece of a sub-agent's text, if somebody listened when it was spawned."
+    when = "For each delta of a subagent's text, if a handler was registered when it was spawned."
     __slots__ = ()
 
 
 class ChildStreamThinking(ChildHook):
-    """A piece of a sub-agent's reasoning."""
+    """A delta of a subagent's reasoning."""
 
     event = "child:stream:thinking"
     of = StreamThinking
-    when = "For each piece of a sub-agent's reasoning, if somebody listened when it was spawned."
+    when = "For each delta of a subagent's reasoning, if a handler was registered when it was spawned."
     __slots__ = ()
 
 
 class ChildStreamEnd(ChildHook):
-    """A sub-agent's answer is complete."""
+    """A subagent's response is complete."""
 
     event = "child:stream:end"
     of = StreamEnd
-    when = "When an answer of a sub-agent with text is complete."
+    when = "When a response of a subagent with text is complete."
     __slots__ = ()
 
 
 class ChildToolGate(ChildHook):
-    """The early gate of a sub-agent's call: ``block``, ``reason`` and ``result`` decide as in `ToolGate`."""
+    """The early gate of a subagent's call: ``block``, ``reason``, and ``result`` have the same effect as for `ToolGate`."""
 
     event = "child:tool:gate"
     gate = True
     mutable = ("block", "reason", "result", "pause")
     of = ToolGate
-    when = "Within a sub-agent's `tool:gate`, after the child's own handlers."
+    when = "Within a subagent's `tool:gate`, after the subagent's own handlers."
     __slots__ = ()
 
 
 class ChildToolBefore(ChildHook):
-    """A sub-agent's call is valid. ``input`` may be replaced as in `ToolBefore`."""
+    """A subagent's call is valid. ``input`` may be replaced, as for `ToolBefore`."""
 
     event = "child:tool:before"
     mutable = ("input",)
     of = ToolBefore
-    when = "Within a sub-agent's `tool:before`."
+    when = "Within a subagent's `tool:before`."
     __slots__ = ()
 
 
 class ChildToolAfter(ChildHook):
-    """A sub-agent's call has its final result."""
+    """A subagent's call has its final result."""
 
     event = "child:tool:after"
     of = ToolFinished
-    when = "Within a sub-agent's `tool:after`."
+    when = "Within a subagent's `tool:after`."
     __slots__ = ()
 
 
 class ChildToolError(ChildHook):
-    """A sub-agent's call failed. ``result`` may give what its model gets instead, as in `ToolErrorHook`."""
+    """A subagent's call failed. ``result`` may replace the error for its model, as for `ToolFailed`."""
 
     event = "child:tool:error"
     mutable = ("result",)
     of = ToolFailed
-    when = "Within a sub-agent's `tool:error`."
+    when = "Within a subagent's `tool:error`."
     __slots__ = ()
 
 
 class ChildMcpToolGate(ChildHook):
-    """The gate of a sub-agent's call of an MCP server's tool: decides as `ChildToolGate`."""
+    """The gate of a subagent's call of an MCP tool; same effect as `ChildToolGate`."""
 
     event = "child:mcp:tool:gate"
     gate = True
     mutable = ("block", "reason", "result", "pause")
     of = McpToolGate
-    when = "Within a sub-agent's `mcp:tool:gate`."
+    when = "Within a subagent's `mcp:tool:gate`."
     __slots__ = ()
 
 
 class ChildTurnAfter(ChildHook):
-    """A model call of a sub-agent is over."""
+    """A model call of a subagent has ended."""
 
     event = "child:turn:after"
     mutable = ("continue_with",)
     of = TurnAfter
-    when = "Within a sub-agent's `turn:after`."
+    when = "Within a subagent's `turn:after`."
     __slots__ = ()
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ToolCallHook(Hook):
-    """What all tool hooks know of their call. ``name`` is the tool's own, ``display_name`` the one that the model knows."""
+    """Base of all tool hooks. ``name`` is the tool's own name, ``display_name`` the one that the model knows."""
 
     __slots__ = ("call_id", "display_name", "input", "name", "turn_id")
 
@@ -28,11 +28,11 @@ class ToolCallHook(Hook):
 
 
 class ToolGate(ToolCallHook):
-    """The early gate, on the arguments as the model gave them.
+    """The early gate, with the arguments of the model.
 
-    Set ``block`` (True or a reason) and the call does not happen; set ``result`` and that is what it gives, without
-    running the tool; ``block`` beats ``result``. Set ``pause`` (what is to be answered) and the run ends as ``paused``, to be
-    taken up when somebody has answered; ``approved`` says that somebody has, and the pause is passed over then.
+    Set ``block`` (True or a reason) to block the call. Set ``result`` to return it without running the tool; ``block`` takes
+    precedence. Set ``pause`` (the question to answer) to end the run as ``paused``, so that it can be resumed with an answer.
+    ``approved`` is True if the call was approved; a pause has no effect then.
     """
 
     event = "tool:gate"
@@ -67,11 +67,11 @@ class ToolGate(ToolCallHook):
 
 
 class ToolUnknown(ToolCallHook):
-    """There is no tool of that name. ``result`` replaces what the model is told; ``suppress_error`` skips `tool:error`."""
+    """The tool is unknown. ``result`` replaces the error for the model; ``suppress_error`` skips `tool:error`."""
 
     event = "tool:unknown"
     mutable = ("result", "suppress_error")
-    when = "When there is no tool of that name; then `tool:error`, unless suppressed."
+    when = "When a tool is unknown; then `tool:error`, unless suppressed."
     __slots__ = ("result", "suppress_error")
 
     def __init__(self, call: ToolUseBlock, turn_id: str) -> None:
@@ -81,11 +81,11 @@ class ToolUnknown(ToolCallHook):
 
 
 class ValidationReject(ToolCallHook):
-    """The arguments do not fit and cannot be made to; ``error`` is what the model is told."""
+    """The arguments are invalid and cannot be coerced. ``error`` is the text for the model."""
 
     event = "validation:reject"
     mutable = ("error",)
-    when = "When arguments do not fit and cannot be made to."
+    when = "When arguments are invalid and cannot be coerced."
     __slots__ = ("error", "raw")
 
     def __init__(self, call: ToolUseBlock, turn_id: str, error: str) -> None:
@@ -95,7 +95,7 @@ class ValidationReject(ToolCallHook):
 
 
 class ValidationCoerce(ToolCallHook):
-    """Arguments were coerced; ``coercions`` say where and how, ``repaired`` that the text was no proper JSON."""
+    """Arguments were coerced. ``coercions`` list the changes; ``repaired`` is True if the text was not valid JSON."""
 
     event = "validation:coerce"
     when = "When arguments were coerced, before `tool:before`."
@@ -108,9 +108,9 @@ class ValidationCoerce(ToolCallHook):
 
 
 class ToolBefore(ToolCallHook):
-    """The call is valid. ``input`` may be replaced; what comes out is validated again and then judged by `ToolPermit`.
+    """The call is valid. ``input`` may be replaced; the new arguments are validated and then judged by `PermissionCheck`.
 
-    ``coercions`` say what was made to fit. `prior_content` reads what the files hold that the call is about to change.
+    ``coercions`` list the changes of the arguments. `prior_content` reads the files that the call is about to change.
     """
 
     event = "tool:before"
@@ -157,20 +157,19 @@ class ToolBefore(ToolCallHook):
 
 
 class PermissionCheck(ToolCallHook):
-    """The decision on the final arguments, right before the tool runs. Nothing here can change the call; a refusal can
-    not be taken back.
+    """The decision on the final arguments, right before the tool runs. The call cannot be changed, and a denial cannot be reverted.
 
     Attributes:
         input: The final arguments (a copy).
-        original: The arguments as the model gave them.
+        original: The arguments of the model.
         tool: The tool.
-        env: Where it will run, to look at paths.
-        approved: Whether somebody has answered that the call may be made; a pause is passed over then, a refusal is not.
-        denied: The reasons given so far.
+        env: The environment in which it will run, to resolve paths.
+        approved: Whether the call was approved. A pause has no effect then, a denial has.
+        denied: The reasons so far.
     """
 
     event = "tool:permit"
-    when = "Right before the call runs, on the final arguments."
+    when = "Right before the call runs, with the final arguments."
     gate = True
     __slots__ = (
         "_checks",
@@ -277,11 +276,11 @@ class PermissionCheck(ToolCallHook):
 
 
 class BeforeToolRun(ToolCallHook):
-    """The last thing before the tool runs: stores note that it was started. A handler that raises keeps it from running."""
+    """The last hook before the tool runs. Stores record the start. A handler that raises prevents the run."""
 
     event = "tool:start"
     mutable = ("block",)
-    when = "After everybody agreed, right before the tool runs."
+    when = "After all gates allowed the call, right before the tool runs."
     gate = True
     __slots__ = ("block", "idempotent")
 
@@ -300,7 +299,7 @@ class BeforeToolRun(ToolCallHook):
 
 
 class ToolFailed(ToolCallHook):
-    """The call failed: the tool raised, or there is none of that name. ``result`` may give what the model gets instead."""
+    """The call failed: the tool raised, or it is unknown. ``result`` may replace the error for the model."""
 
     event = "tool:error"
     mutable = ("result",)
@@ -314,11 +313,11 @@ class ToolFailed(ToolCallHook):
 
 
 class ToolTransform(ToolCallHook):
-    """What the tool gave, before the model sees it. ``result`` (output, ``is_error``, metadata) may be changed or replaced."""
+    """The result of a tool, before the model sees it. ``result`` (output, ``is_error``, metadata) may be changed or replaced."""
 
     event = "tool:transform"
     mutable = ("result",)
-    when = "When there is a result, a substitute included, before the model sees it."
+    when = "When a call has a result, including a substitute, before the model sees it."
     __slots__ = ("output_bytes", "result")
 
     def __init__(
@@ -335,7 +334,7 @@ class ToolFinished(ToolCallHook):
 
     event = "tool:after"
     kept = True
-    when = "When the result is final, after images a model cannot see were taken out."
+    when = "When the result is final, after images that the model cannot see were removed."
     __slots__ = ("is_error", "metadata", "output_bytes", "result", "seconds", "tool_counts")
 
     def __init__(
