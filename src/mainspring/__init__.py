@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         AgentStart as AgentStart,
     )
     from mainspring.events import (
-        CommandResult as CommandResult,
+        Done as Done,
     )
     from mainspring.events import Event as Event
     from mainspring.events import (
@@ -245,7 +245,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "errors": "AgentAbortedError AgentBusyError AgentContextExceededError AgentError AgentProviderError ConfigError ErrorCode MainspringError ModelError PermissionDeniedError SessionError ToolError",
-    "events": "AgentEnd Event AgentStart CommandResult EventStream MessageEnd MessageStart MessageUpdate ModelRetry StreamError StreamEvent TextDelta ThinkingDelta ToolCallDelta ToolCallEnd ToolCallStart ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate TurnEnd TurnStart",
+    "events": "AgentEnd Event AgentStart Done EventStream MessageEnd MessageStart MessageUpdate ModelRetry StreamError StreamEvent TextDelta ThinkingDelta ToolCallDelta ToolCallEnd ToolCallStart ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate TurnEnd TurnStart",
     "cancellation": "CancelToken",
     "loop.hooks": "Hook ToolFinished ToolBefore ToolGate PermissionCheck TurnAfter TurnBefore",
     "extensions": "ExtensionAPI Extensions",

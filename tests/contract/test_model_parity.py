@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import ErrorCode, ModelError, RateLimitedError
-from mainspring.events import CommandResult, ContentEvent, StreamEvent, TextDelta, ThinkingDelta, ToolCallEnd
+from mainspring.events import ContentEvent, Done, StreamEvent, TextDelta, ThinkingDelta, ToolCallEnd
 from mainspring.messages import (
     ImageBlock,
     Message,
@@ -48,7 +48,7 @@ async def scenario(speaker: Speaker, *, piece: int | None = None) -> tuple[Messa
     own, _ = model(speaker, MemoryResponse(pieces))
     events = [event async for event in own.stream(ModelRequest([ASKED], tools=[LOOK], thinking="high"))]
     last = events[-1]
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
     return last.message, events
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mainspring.errors import ModelError
-from mainspring.events import CommandResult, StreamEvent
+from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message
 from mainspring.models.codec.protocol import WireDecoder
 from mainspring.models.codec.response_reader import ResponseReader
@@ -199,7 +199,7 @@ def check(events: list[StreamEvent], error: ModelError | None) -> None:
         msgspec.json.encode((error.message, error.partial))
         return
     done = events[-1]
-    assert isinstance(done, CommandResult)
+    assert isinstance(done, Done)
     assert set(state.values()) <= {"closed"}
     check_message(done.message)
 

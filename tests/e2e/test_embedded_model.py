@@ -13,7 +13,7 @@ import pytest
 
 from mainspring import Agent
 from mainspring.errors import ContextExceededError
-from mainspring.events import CommandResult, TextDelta, ToolCallDelta
+from mainspring.events import Done, TextDelta, ToolCallDelta
 from mainspring.messages import Cost, Message, ToolUseBlock
 from mainspring.models import ModelRequest
 from mainspring.models.embedded import EmbeddedModel, create_embedded_model
@@ -45,7 +45,7 @@ def asked(text: str, **fields: object) -> ModelRequest:
 async def test_it_streams_with_real_usage_and_finds_its_prompt_in_the_cache(model: EmbeddedModel) -> None:
     events = [event async for event in model.stream(asked("Write a sentence about the sea."))]
     done = events[-1]
-    assert isinstance(done, CommandResult)
+    assert isinstance(done, Done)
     assert sum(isinstance(event, TextDelta) for event in events) > 3
     usage = done.message.usage
     assert usage is not None
@@ -67,7 +67,7 @@ async def test_with_tools_every_turn_is_a_call_or_an_answer(model: EmbeddedModel
     assert answer.usage.cache_read > 300  # the same prompt stands before both
     required = [event async for event in model.stream(asked("Find tulips", tools=TOOLS, tool_choice="grep"))]
     assert any(isinstance(event, ToolCallDelta) for event in required)
-    assert isinstance(required[-1], CommandResult)
+    assert isinstance(required[-1], Done)
     assert required[-1].reason in {"tool_use", "max_tokens"}
 
 

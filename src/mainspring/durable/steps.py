@@ -18,7 +18,7 @@ from mainspring.durable.approvals import ApprovalLoop, PendingApprovals
 from mainspring.durable.engine import RunLog, RunMessage, StepSlot
 from mainspring.durable.records import StepRecord, StoredResult, decode, encode, from_stored_error, to_stored_error
 from mainspring.errors import ModelError
-from mainspring.events import CommandResult, StreamEvent, StreamStart
+from mainspring.events import Done, StreamEvent, StreamStart
 from mainspring.loop import CoreAgent, LiveSteps, RunResult
 from mainspring.loop.steps import QueueReader
 from mainspring.messages import AgentMessage, Message, ToolUseBlock, utc_now
@@ -151,7 +151,7 @@ class DurableSteps(LiveSteps):
             try:
                 async with aclosing(cast("Any", provider.stream(request))) as events:
                     async for event in events:
-                        if type(event) is CommandResult:
+                        if type(event) is Done:
                             return self._outcome(message=ensure_unique_call_ids(event.message, self.new_id))
                         told.put_nowait(event)
             except Exception as error:
@@ -177,7 +177,7 @@ class DurableSteps(LiveSteps):
                 self._places[call.id] = (self._log.next_step(), self._log.next_step())
             if recorded:
                 yield StreamStart()
-            yield CommandResult(kept.message.stop_reason or "end_turn", kept.message)
+            yield Done(kept.message.stop_reason or "end_turn", kept.message)
 
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         if self._log is None or _in_tool.get():

@@ -5,8 +5,8 @@ from mainspring.events.stream import EventStream
 from mainspring.events.types import (
     AgentEnd,
     AgentStart,
-    CommandResult,
     ContentEvent,
+    Done,
     Event,
     MessageEnd,
     MessageStart,
@@ -37,7 +37,7 @@ __all__ = [
     "AgentEnd",
     "AgentStart",
     "ContentEvent",
-    "CommandResult",
+    "Done",
     "Event",
     "EventStream",
     "MessageEnd",

@@ -185,7 +185,7 @@ ContentEvent = (
 """Events that carry content: after the first of these an answer is never asked for again."""
 
 
-StreamEvent = StreamStart | ContentEvent | CommandResult | StreamError
+StreamEvent = StreamStart | ContentEvent | Done | StreamError
 """Everything a stream can hold."""
 
 

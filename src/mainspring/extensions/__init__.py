@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from mainspring.extensions.events import TurnStartEvent as TurnStartEvent
     from mainspring.extensions.plug import ExtensionRunner as ExtensionRunner
     from mainspring.extensions.plug import Extensions as Extensions
+    from mainspring.extensions.registry import Command as Command
     from mainspring.extensions.registry import Shortcut as Shortcut
-    from mainspring.extensions.registry import SimpleCommand as SimpleCommand
 
 __all__, __getattr__ = lazy_exports(
     __name__,
@@ -47,6 +47,6 @@ __all__, __getattr__ = lazy_exports(
         "events": "EVENTS AgentEndEvent AgentStartEvent BeforeRunEvent ContextEvent ExtensionEvent InputEvent SessionShutdownEvent SessionOpenEvent ToolCallEvent ToolResultEvent TurnEndEvent TurnStartEvent",
         "discovery": "find_extensions",
         "plug": "Extensions ExtensionRunner",
-        "registry": "SimpleCommand Shortcut",
+        "registry": "Command Shortcut",
     },
 )

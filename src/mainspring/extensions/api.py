@@ -14,11 +14,11 @@ from mainspring.errors import ConfigError
 from mainspring.extensions.context import ExtensionContext
 from mainspring.extensions.events import EVENTS, Binding, EventHandler, bind_handler, get_bindings
 from mainspring.extensions.registry import (
+    Command,
     CommandHandler,
     Registry,
     Shortcut,
     ShortcutHandler,
-    SimpleCommand,
     normalize_command_name,
     normalize_key,
 )
@@ -228,7 +228,7 @@ class ExtensionAPI:
         self,
         loaded: LoadedExtension,
         ctx: ExtensionContext,
-        commands: Registry[SimpleCommand],
+        commands: Registry[Command],
         shortcuts: Registry[Shortcut],
     ) -> None:
         self.name = loaded.source.name
@@ -317,7 +317,7 @@ class ExtensionAPI:
         Raises:
             ConfigError: If the name is none, or taken.
         """
-        command = SimpleCommand(normalize_command_name(name), handler, description, self.name)
+        command = Command(normalize_command_name(name), handler, description, self.name)
         return self._load_outputs.add(Registration(lambda: self._commands.add(command.name, command)))
 
     def register_shortcut(self, key: str, handler: ShortcutHandler, *, description: str = "") -> Detach:
@@ -335,7 +335,7 @@ class ExtensionAPI:
         return self._load_outputs.add(Registration(lambda: self._shortcuts.add(shortcut.key, shortcut)))
 
     @property
-    def commands(self) -> tuple[SimpleCommand, ...]:
+    def commands(self) -> tuple[Command, ...]:
         """All commands of all extensions, by name."""
         return tuple(self._commands)
 

@@ -26,7 +26,7 @@ from mainspring.extensions.api import (
 )
 from mainspring.extensions.context import ExtensionContext, NonInteractiveUI, UserInterface
 from mainspring.extensions.events import EXTENSION_HANDLER_ATTR, bind_handler, takes_context
-from mainspring.extensions.registry import Registry, Shortcut, SimpleCommand, normalize_key
+from mainspring.extensions.registry import Command, Registry, Shortcut, normalize_key
 from mainspring.lazy import lazy_re
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
@@ -81,7 +81,7 @@ class ExtensionRunner:
 
     def __init__(self, agent: CoreAgent, ui: UserInterface, *, reserved: Iterable[str] = ()) -> None:
         self.ctx = ExtensionContext(agent, ui)
-        self.commands: Registry[SimpleCommand] = Registry("command", frozenset(reserved))
+        self.commands: Registry[Command] = Registry("command", frozenset(reserved))
         self.shortcuts: Registry[Shortcut] = Registry("shortcut")
         self.problems: list[ExtensionError] = []
         self._load_outputs: dict[str, LoadedExtension] = {}

@@ -20,7 +20,7 @@ _NAME = lazy_re(r"[a-z0-9][a-z0-9_:-]{0,63}")
 _MODIFIERS = ("ctrl", "alt", "shift")
 
 
-class SimpleCommand(Struct, frozen=True, eq=False):
+class Command(Struct, frozen=True, eq=False):
     """A command, typed as ``/name arguments``.
 
     Attributes:
@@ -52,7 +52,7 @@ class Shortcut(Struct, frozen=True, eq=False):
     extension: str = ""
 
 
-_T = TypeVar("_T", SimpleCommand, Shortcut)
+_T = TypeVar("_T", Command, Shortcut)
 
 
 class Registry(Generic[_T]):
@@ -91,7 +91,7 @@ class Registry(Generic[_T]):
         return self._offers.get(name)
 
     def __iter__(self) -> Iterator[_T]:
-        return iter(sorted(self._offers.values(), key=lambda o: o.name if isinstance(o, SimpleCommand) else o.key))
+        return iter(sorted(self._offers.values(), key=lambda o: o.name if isinstance(o, Command) else o.key))
 
     def __len__(self) -> int:
         return len(self._offers)

@@ -8,7 +8,7 @@ from typing import cast
 
 from mainspring.cancellation import cancel_scope
 from mainspring.errors import AgentError, ModelError
-from mainspring.events import CommandResult, StreamEvent
+from mainspring.events import Done, StreamEvent
 from mainspring.loop.hooks import UsageUpdate
 from mainspring.loop.state import RunState
 from mainspring.messages import Message, Usage
@@ -44,7 +44,7 @@ async def side_call(
     try:
         async with cancel_scope(run.signal), aclosing(call_model(run, model, request, None)) as events:
             async for event in events:
-                if type(event) is CommandResult:
+                if type(event) is Done:
                     return event.message
     finally:
         usage = (event.partial.usage if event else None) or Usage.zero()

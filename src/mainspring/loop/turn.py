@@ -20,7 +20,7 @@ from mainspring.errors import (
     ModelError,
 )
 from mainspring.events import (
-    CommandResult,
+    Done,
     MessageEnd,
     MessageStart,
     ModelRetry,
@@ -174,19 +174,19 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
     try:
         async with cancel_scope(run.signal), aclosing(call_model(run, config.model, request, told)) as events:
             async for event in events:
-                if type(event) is CommandResult:
+                if type(event) is Done:
                     break
                 if publish is not None:
                     publish(event)
                 if hooked:
                     await _stream_hooks(run, event)
     except (AgentAbortedError, asyncio.CancelledError) as stopped:
-        if type(event) is not CommandResult:
+        if type(event) is not Done:
             await _fail_turn(run, None, event.partial if event else None, stopped)
-    if type(event) is not CommandResult:
+    if type(event) is not Done:
         raise empty_response_error(config.model)
     message = replace(event.message, id=steps.new_id(), timestamp=steps.now())
-    bus.publish(CommandResult(event.reason, message))
+    bus.publish(Done(event.reason, message))
     bus.publish(MessageEnd(message))
     if bus.has(StreamEnd) and message.text:
         await run.emit(StreamEnd(message.text, run.turn_id))

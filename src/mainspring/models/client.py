@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, ProviderConfigError
-from mainspring.events import CommandResult, StreamError, StreamEvent
+from mainspring.events import Done, StreamError, StreamEvent
 from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, convert_to_llm, to_messages
 from mainspring.models.config import ProviderConfig, to_provider_config
@@ -341,7 +341,7 @@ class ResultStream:
 
     async def _run_callbacks(self, event: StreamEvent) -> StreamEvent:
         await _run_callback(self._callbacks.on_stream_chunk, event)
-        if isinstance(event, CommandResult):
+        if isinstance(event, Done):
             await _run_callback(self._callbacks.on_stream_end, event.message.usage or Usage())
         return event
 

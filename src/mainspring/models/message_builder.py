@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.events.types import (
-    CommandResult,
+    Done,
     StreamStart,
     TextDelta,
     TextEnd,
@@ -159,9 +159,9 @@ class MessageBuilder:
         ]
         return Message("assistant", tuple(content), self.usage, reason, error, provider=self.provider, model=self.model)
 
-    def done(self, reason: StopReason) -> CommandResult:
+    def done(self, reason: StopReason) -> Done:
         """The answer is complete; every block must be closed by now."""
-        return CommandResult(reason, self.message(reason))
+        return Done(reason, self.message(reason))
 
     def snapshot(self, at: int) -> Message:
         """The message as it was after the first ``at`` things of the log."""

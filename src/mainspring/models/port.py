@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 from msgspec import Struct, field
 
 from mainspring.errors import InvalidResponseError
-from mainspring.events import CommandResult, StreamEvent
+from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message, StopReason, ToolDefinition, Usage
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
@@ -214,6 +214,6 @@ async def collect(events: AsyncIterator[StreamEvent], provider: str, model: str)
     """
     async with aclosing(cast("AsyncGenerator[StreamEvent, None]", events)) as stream:
         async for event in stream:
-            if isinstance(event, CommandResult):
+            if isinstance(event, Done):
                 return ModelResponse(event.message)
     raise InvalidResponseError(f"{provider} gave no answer", reason="empty", provider=provider, model=model)

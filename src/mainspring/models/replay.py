@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mainspring.errors import ModelError
-from mainspring.events import CommandResult
+from mainspring.events import Done
 from mainspring.messages import Message, Usage
 from mainspring.models.codec.protocol import WireDecoder
 from mainspring.models.codec.response_reader import ResponseReader
@@ -99,7 +99,7 @@ def decode_exchange(exchange: Mapping[str, Any]) -> tuple[Message | None, ModelE
     if reader.error is not None:
         return reader.error.partial, reader.error
     last = events[-1]
-    return (last.message if isinstance(last, CommandResult) else None), None
+    return (last.message if isinstance(last, Done) else None), None
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

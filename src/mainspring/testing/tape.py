@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError, ErrorCode, MainspringError, ModelError, model_error
-from mainspring.events import CommandResult, StreamEvent, StreamStart
+from mainspring.events import Done, StreamEvent, StreamStart
 from mainspring.loop import LiveSteps, Steps
 from mainspring.loop.steps import QueueReader
 from mainspring.messages import AgentMessage, Message, ToolUseBlock
@@ -67,7 +67,7 @@ class RecordingSteps:
         try:
             async with aclosing(cast("Any", self._steps.model(provider, request))) as events:
                 async for event in events:
-                    if isinstance(event, CommandResult):
+                    if isinstance(event, Done):
                         self._keep("model", event.message)
                     yield event
         except ModelError as error:
@@ -129,7 +129,7 @@ class ReplaySteps:
             raise model_error(**{**step.error, "code": ErrorCode(step.error["code"]), "partial": step.value})
         message: Message = step.value
         yield StreamStart()
-        yield CommandResult(message.stop_reason or "end_turn", message)
+        yield Done(message.stop_reason or "end_turn", message)
 
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         step = self._next(f"tool:{call.id}")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from mainspring.events import CommandResult, StreamEvent
+from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message
 from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
@@ -68,7 +68,7 @@ def read(body: bytes, *, using: ModelProfile | None = None) -> list[StreamEvent]
 def message(*events: dict[str, Any] | str, using: ModelProfile | None = None) -> Message:
     """The message of a streamed answer."""
     last = read(sse(*events), using=using)[-1]
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
     return last.message
 
 
@@ -76,7 +76,7 @@ def whole(*, using: ModelProfile | None = None, **fields: Any) -> Message:
     """The message of an answer that came at once."""
     answer = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn", **fields}
     last = read(json.dumps(answer).encode(), using=using)[-1]
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
     return last.message
 
 

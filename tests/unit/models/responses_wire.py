@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from mainspring.events import CommandResult, StreamEvent
+from mainspring.events import Done, StreamEvent
 from mainspring.messages import ContentBlock, Message
 from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
@@ -64,14 +64,14 @@ def read(body: bytes, using: ModelProfile | None = None) -> list[StreamEvent]:
 def message(*objects: dict[str, Any] | str, using: ModelProfile | None = None) -> Message:
     """The message of a streamed answer."""
     last = read(sse(*objects), using)[-1]
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
     return last.message
 
 
 def whole(answer: dict[str, Any], using: ModelProfile | None = None) -> Message:
     """The message of an answer that was not streamed."""
     last = read(json.dumps(answer).encode(), using)[-1]
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
     return last.message
 
 

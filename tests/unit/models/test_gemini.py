@@ -16,7 +16,7 @@ from mainspring.errors import (
     NetworkError,
     ProviderConfigError,
 )
-from mainspring.events import CommandResult, StreamEvent
+from mainspring.events import Done, StreamEvent
 from mainspring.messages import (
     ImageBlock,
     Message,
@@ -72,7 +72,7 @@ def events(data: bytes, using: ModelProfile | None = None) -> list[StreamEvent]:
 
 def message(*chunks: dict[str, Any]) -> Message:
     last = events(sse(*chunks))[-1]
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
     return last.message
 
 
@@ -102,7 +102,7 @@ def test_a_streamed_answer_has_thinking_text_and_parallel_calls() -> None:
     )
     found = events(stream)
     last = found[-1]
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
 
     assert [e.type for e in found] == (
         "start thinking_start thinking_delta thinking_delta thinking_end text_start text_delta text_delta text_end "
@@ -250,7 +250,7 @@ def test_a_whole_answer_and_an_array_of_events_are_read_too() -> None:
         json.dumps([chunk({"text": "Hi "}), chunk({"text": "there"}, finish="STOP")]),
     ):
         last = events(data.encode())[-1]
-        assert isinstance(last, CommandResult)
+        assert isinstance(last, Done)
         assert last.message.text == "Hi there"
 
 
@@ -258,7 +258,7 @@ def test_odd_json_is_read() -> None:
     odd = b'data: {"candidates": [{"content": {"parts": [{"text": "a\tb \\ud83d"}]}, "index": "0", "finishReason": "STOP"}]}\n\n'
     last = events(odd)[-1]
 
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
     assert last.message.text == "a\tb \ufffd"
 
 
@@ -266,7 +266,7 @@ def test_the_mark_of_the_end_that_gateways_add_is_no_end_of_the_answer() -> None
     done = b"data: [DONE]\n\n"
     last = events(sse(chunk({"text": "Hi"}, finish="STOP")) + done)[-1]
 
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
     with pytest.raises(NetworkError, match="ended before"):
         events(sse(chunk({"text": "Hi"})) + done)
 

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import ErrorCode, ModelError, ModelTimeoutError, ProviderConfigError, RateLimitedError
-from mainspring.events import CommandResult, StreamEvent
+from mainspring.events import Done, StreamEvent
 from mainspring.loop import CoreAgent
 from mainspring.messages import (
     ImageBlock,
@@ -129,7 +129,7 @@ async def events(model: ModelProvider, *messages: Message, **fields: Any) -> lis
 
 async def answer(*chunks: Any, **fields: Any) -> Message:
     last = (await events(LangChainModel(Stand(chunks=list(chunks))), **fields))[-1]
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
     return last.message
 
 
@@ -165,7 +165,7 @@ async def test_a_streamed_answer_becomes_the_same_events_as_any_other() -> None:
     )
     found = await events(model)
     last = found[-1]
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
 
     assert [e.type for e in found] == (
         "start text_start text_delta text_delta text_end toolcall_start toolcall_delta toolcall_delta toolcall_start "

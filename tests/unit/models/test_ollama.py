@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, NetworkError, ProviderConfigError
-from mainspring.events import CommandResult, StreamEvent
+from mainspring.events import Done, StreamEvent
 from mainspring.messages import (
     ImageBlock,
     Message,
@@ -58,7 +58,7 @@ def events(data: bytes) -> list[StreamEvent]:
 
 def message(*lines: bytes) -> Message:
     last = events(b"".join(lines))[-1]
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
     return last.message
 
 

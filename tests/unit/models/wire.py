@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mainspring.events import CommandResult, StreamEvent
+from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message
 from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
@@ -45,7 +45,7 @@ def read(body: bytes, *, by: int | None = None, using: ModelProfile | None = Non
 def message(*objects: dict[str, Any] | str, done: bool = True, using: ModelProfile | None = None) -> Message:
     """The message of a streamed answer."""
     last = read(sse(*objects, done=done), using=using)[-1]
-    assert isinstance(last, CommandResult)
+    assert isinstance(last, Done)
     return last.message
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainspring.agent.agent import Agent
 from mainspring.app.compose.conversation import Conversation
 from mainspring.errors import SessionError
-from mainspring.extensions.registry import Shortcut, SimpleCommand
+from mainspring.extensions.registry import Command, Shortcut
 from mainspring.policies.structured.schema import OUTPUT_TOOL
 from mainspring.sessions import Session
 
@@ -70,7 +70,7 @@ class CurrentConversation:
         return (tool.label if tool is not None else "") or name
 
     @property
-    def extension_commands(self) -> tuple[SimpleCommand, ...]:
+    def extension_commands(self) -> tuple[Command, ...]:
         """The slash commands of extensions."""
         extensions = self.agent.extensions
         return tuple(extensions.runner.commands) if extensions is not None else ()

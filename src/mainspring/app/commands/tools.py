@@ -30,7 +30,7 @@ from mainspring.app.workspace.permissions import build_permissions
 from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv
 from mainspring.errors import AgentError
-from mainspring.events import CommandResult, StreamEvent, StreamStart, ToolExecutionEnd
+from mainspring.events import Done, StreamEvent, StreamStart, ToolExecutionEnd
 from mainspring.loop import RunOptions
 from mainspring.messages import Message, TextBlock, ToolResultBlock
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
@@ -187,7 +187,7 @@ class _SingleCallModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         yield StreamStart()
-        yield CommandResult("tool_use", self._message)
+        yield Done("tool_use", self._message)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         return ModelResponse(self._message)

@@ -39,7 +39,7 @@ class NotificationOptions(Struct, frozen=True, kw_only=True):
     after: float = 10.0
 
 
-SlashHandler = Callable[[str, Mapping[str, str]], Awaitable[None]]
+RunProgram = Callable[[str, Mapping[str, str]], Awaitable[None]]
 
 
 class Notifier:
@@ -57,7 +57,7 @@ class Notifier:
         options: NotificationOptions,
         write: Callable[[str], None],
         environ: Mapping[str, str],
-        run: SlashHandler | None = None,
+        run: RunProgram | None = None,
     ) -> None:
         self.options = options
         self._environ = environ

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from mainspring.errors import InvalidResponseError
-from mainspring.events import CommandResult, StreamEvent, StreamStart, TextDelta
+from mainspring.events import Done, StreamEvent, StreamStart, TextDelta
 from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Message, StopReason, Usage
 from mainspring.models.embedded.grammar import AnswerText, ArgumentsDelta, CallStart, Piece, TurnParser
@@ -68,7 +68,7 @@ class TurnEventStream:
                 self._deltas += 1
                 self._check_repetition(text)
                 return [found for piece in self._reader.feed(text) for found in self._events(piece)]
-            case CommandResult(reason=reason, message=message):
+            case Done(reason=reason, message=message):
                 self._reason = reason
                 self._context_tokens += message.usage or Usage(output_tokens=self._deltas)
                 self._deltas = 0

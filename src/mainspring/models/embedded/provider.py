@@ -12,7 +12,7 @@ from msgspec import structs
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import InvalidResponseError, ModelError, NetworkError, ProviderConfigError
-from mainspring.events import CommandResult, StreamEvent
+from mainspring.events import Done, StreamEvent
 from mainspring.messages import Cost, Usage
 from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.embedded import prompt as profile
@@ -175,7 +175,7 @@ class EmbeddedModel:
         )
         async with aclosing(model.stream(asked)) as events:
             async for event in events:
-                yield _with_zero_cost(event) if isinstance(event, CommandResult) else event
+                yield _with_zero_cost(event) if isinstance(event, Done) else event
 
     async def _stream_with_tools(
         self, model: HttpModel, request: ModelRequest, emitter: TurnEventStream
@@ -273,6 +273,6 @@ def _info(weights: ModelWeights | Path, context: int, max_output: int) -> ModelI
     )
 
 
-def _with_zero_cost(event: CommandResult) -> CommandResult:
+def _with_zero_cost(event: Done) -> Done:
     usage = structs.replace(event.message.usage or Usage(), cost=Cost())
-    return CommandResult(event.reason, structs.replace(event.message, usage=usage))
+    return Done(event.reason, structs.replace(event.message, usage=usage))

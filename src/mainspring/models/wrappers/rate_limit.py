@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import cast
 
-from mainspring.events import CommandResult, StreamEvent
+from mainspring.events import Done, StreamEvent
 from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
 from mainspring.models.token_limits import estimate_prompt_tokens
 
@@ -116,7 +116,7 @@ class RateLimitedModel:
             await self._tokens.acquire(expected)
         async with aclosing(cast("AsyncGenerator[StreamEvent, None]", self._model.stream(request))) as stream:
             async for event in stream:
-                if self._tokens is not None and isinstance(event, CommandResult) and event.message.usage is not None:
+                if self._tokens is not None and isinstance(event, Done) and event.message.usage is not None:
                     self._tokens.adjust(expected - event.message.usage.total_tokens)
                 yield event
 

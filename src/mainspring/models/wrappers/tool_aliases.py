@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ModelError
-from mainspring.events import CommandResult, StreamEvent, StreamStart, ToolCallEnd, ToolCallStart
+from mainspring.events import Done, StreamEvent, StreamStart, ToolCallEnd, ToolCallStart
 from mainspring.messages import Message
 from mainspring.models.message_builder import rename_tool
 from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
@@ -117,7 +117,7 @@ class ToolAliasModel:
                 return replace(event, name=self._back[name])
             case ToolCallEnd(call=call) if call.name in self._back:
                 return replace(event, call=replace(call, name=self._back[call.name]))
-            case CommandResult(message=message):
+            case Done(message=message):
                 return replace(event, message=_rename_calls(message, self._back))
             case _:
                 return event

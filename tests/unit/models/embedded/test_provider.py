@@ -12,7 +12,7 @@ import pytest
 
 from mainspring.errors import InvalidResponseError, ModelNotFoundError, NetworkError, ProviderConfigError
 from mainspring.events import (
-    CommandResult,
+    Done,
     StreamEvent,
     StreamStart,
     TextDelta,
@@ -75,7 +75,7 @@ async def test_an_answer_streams_as_text(model: EmbeddedModel, says: Says) -> No
     assert sum(isinstance(e, TextDelta) for e in events) > 10
     assert isinstance(events[-2], TextEnd)
     done = events[-1]
-    assert isinstance(done, CommandResult)
+    assert isinstance(done, Done)
     assert (done.reason, done.message.text) == ("end_turn", 'He said "hi"\nand left')
     assert (done.message.provider, done.message.model) == ("embedded", model.model)
 
@@ -90,7 +90,7 @@ async def test_a_call_streams_as_a_call(model: EmbeddedModel, says: Says) -> Non
     end, done = events[-2:]
     assert isinstance(end, ToolCallEnd)
     assert end.call.input == {"pattern": "tulips", "ignore_case": True}
-    assert isinstance(done, CommandResult)
+    assert isinstance(done, Done)
     assert done.reason == "tool_use"
     assert done.message.tool_uses == (end.call,)
 
@@ -120,7 +120,7 @@ async def test_what_is_sent(model: EmbeddedModel, says: Says) -> None:
 async def test_without_tools_it_just_talks(model: EmbeddedModel, says: Says) -> None:
     log = says("Bonjour")
     events = await events_of(model, asked("Hi", tools=(), system="In French."))
-    assert isinstance(events[-1], CommandResult)
+    assert isinstance(events[-1], Done)
     assert events[-1].message.text == "Bonjour"
     body = bodies(log)[0]
     assert body["messages"][0] == {"role": "system", "content": "In French."}
@@ -131,7 +131,7 @@ async def test_a_repeated_call_is_not_told_and_becomes_an_answer(model: Embedded
     log = says(encode_call("grep", {"pattern": "x"}), encode_answer("Found it."))
     events = await events_of(model, asked("Find x", *searched()))
     assert not any(isinstance(e, ToolCallStart) for e in events)
-    assert isinstance(events[-1], CommandResult)
+    assert isinstance(events[-1], Done)
     assert events[-1].message.text == "Found it."
     assert events[-1].message.usage is not None
     assert events[-1].message.usage.output_tokens == 14
@@ -154,7 +154,7 @@ async def test_a_call_that_is_cut_off_keeps_its_text(model: EmbeddedModel, says:
 async def test_a_model_that_turns_in_circles_is_stopped(model: EmbeddedModel, says: Says) -> None:
     says('{"answer": "' + "I am a user. " * 400 + '"}')
     done = (await events_of(model, asked("Who are you?")))[-1]
-    assert isinstance(done, CommandResult)
+    assert isinstance(done, Done)
     assert done.reason == "max_tokens"
     assert len(done.message.text) < 1000
     assert done.message.usage is not None

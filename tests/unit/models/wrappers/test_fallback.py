@@ -12,7 +12,7 @@ from mainspring.errors import (
     NetworkError,
     RateLimitedError,
 )
-from mainspring.events import CommandResult
+from mainspring.events import Done
 from mainspring.messages import Message
 from mainspring.models import FallbackEvent, FallbackModel, LLMClient, ModelInfo, ModelRequest, Success
 from mainspring.testing.scripted_model import Reply, ScriptedModel
@@ -171,5 +171,5 @@ async def test_a_client_retries_the_whole_only_when_no_model_can_be_had() -> Non
 
     assert isinstance(result, Success)
     events = [event async for event in result.result]
-    assert isinstance(events[-1], CommandResult)
+    assert isinstance(events[-1], Done)
     assert retries == []

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 Kind = Literal["agent", "model", "tool", "mcp", "other"]
-SourceText = Literal["otlp", "session"]
+Source = Literal["otlp", "session"]
 
 
 class ViewEvent(Struct, kw_only=True, rename="camel", omit_defaults=True):
@@ -86,7 +86,7 @@ class Summary(Struct, kw_only=True, rename="camel", omit_defaults=True):
 
     id: str
     run: str = ""
-    source: SourceText = "otlp"
+    source: Source = "otlp"
     title: str = ""
     place: str = ""
     session: str = ""
