@@ -12,7 +12,7 @@ from mainspring.lazy import lazy_re
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
 from mainspring.programs import search_folders
-from mainspring.shell_analysis.commands import AnalyzedCommand
+from mainspring.shell_analysis.syntax import AnalyzedCommand
 from mainspring.text import escape_invisible
 
 BUILTINS = frozenset(

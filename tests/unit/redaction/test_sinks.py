@@ -8,7 +8,7 @@ import pytest
 from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.runner import configure_logging
 from mainspring.app.servers.http.responses import error_response
-from mainspring.app.tui.input_history import HistoryFile
+from mainspring.app.tui.input_field import HistoryFile
 from mainspring.app.tui.notifications import NotificationOptions, Notifier
 from mainspring.durable.records import to_stored_error
 from mainspring.errors import MainspringError
@@ -37,10 +37,10 @@ async def test_notifications() -> None:
         ran.append(repr(environ))
 
     notifier = Notifier(
-        NotificationOptions(ways=("osc9", "osc777"), when="always", command="x"), written.append, {}, run
+        NotificationOptions(channels=("osc9", "osc777"), when="always", command="x"), written.append, {}, run
     )
     for sample in TEXTS:
-        await notifier.tell("done", sample.text)
+        await notifier.notify("done", sample.text)
     assert len(ran) == len(TEXTS)
     assert leaks("".join([*written, *ran])) == []
 
