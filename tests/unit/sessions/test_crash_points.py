@@ -108,7 +108,7 @@ class Life:
 
     async def _compact(self, kept: int) -> None:
         before = tuple(self.agent.context.messages)
-        while 0 < kept < len(before) and before[-kept].tool_results:  # pyright: ignore[reportAttributeAccessIssue]
+        while 0 < kept < len(before) and before[-kept].tool_results:
             kept += 1
         after = (self.message("user", TextBlock("summary")), *(before[-kept:] if kept else ()))
         self.agent.context.messages[:] = after

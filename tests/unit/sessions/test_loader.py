@@ -87,7 +87,7 @@ def test_calls_of_a_stopped_program_get_the_result_they_deserve(written: Write) 
     assert texts(session.messages) == [
         "user: 1", "assistant: a? b? c? d?", f"user: a=of a b={INTERRUPTED} c=of c d={NOT_STARTED}",
     ]  # fmt: skip
-    blocks = session.messages[-1].tool_results  # pyright: ignore[reportAttributeAccessIssue]
+    blocks = session.messages[-1].tool_results
     assert [b.is_error for b in blocks] == [False, True, False, True]
     assert session.pending is None
     assert session.problems == []
