@@ -148,10 +148,14 @@ async def test_an_abort_and_a_cancellation_at_once_are_a_cancellation() -> None:
 
 async def test_a_timeout_around_a_run_is_a_timeout() -> None:
     one = agent(Script(text_reply("slow", hang_after=2)), behavior=QUICK)
-    with pytest.raises(TimeoutError):
+
+    async def run_with_timeout() -> None:
         async with asyncio.timeout(None) as limit:
             one.subscribe(lambda e: limit.reschedule(0) if e.type == "message_update" else None)
             await one.run("go")
+
+    with pytest.raises(TimeoutError):
+        await run_with_timeout()
     assert said(one.messages[-1]).stop_reason == "aborted"
 
 
