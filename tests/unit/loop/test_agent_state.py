@@ -22,7 +22,7 @@ from mainspring.loop import (
     RunResult,
     agent_loop,
 )
-from mainspring.loop.hooks import PermissionCheck, SessionEnd, SessionStart, SystemBefore, TurnBefore
+from mainspring.loop.hooks import PermissionCheck, SessionEnd, SessionStart, SystemBefore, ToolGate, TurnBefore
 from mainspring.messages import CustomMessage, ImageBlock, Message, TextBlock, ToolUseBlock
 from mainspring.models import ModelInfo
 from mainspring.tools import ToolContext, ToolRegistry, tool
@@ -255,7 +255,7 @@ async def test_aliases_reach_the_model_and_the_hooks() -> None:
     names: list[str] = []
     model = Script(tool_call_reply("search", key="a"), text_reply("b"))
     one = agent(model, tools=[look], tool_aliases={"look": "search"})
-    one.on("tool:gate", lambda ctx: names.append(f"{ctx.name} {ctx.display_name}"))
+    one.on(ToolGate, lambda ctx: names.append(f"{ctx.name} {ctx.display_name}"))
     await one.run("go")
     assert [t.name for t in model.requests[0].tools] == ["search"]
     assert names == ["look search"]

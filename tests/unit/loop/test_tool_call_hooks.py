@@ -23,6 +23,7 @@ from mainspring.loop.hooks import (
     ToolResultsAfter,
     ToolTransform,
     ToolUnknown,
+    TurnAfter,
     ValidationCoerce,
     ValidationReject,
 )
@@ -528,7 +529,7 @@ async def test_steering_skips_the_rest_and_leaves_the_first_group_alone(mode: An
 
     model = Script(calls(*(tool_call_reply("act", n=n) for n in (1, 2, 3))), text_reply("ok"))
     one = agent(model, tools=[act], behavior=RunOptions(tool_execution=mode))
-    one.on("session:turns", lambda ctx: sources.append(ctx.source))
+    one.on(MessagesAdded, lambda ctx: sources.append(ctx.source))
     sources: list[str] = []
     await one.run("go")
     assert ran == [1, 2]
@@ -539,7 +540,7 @@ async def test_steering_skips_the_rest_and_leaves_the_first_group_alone(mode: An
 
 async def test_steering_that_waits_before_the_first_call_skips_none() -> None:
     one = agent(Script(tool_call_reply("add", a=1), text_reply("ok")), tools=[add])
-    one.on("turn:after", lambda ctx: one.steer("hurry") if ctx.turn == 1 else None)
+    one.on(TurnAfter, lambda ctx: one.steer("hurry") if ctx.turn == 1 else None)
     await one.run("go")
     assert said(one.messages[2]).tool_results[0].text == "2"
     assert said(one.messages[3]).text == "hurry"
