@@ -24,9 +24,19 @@ from mainspring.loop import (
 )
 from mainspring.loop.hooks import PermissionCheck, SessionEnd, SessionStart, SystemBefore, ToolGate, TurnBefore
 from mainspring.messages import CustomMessage, ImageBlock, Message, TextBlock, ToolUseBlock
-from mainspring.models import ModelInfo
+from mainspring.models import ModelInfo, ModelRequest
 from mainspring.tools import ToolContext, ToolRegistry, tool
-from tests.unit.loop.harness import Script, agent, calls, config, fail, said, text_reply, tool_call_reply
+from tests.unit.loop.harness import (
+    Script,
+    agent,
+    assert_results_follow_calls,
+    calls,
+    config,
+    fail,
+    said,
+    text_reply,
+    tool_call_reply,
+)
 
 
 @tool
@@ -477,6 +487,100 @@ async def test_a_stream_whose_task_is_cancelled_ends() -> None:
     assert [e.type async for e in handle][-1] == "agent_end"
     with pytest.raises(AgentAbortedError):
         await handle.result()
+
+
+async def test_a_stream_that_is_cancelled_while_it_winds_up_ends_with_an_abort() -> None:
+    cancelled, release = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def stubborn() -> str:
+        """Ignore the first cancellation."""
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            await release.wait()
+        return "late"
+
+    one = agent(Script(tool_call_reply("stubborn")), tools=[stubborn], behavior=RunOptions(abort_grace=30))
+    handle = one.stream("go")
+    running = asyncio.Event()
+
+    async def leave_early() -> None:
+        async with handle:
+            async for event in handle:
+                if event.type == "tool_execution_start":
+                    running.set()
+                    break
+
+    task = asyncio.ensure_future(leave_early())
+    await running.wait()
+    await cancelled.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(AgentAbortedError, match="^the run was cancelled$"):
+        await handle.result()
+    assert not one.running
+    assert_results_follow_calls(one.messages)
+
+
+async def test_a_stream_without_a_prompt_continues_the_history() -> None:
+    one = agent(Script(text_reply("ok")), messages="from before")
+    async with one.stream() as run:
+        assert (await run.result()).text == "ok"
+    assert texts(one.messages) == ["from before", "ok"]
+
+
+async def test_a_stream_that_was_not_entered_or_was_entered_twice_says_what_to_do() -> None:
+    handle = agent(Script(text_reply("ok"))).stream("go")
+    text = "the run has not begun: `async with agent.stream(...) as run:`, then `async for event in run:`"
+    with pytest.raises(RuntimeError) as caught:
+        await handle.result()
+    assert str(caught.value) == text
+    async with handle:
+        await handle.result()
+    with pytest.raises(RuntimeError, match=r"^this run was begun before; agent\.stream\(\.\.\.\) gives a new one$"):
+        await handle.__aenter__()
+
+
+async def test_an_agent_may_ask_another_model_during_a_run() -> None:
+    other = Script(text_reply("from the other"))
+    answers: list[str] = []
+
+    async def ask(ctx: TurnBefore) -> None:
+        request = ModelRequest(messages=[Message.user("which?")])
+        answers.append((await one.side_call("select", request, model=other)).text)
+
+    one = agent(Script(text_reply("ok")), hooks={TurnBefore: ask})
+    await one.run("go")
+    assert answers == ["from the other"]
+
+
+async def test_handlers_that_a_decorator_registers_have_an_order() -> None:
+    called: list[str] = []
+    one = agent(Script(text_reply("ok")))
+
+    @one.on(TurnBefore, order=2)
+    def last(ctx: TurnBefore) -> None:
+        called.append("last")
+
+    @one.on("turn:before", order=1)
+    def first(ctx: TurnBefore) -> None:
+        called.append("first")
+
+    one.on(TurnBefore, lambda ctx: called.append("before"), order=0)
+    await one.run("go")
+    assert called == ["before", "first", "last"]
+
+
+async def test_the_conversion_of_the_application_is_used() -> None:
+    def shout(messages: Any) -> list[Message]:
+        return [Message.user(said(m).text.upper()) for m in messages]
+
+    model = Script(text_reply("ok"))
+    await CoreAgent(model, env=MemoryEnv({}), convert=shout).run("go")
+    assert texts(model.requests[0].messages) == ["GO"]
 
 
 async def test_a_stream_takes_the_options_of_a_run() -> None:

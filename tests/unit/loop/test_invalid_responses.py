@@ -56,6 +56,12 @@ async def test_too_many_in_a_row_end_the_run_with_the_reason(reason: str) -> Non
     assert len(model.requests) == 3
 
 
+async def test_calls_of_unknown_tools_are_invalid_too() -> None:
+    model = Script(*[tool_call_reply("nope") for _ in range(9)])
+    with pytest.raises(AgentProviderError, match="no tool call could be understood, 2 times in a row"):
+        await agent(model, tools=[look], behavior=ONE).run("go")
+
+
 @pytest.mark.parametrize("reason", TEXTS)
 async def test_a_valid_call_resets_the_count(reason: str) -> None:
     model = Script(good(), *[r for _ in range(4) for r in (bad_replies()[reason], good())], text_reply("ok"))

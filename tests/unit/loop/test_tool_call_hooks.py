@@ -9,7 +9,7 @@ import pytest
 from mainspring.cancellation import CancelToken
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, PermissionDeniedError, ToolError
-from mainspring.loop import Approve, Deny, HookBus, LoopConfig, LoopContext, RunOptions, agent_loop
+from mainspring.loop import Approve, CoreAgent, Deny, HookBus, LoopConfig, LoopContext, RunOptions, agent_loop
 from mainspring.loop.hooks import (
     BeforeToolRun,
     MessagesAdded,
@@ -29,7 +29,7 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import ImageBlock, Message, TextBlock, ToolUseBlock
 from mainspring.testing.scripted_model import Reply, ScriptedCall
-from mainspring.tools import ToolContext, ToolErrorCode, ToolRegistry, ToolResult, tool
+from mainspring.tools import Access, ToolContext, ToolErrorCode, ToolRegistry, ToolResult, define_tool, tool
 from mainspring.tools.execute import ABORTED_WHILE_RUNNING, NOT_RUN_ABORTED, SKIPPED
 from tests.unit.loop.harness import (
     Script,
@@ -289,6 +289,33 @@ async def test_input_that_a_handler_changes_in_place_is_validated_and_used() -> 
     turn = await run_turn(tool_call_reply("add", a=1), hooks={ToolBefore: change})
     assert turn.results[0].text == "41"
     assert turn.fired(PermissionCheck)[0].input == {"a": 40}
+
+
+async def test_the_prior_content_is_read_for_writes_and_deletes_only() -> None:
+    contents: list[Any] = []
+
+    def access(arguments: Any) -> list[Access]:
+        return [Access("fs-read", "read"), Access("fs-write", "written"), Access("fs-delete", "deleted")]
+
+    async def before(ctx: ToolBefore) -> None:
+        contents.append(await ctx.prior_content(limit=4))
+
+    change = define_tool(
+        "change",
+        description="Change.",
+        parameters={"type": "object", "properties": {}},
+        execute=lambda arguments, ctx: "changed",
+        access=access,
+    )
+    env = MemoryEnv({"read": "a", "written": "four", "deleted": "long text"})
+    one = CoreAgent(
+        Script(calls(tool_call_reply("change"), tool_call_reply("count")), text_reply("ok")),
+        env=env,
+        tools=[change, count],
+        hooks={ToolBefore: before},
+    )
+    await one.run("go")
+    assert contents == [{"written": b"four", "deleted": None}, {}]
 
 
 @pytest.mark.parametrize("hook", [PermissionCheck, BeforeToolRun])
