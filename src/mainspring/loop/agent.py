@@ -212,16 +212,18 @@ class CoreAgent:
     ) -> RunResult:
         if self._signal is not None:
             raise AgentBusyError(
-                "this agent is running; steer() or follow_up() reach the run, another agent runs beside it"
+                "This agent is already running. Use steer() or follow_up() to reach the run, or start another agent."
             )
         self._result = None
         for check in self.run_checks:
             check()
         prompts = to_messages(prompt)
         if not prompts and not self.context.messages and self.context.pending is None:
-            raise AgentError("there is nothing to run: give a prompt, or a session that has turns")
+            raise AgentError(
+                "Nothing to run: the conversation is empty. Pass a prompt, or open a session with messages."
+            )
         if any(isinstance(p, Message) and not any(map(_has_content, p.content)) for p in prompts):
-            raise AgentError("the prompt is empty")
+            raise AgentError("The prompt is empty.")
         settled = (behavior.over(self.behavior) if behavior else self.behavior).resolved()
         self._steering.mode = self._follow_ups.mode = settled.steering
         detach = self.bus.add(hooks or {})
@@ -337,13 +339,15 @@ class CoreAgent:
         """
         pending = self.context.pending
         if pending is None or self.running:
-            raise AgentError("no call waits for an answer")
+            raise AgentError("No tool call is waiting for approval.")
         asked = answers if isinstance(answers, Mapping) else dict.fromkeys([c.id for c in pending.calls], answers)
         if any(type(a) not in (Approve, Deny) for a in asked.values()):
-            raise TypeError("an answer is Approve() or Deny(), for all calls that wait or by the id of each")
+            raise TypeError("An approval is Approve() or Deny(), for all waiting calls or by the ID of each.")
         open_calls = {c.id for c in pending.message.tool_uses} - pending.results.keys()
         if unknown := asked.keys() - open_calls:
-            raise AgentError(f"no call {', '.join(sorted(unknown))} waits; there are {', '.join(sorted(open_calls))}")
+            raise AgentError(
+                f"Unknown tool call: {', '.join(sorted(unknown))}. Waiting calls: {', '.join(sorted(open_calls))}."
+            )
         pending.answers.update(asked)
 
     async def side_call(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
@@ -355,7 +359,7 @@ class CoreAgent:
         """
         call = self._current.side_call
         if call is None:
-            raise AgentError(f"no model can be asked for {purpose!r}: no run is going on")
+            raise AgentError(f"Cannot call a model for {purpose!r}: no run is active.")
         return await call(purpose, request, model=model)
 
     def spend(self, usage: Usage, purpose: str) -> None:
@@ -390,7 +394,7 @@ class CoreAgent:
             AgentBusyError: If a run is going on.
         """
         if self.running:
-            raise AgentBusyError("this agent is running; abort() it first")
+            raise AgentBusyError("This agent is running. Call abort() first.")
         self._steering.clear()
         self._follow_ups.clear()
         self.context = self._current = LoopContext(system=self.context.system, tools=self.context.tools)

@@ -90,7 +90,7 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
             AgentError: If none came; the text says why.
         """
         if self.output_error or not isinstance(self.output, kind):
-            raise AgentError(self.output_error or f"the answer is of type {type(self.output).__name__}, not {kind!r}")
+            raise AgentError(self.output_error or f"The output is of type {type(self.output).__name__}, not {kind!r}.")
         return self.output
 
     @classmethod
@@ -122,7 +122,7 @@ class RunHandle:
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
-            raise RuntimeError("this run was begun before; agent.stream(...) gives a new one")
+            raise RuntimeError("This run has already started. Call agent.stream(...) for a new one.")
         self._unobserve = self._bus.observe(self._events.push)
         self._tasks = tasks = asyncio.TaskGroup()
         await tasks.__aenter__()
@@ -135,7 +135,7 @@ class RunHandle:
         except Exception as error:
             self._events.fail(error)
         except asyncio.CancelledError:
-            self._events.fail(AgentAbortedError("the run was cancelled"))
+            self._events.fail(AgentAbortedError("The run was cancelled."))
             raise
         finally:
             self._unobserve()
@@ -144,7 +144,7 @@ class RunHandle:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if not self._events.ended:
-            self.signal.cancel("the caller left")
+            self.signal.cancel("The caller left the stream.")
         # The error of the block is not the group's: it must come out as it is, after the run has been wound up.
         assert self._tasks is not None
         await self._tasks.__aexit__(None, None, None)
@@ -168,6 +168,6 @@ class RunHandle:
     def _begun(self) -> EventStream[Event, RunResult]:
         if self._tasks is None:  # nothing would ever come
             raise RuntimeError(
-                "the run has not begun: `async with agent.stream(...) as run:`, then `async for event in run:`"
+                "The run has not started. Use `async with agent.stream(...) as run:`, then `async for event in run:`."
             )
         return self._events

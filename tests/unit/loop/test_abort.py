@@ -243,7 +243,7 @@ async def test_a_side_call_reaches_the_model_of_the_run_from_a_tool_through_the_
     result = await one.run("go")
     assert said(result.messages[2]).tool_results[0].text == "sampled"
     assert result.stats.side_usage["sampling"].total_tokens == 10
-    with pytest.raises(AgentError, match="no run is going on"):
+    with pytest.raises(AgentError, match="no run is active"):
         await one.side_call("sampling", ask("sample"))
 
 
@@ -262,7 +262,7 @@ async def test_a_side_call_obeys_the_limits_of_the_run() -> None:
         hooks={ContextTransform: select},
     )
     result = await one.run("go", behavior=RunOptions(max_cost=1.0))
-    assert refused == ["no model can be asked for 'select': the run has reached its limit (max_cost)"]
+    assert refused == ["Cannot call a model for 'select': the run has reached its limit (max_cost)."]
     assert result.stats.side_usage["select"].total_tokens == 20
 
 

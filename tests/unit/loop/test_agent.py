@@ -245,7 +245,7 @@ async def test_options_of_one_run_do_not_stay() -> None:
 
 @pytest.mark.covers("AGT-13", "SES-16")
 async def test_a_prompt_is_needed_unless_there_is_a_history() -> None:
-    with pytest.raises(AgentError, match="nothing to run"):
+    with pytest.raises(AgentError, match="Nothing to run"):
         await agent(Script()).run()
     with pytest.raises(AgentError, match="empty"):
         await agent(Script()).run([Message.user([])])

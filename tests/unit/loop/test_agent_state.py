@@ -116,7 +116,7 @@ async def test_a_reset_drops_the_calls_of_a_pause() -> None:
     assert one.pending is not None
     one.reset()
     assert one.pending is None
-    with pytest.raises(AgentError, match="no call waits"):
+    with pytest.raises(AgentError, match="No tool call is waiting"):
         one.answer(Approve())
     await one.run("again")
     assert texts(one.messages) == ["again", "b"]
@@ -144,7 +144,7 @@ async def test_a_reset_during_a_run_is_rejected_and_changes_nothing() -> None:
     one = agent(Script(text_reply("slow", hang_after=1, started=started)))
     run = asyncio.ensure_future(one.run("go"))
     await started.wait()
-    with pytest.raises(AgentBusyError, match=r"^this agent is running; abort\(\) it first$"):
+    with pytest.raises(AgentBusyError, match=r"^This agent is running\. Call abort\(\) first\.$"):
         one.reset()
     assert texts(one.messages) == ["go"]
     one.abort()
@@ -278,7 +278,7 @@ async def test_aliases_reach_the_model_and_the_hooks() -> None:
 @pytest.mark.parametrize("prompt", [" \n", [TextBlock("")], [Message.user("ok"), Message.user(" ")]])
 async def test_a_blank_prompt_is_rejected(prompt: Any) -> None:
     one = agent(Script(text_reply("never")))
-    with pytest.raises(AgentError, match="^the prompt is empty$"):
+    with pytest.raises(AgentError, match=r"^The prompt is empty\.$"):
         await one.run(prompt)
     assert one.messages == ()
     assert not one.running
@@ -290,7 +290,10 @@ async def test_an_image_alone_is_a_prompt() -> None:
 
 
 async def test_without_a_prompt_a_history_or_a_pause_is_needed() -> None:
-    with pytest.raises(AgentError, match="^there is nothing to run: give a prompt, or a session that has turns$"):
+    with pytest.raises(
+        AgentError,
+        match=r"^Nothing to run: the conversation is empty\. Pass a prompt, or open a session with messages\.$",
+    ):
         await agent(Script()).run()
     one = agent(Script(text_reply("ok")), tools=[look])
     call = ToolUseBlock("c1", "look", {"key": "a"})
@@ -335,7 +338,7 @@ async def test_an_error_before_the_run_is_always_raised() -> None:
     with pytest.raises(AgentBusyError) as caught:
         await one.run("me too", raise_errors=False)
     assert str(caught.value) == (
-        "this agent is running; steer() or follow_up() reach the run, another agent runs beside it"
+        "This agent is already running. Use steer() or follow_up() to reach the run, or start another agent."
     )
     assert one.running
     one.abort()
@@ -355,7 +358,7 @@ def test_a_result_is_made_of_the_last_response() -> None:
 
 def test_a_typed_output_is_checked() -> None:
     assert RunResult(status="completed", output=5).output_as(int) == 5
-    with pytest.raises(AgentError, match=r"^the answer is of type str, not <class 'int'>$"):
+    with pytest.raises(AgentError, match=r"^The output is of type str, not <class 'int'>\.$"):
         RunResult(status="completed", output="5").output_as(int)
     with pytest.raises(AgentError, match="^no JSON$"):
         RunResult(status="completed", output=5, output_error="no JSON").output_as(int)
@@ -393,7 +396,7 @@ async def test_an_approval_needs_a_call_without_a_result() -> None:
         behavior=RunOptions(tool_execution="sequential"),
     )
     await one.run("go")
-    with pytest.raises(AgentError, match="^no call c1, ghost waits; there are c2, c3$"):
+    with pytest.raises(AgentError, match=r"^Unknown tool call: c1, ghost\. Waiting calls: c2, c3\.$"):
         one.answer({"ghost": Approve(), "c1": Approve(), "c2": Approve()})
     assert one.pending is not None
     assert one.pending.answers == {}, "nothing is stored if one of them is wrong"
@@ -421,7 +424,7 @@ async def test_an_approval_during_a_run_is_rejected() -> None:
 
     one.on(SessionEnd, late)
     await one.run("go")
-    assert rejected == ["no call waits for an answer"]
+    assert rejected == ["No tool call is waiting for approval."]
 
 
 # --- streams and signals -----------------------------------------------------------------------------------------------
@@ -462,7 +465,7 @@ async def test_leaving_the_block_of_a_stream_aborts_its_run_with_a_reason() -> N
     one = agent(Script(text_reply("slow", hang_after=1, started=started)))
     async with one.stream("go") as run:
         await started.wait()
-    with pytest.raises(AgentAbortedError, match="^the caller left$"):
+    with pytest.raises(AgentAbortedError, match=r"^The caller left the stream\.$"):
         await run.result()
 
 
@@ -519,7 +522,7 @@ async def test_a_stream_that_is_cancelled_while_it_winds_up_ends_with_an_abort()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    with pytest.raises(AgentAbortedError, match="^the run was cancelled$"):
+    with pytest.raises(AgentAbortedError, match=r"^The run was cancelled\.$"):
         await handle.result()
     assert not one.running
     assert_results_follow_calls(one.messages)
@@ -534,13 +537,15 @@ async def test_a_stream_without_a_prompt_continues_the_history() -> None:
 
 async def test_a_stream_that_was_not_entered_or_was_entered_twice_says_what_to_do() -> None:
     handle = agent(Script(text_reply("ok"))).stream("go")
-    text = "the run has not begun: `async with agent.stream(...) as run:`, then `async for event in run:`"
+    text = "The run has not started. Use `async with agent.stream(...) as run:`, then `async for event in run:`."
     with pytest.raises(RuntimeError) as caught:
         await handle.result()
     assert str(caught.value) == text
     async with handle:
         await handle.result()
-    with pytest.raises(RuntimeError, match=r"^this run was begun before; agent\.stream\(\.\.\.\) gives a new one$"):
+    with pytest.raises(
+        RuntimeError, match=r"^This run has already started\. Call agent\.stream\(\.\.\.\) for a new one\.$"
+    ):
         await handle.__aenter__()
 
 

@@ -107,7 +107,7 @@ async def test_a_stream_without_an_end_is_a_failure() -> None:
     error, _ = await failed_run(Endless(text_reply("whole")))
     assert isinstance(error, AgentProviderError)
     assert isinstance(error.cause, ModelError)
-    assert str(error) == "the model's stream ended without an answer"
+    assert str(error) == "The model's stream ended before its response was complete."
     assert (error.cause.reason, error.cause.provider) == ("stream_cut", "scripted")
 
 

@@ -36,9 +36,9 @@ def bad_replies() -> dict[str, Reply]:
 
 
 TEXTS = {
-    "empty": "the model gave neither an answer nor a tool call",
-    "bad_tool_calls": "no tool call could be understood",
-    "output_limit": "the answer was cut off at the output limit of 16384 tokens",
+    "empty": "The model sent neither text nor a tool call",
+    "bad_tool_calls": "The model sent no valid tool call",
+    "output_limit": "The response was cut off at the output limit of 16384 tokens",
 }
 
 
@@ -48,7 +48,7 @@ async def test_too_many_in_a_row_end_the_run_with_the_reason(reason: str) -> Non
     one = agent(model, tools=[look])
     with pytest.raises(AgentProviderError) as caught:
         await one.run("go", behavior=RunOptions(max_repairs=2))
-    text = f"{TEXTS[reason]}, 3 times in a row (scripted:scripted-1); try another model or a simpler task"
+    text = f"{TEXTS[reason]} 3 times in a row (scripted:scripted-1). Try another model or a simpler task."
     cause = caught.value.cause
     assert isinstance(cause, InvalidResponseError)
     assert str(caught.value) == str(cause) == text
@@ -58,7 +58,7 @@ async def test_too_many_in_a_row_end_the_run_with_the_reason(reason: str) -> Non
 
 async def test_calls_of_unknown_tools_are_invalid_too() -> None:
     model = Script(*[tool_call_reply("nope") for _ in range(9)])
-    with pytest.raises(AgentProviderError, match="no tool call could be understood, 2 times in a row"):
+    with pytest.raises(AgentProviderError, match="The model sent no valid tool call 2 times in a row"):
         await agent(model, tools=[look], behavior=ONE).run("go")
 
 
@@ -133,7 +133,7 @@ async def test_a_truncated_response_names_the_smaller_limit(behavior: RunOptions
     assert result.is_error
     never = Script(tool_call_reply("look", key="a", stop="max_tokens"))
     never.info = model.info
-    with pytest.raises(AgentProviderError, match=f"cut off at the output limit{limit}, 1 times"):
+    with pytest.raises(AgentProviderError, match=f"cut off at the output limit{limit} 1 times"):
         await agent_loop(
             [Message.user("go")],
             LoopContext(),

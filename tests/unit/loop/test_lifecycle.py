@@ -276,10 +276,10 @@ async def test_edited_arguments_are_checked_like_any() -> None:
 
 async def test_an_answer_needs_a_call_that_waits() -> None:
     one = agent(Script(tool_call_reply("look", key="a"), text_reply("done")), tools=[look], hooks=asking("a"))
-    with pytest.raises(AgentError, match="no call waits"):
+    with pytest.raises(AgentError, match="No tool call is waiting"):
         one.answer(Approve())
     await one.run("go")
-    with pytest.raises(AgentError, match="no call ghost waits; there are"):
+    with pytest.raises(AgentError, match="Unknown tool call: ghost. Waiting calls: "):
         one.answer({"ghost": Approve()})
 
 

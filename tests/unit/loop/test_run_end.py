@@ -45,7 +45,7 @@ async def test_an_error_after_the_time_limit_is_raised() -> None:
     one = agent(Script(text_reply("")), hooks=sleep_in(TurnAfter, 0.03))
     ended: list[Any] = []
     one.on(SessionEnd, ended.append)
-    with pytest.raises(AgentProviderError, match="neither an answer nor a tool call") as caught:
+    with pytest.raises(AgentProviderError, match="neither text nor a tool call") as caught:
         await one.run("go", behavior=RunOptions(max_seconds=0.01, max_repairs=0))
     assert caught.value.outcome is not None
     assert caught.value.outcome.status == ended[0].status == "error"

@@ -103,7 +103,7 @@ async def test_a_side_call_without_a_complete_response_is_a_failure() -> None:
     errors: list[ModelError] = []
 
     async def select(ctx: ContextTransform) -> None:
-        with pytest.raises(ModelError, match="ended without an answer") as caught:
+        with pytest.raises(ModelError, match="ended before its response was complete") as caught:
             await ctx.side_call("select", request(), model=WithoutEnd(priced("half")))
         errors.append(caught.value)
 
@@ -128,7 +128,7 @@ async def test_a_side_call_after_a_limit_is_rejected_with_the_limit(limit: dict[
     other = Script(text_reply("never"))
     one = agent(Script(priced("answer")), hooks={SessionEnd: title})
     await one.run("go", behavior=RunOptions(**limit))
-    assert rejected == [f"no model can be asked for 'title': the run has reached its limit ({status})"]
+    assert rejected == [f"Cannot call a model for 'title': the run has reached its limit ({status})."]
     assert other.requests == []
 
 
@@ -149,18 +149,18 @@ async def test_a_side_call_after_the_run_is_rejected() -> None:
     one.on(SessionEnd, lambda ctx: calls.append(ctx.side_call))
 
     async def late(ctx: RunDone) -> None:
-        with pytest.raises(AgentError, match="^no model can be asked for 'late': the run is over$"):
+        with pytest.raises(AgentError, match=r"^Cannot call a model for 'late': the run has ended\.$"):
             await ctx.side_call("late", request())
-        with pytest.raises(AgentError, match="no run is going on"):
+        with pytest.raises(AgentError, match="no run is active"):
             await one.side_call("late", request())
         calls.append(ctx.side_call)
 
     one.on(RunDone, late)
     await one.run("go")
     assert len(calls) == 2
-    with pytest.raises(AgentError, match="^no model can be asked for 'later': the run is over$"):
+    with pytest.raises(AgentError, match=r"^Cannot call a model for 'later': the run has ended\.$"):
         await calls[0]("later", request())
-    with pytest.raises(AgentError, match="^no model can be asked for 'later': no run is going on$"):
+    with pytest.raises(AgentError, match=r"^Cannot call a model for 'later': no run is active\.$"):
         await one.side_call("later", request())
     one.spend(Usage(output_tokens=5), "later")
 
