@@ -19,9 +19,19 @@ from mainspring.errors import (
     RateLimitedError,
 )
 from mainspring.events import StreamEvent
-from mainspring.loop import HookBus, LoopContext, RunOptions, agent_loop
-from mainspring.loop.hooks import ContextCompacted, ModelErrorHook, StreamEnd, StreamText, TurnAfter, UsageUpdate
-from mainspring.messages import Cost, CustomMessage, Message, TextBlock, Usage
+from mainspring.loop import HookBus, LiveSteps, LoopContext, RunOptions, agent_loop
+from mainspring.loop.hooks import (
+    ContextCompacted,
+    ContextTransform,
+    ModelErrorHook,
+    StreamEnd,
+    StreamText,
+    SystemTransform,
+    TurnAfter,
+    TurnBefore,
+    UsageUpdate,
+)
+from mainspring.messages import Cost, CustomMessage, Message, TextBlock, ToolUseBlock, Usage
 from mainspring.models import ModelRequest, RetryConfig
 from mainspring.testing.scripted_model import Reply
 from mainspring.tools import ToolRegistry, tool
@@ -410,3 +420,56 @@ async def test_a_response_without_text_has_no_stream_end() -> None:
     ctx = LoopContext(tools=ToolRegistry([look]))
     await agent_loop("go", ctx, config(Script(calls(tool_call_reply("look", key="a")), text_reply("ok")), bus=bus))
     assert [e.text for e in ended] == ["ok"]
+
+
+async def test_each_hook_of_a_request_knows_its_turn_and_the_application_selects_last() -> None:
+    hooks: list[Any] = []
+    events: list[Any] = []
+
+    def add(ctx: ContextTransform) -> None:
+        hooks.append(ctx)
+        ctx.messages = [*ctx.messages, Message.user("from the handler")]
+
+    def select(messages: list[Any], signal: CancelToken) -> list[Any]:
+        return [*messages, Message.user("from the application")]
+
+    bus = HookBus({ContextTransform: add, SystemTransform: hooks.append, TurnBefore: hooks.append})
+    bus.observe(events.append)
+    model = Script(text_reply("ok"))
+    await agent_loop("go", LoopContext(), config(model, bus=bus, transform_context=select))
+    [turn_id] = [e.turn_id for e in events if e.type == "turn_start"]
+    assert [(h.event, h.turn, h.turn_id) for h in hooks] == [
+        ("context:transform", 1, turn_id),
+        ("system:transform", 1, turn_id),
+        ("turn:before", 1, turn_id),
+    ]
+    assert [m.text for m in model.requests[0].messages] == ["go", "from the handler", "from the application"]
+
+
+async def test_a_turn_that_a_handler_stops_does_not_count() -> None:
+    def stop(ctx: TurnBefore) -> None:
+        ctx.stop = "max_cost" if ctx.turn == 3 else None
+
+    calls_made = [tool_call_reply("look", key="a") for _ in range(3)]
+    result = await agent(Script(*calls_made), tools=[look], hooks={TurnBefore: stop}).run("go")
+    assert (result.status, result.turns) == ("max_cost", 2)
+
+
+async def test_usage_without_a_price_costs_nothing() -> None:
+    model = Script(tool_call_reply("look", key="a", tokens=5), text_reply("ok", tokens=5))
+    result = await agent(model, tools=[look]).run("go", behavior=RunOptions(max_cost=0.5))
+    assert (result.status, result.usage.total_tokens) == ("completed", 10)
+
+
+async def test_the_steps_know_which_call_they_run() -> None:
+    named: list[ToolUseBlock] = []
+
+    class Naming(LiveSteps):
+        async def tool(self, call: ToolUseBlock, run: Any) -> Any:
+            named.append(call)
+            return await run()
+
+    block = ToolUseBlock("c1", "look", {"key": "a"})
+    ctx = LoopContext(tools=ToolRegistry([look]))
+    await agent_loop("go", ctx, config(Script(calls(block), text_reply("ok")), steps=Naming()))
+    assert named == [block]

@@ -693,3 +693,45 @@ async def test_an_abort_while_a_pause_is_decided_leaves_nothing_pending() -> Non
         await agent_loop("go", ctx, setup, signal)
     assert ctx.pending is None
     assert_results_follow_calls(ctx.messages)
+
+
+async def test_an_abort_beside_steering_aborts_the_remaining_calls() -> None:
+    signal, queue = CancelToken(), [Message.user("stop")]
+
+    def steering() -> list[Message]:
+        signal.cancel("enough")
+        return [queue.pop()] if queue else []
+
+    ctx = LoopContext(tools=ToolRegistry([add]))
+    model = Script(calls(tool_call_reply("add", a=1), tool_call_reply("add", a=2)))
+    behavior = RunOptions(tool_execution="sequential")
+    with pytest.raises(AgentAbortedError, match="^enough$"):
+        await agent_loop("go", ctx, config(model, get_steering=steering, behavior=behavior), signal)
+    assert [r.text for r in said(ctx.messages[2]).tool_results] == ["2", NOT_RUN_ABORTED]
+
+
+async def test_a_denial_after_a_pause_is_a_valid_call() -> None:
+    one = agent(
+        Script(tool_call_reply("add", a=1), text_reply("ok")),
+        tools=[add],
+        hooks={PermissionCheck: lambda c: c.pause("sure?")},
+        behavior=RunOptions(max_repairs=0),
+    )
+    await one.run("go")
+    one.answer(Deny("no"))
+    assert (await one.run()).text == "ok"
+
+
+async def test_a_gate_after_an_abort_raises_the_reason_of_the_abort() -> None:
+    signal = CancelToken()
+    gates: list[ToolGate] = []
+
+    async def abort(ctx: ToolCallsReceived) -> None:
+        signal.cancel("enough")
+
+    ctx = LoopContext(tools=ToolRegistry([add]))
+    bus = HookBus({ToolCallsReceived: abort, ToolGate: gates.append})
+    with pytest.raises(AgentAbortedError, match="^enough$"):
+        await agent_loop("go", ctx, config(Script(tool_call_reply("add", a=1)), bus=bus), signal)
+    assert gates == []
+    assert [r.text for r in said(ctx.messages[2]).tool_results] == [NOT_RUN_ABORTED]
