@@ -1,7 +1,4 @@
-"""Messages that wait for a run: steering and follow-ups.
-
-The core agent: one conversation, a model, tools, and whatever is plugged in.
-"""
+"""The core agent: one conversation, a model, tools, and plugins; and the queues of messages for its runs."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from mainspring.events import MessageUpdate, StreamEvent
 from mainspring.loop.hooks import EventListener, Handler, Hook, HookBus, HookRegistry, Hooks, reject_async
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import RunOptions
-from mainspring.loop.plug import Plugin, PreparablePlug, ResettablePlug
+from mainspring.loop.plug import Plugin, PreparablePlug, ResettablePlug, RunGuard
 from mainspring.loop.result import RunHandle, RunResult
 from mainspring.loop.state import (
     Approve,
@@ -38,7 +35,7 @@ from mainspring.tools import LazyTool, Tool, ToolRegistry, provider_tool_names
 
 
 class MessageQueue:
-    """A queue of messages, taken one at a time or all at once. Nothing in it is ever lost: what no run took stays."""
+    """A queue of messages that a run takes one at a time or all together. What no run has taken stays in the queue."""
 
     __slots__ = ("_waiting", "mode")
 
@@ -51,7 +48,7 @@ class MessageQueue:
         self._waiting.extend(messages)
 
     def take(self) -> Sequence[AgentMessage]:
-        """The next message, or all of them."""
+        """Take the next message, or all of them."""
         if not self._waiting:
             return ()
         if self.mode == "one":
@@ -61,7 +58,7 @@ class MessageQueue:
         return taken
 
     def clear(self) -> tuple[AgentMessage, ...]:
-        """Empty it; gives what was in it."""
+        """Empty the queue and return its messages."""
         left = tuple(self._waiting)
         self._waiting.clear()
         return left
@@ -78,19 +75,17 @@ H = TypeVar("H", bound=Hook)
 
 
 class CoreAgent:
-    """One conversation. Cheap to make; safe to use from one event loop at a time (`abort` from any thread).
+    """One conversation with its runs. Cheap to create; used from one event loop at a time (`abort` from any thread).
 
     Attributes:
         context: The conversation: system prompt, history, tools.
-        bus: Who is asked and told.
+        bus: The hook handlers and event listeners.
         env: Where tools work.
         behavior: Options for all runs of this agent.
-        steps: By which runs touch the outside.
-        session_id: Set by whatever stores the conversation.
-        extra: Handed to every tool.
-        before_run: Called before anything of a run is done; what one of them raises is the end of it. For plugs without which no
-            run may go.
-        tool_aliases: By a tool's own name the one under which the model knows it; for everybody else it keeps its own.
+        steps: How runs reach the model, tools, clock, and queues.
+        session_id: Name of the session that stores the conversation.
+        extra: Application data that every tool gets in its context.
+        tool_aliases: The names under which the model knows tools, by the tool's own name.
     """
 
     def __init__(
@@ -112,13 +107,12 @@ class CoreAgent:
         tool_aliases: Mapping[str, str] | None = None,
         eager: bool = False,
     ) -> None:
-        given = list(tools)
+        all_tools = list(tools)
         self.model = model
         self.name = name
         self.env = env
         self.behavior = behavior or RunOptions()
         self.bus = HookBus(hooks)
-        self.run_checks: list[Callable[[], None]] = []
         self.hooks = HookRegistry(self.bus)
         self.steps = steps or LiveSteps()
         self.session_id = ""
@@ -127,12 +121,13 @@ class CoreAgent:
         self.context = LoopContext(
             system=system,
             messages=to_messages(messages if isinstance(messages, str) else list(messages)),
-            tools=ToolRegistry(t for t in given if isinstance(t, Tool)),
+            tools=ToolRegistry(t for t in all_tools if isinstance(t, Tool)),
         )
         self.plugs: tuple[Plugin, ...] = tuple(plugs)
-        self._lazy = [t for t in given if isinstance(t, LazyTool)]
+        self._run_guards = [p for p in self.plugs if isinstance(p, RunGuard)]
+        self._lazy = [t for t in all_tools if isinstance(t, LazyTool)]
         self._convert = convert
-        self._on_result = transform
+        self._transform = transform
         self._steering = MessageQueue()
         self._follow_ups = MessageQueue()
         self._signal: CancelToken | None = None
@@ -145,7 +140,7 @@ class CoreAgent:
             plug.install(self)
         provider_tool_names([t.name for t in (*self.context.tools, *self._lazy)], self.tool_aliases)
         if eager:
-            with suppress(RuntimeError):  # no event loop runs yet: the first run does it
+            with suppress(RuntimeError):  # without an event loop the first run does the warmup
                 self._start_warmup()
 
     # --- the conversation -------------------------------------------------------------------------------------------
@@ -157,28 +152,28 @@ class CoreAgent:
 
     @property
     def tools(self) -> ToolRegistry:
-        """What the model may call."""
+        """The tools that the model may call."""
         return self.context.tools
 
     @property
     def running(self) -> bool:
-        """Whether a run is going on."""
+        """Whether a run is active."""
         return self._signal is not None
 
     async def run(self, prompt: Prompt = "", *, raise_errors: bool = True, **options: Any) -> RunResult:
-        """Run to the end.
+        """Run until the agent stops.
 
         Args:
-            prompt: What to do. May be left out if there is a history to go on from.
-            raise_errors: Whether a failure is raised; if not, it comes as a result with status ``error`` or ``aborted``.
+            prompt: The user's message. Optional if the conversation has messages.
+            raise_errors: Whether a failure raises; if not, it is a result with status ``error`` or ``aborted``.
             **options: ``model``, ``system``, ``behavior``, ``tools``, ``hooks``, ``signal``, each for this run only.
 
         Raises:
-            AgentBusyError: If a run is going on.
-            AgentAbortedError: If it was aborted.
+            AgentBusyError: If another run is active.
+            AgentAbortedError: If the run was aborted.
             AgentProviderError: If the model failed.
-            AgentError: If there is nothing to run.
-            SessionError: If its session is closed.
+            AgentError: If the prompt is empty, or the conversation has no messages.
+            SessionError: If the session of the conversation is closed.
         """
         try:
             return await self._run(prompt, **options)
@@ -188,11 +183,11 @@ class CoreAgent:
             return self._result.failed(error)
 
     async def prompt(self, text: Prompt) -> RunResult:
-        """The same as `run`."""
+        """Run until the agent stops: the same as `run`."""
         return await self.run(text)
 
     def stream(self, prompt: Prompt = "", **options: Any) -> RunHandle:
-        """Run, and get the events meanwhile: ``async with agent.stream("...") as run: async for event in run: ...``.
+        """Run and stream the events: ``async with agent.stream("...") as run: async for event in run: ...``.
 
         Leaving the block early aborts the run. Options are those of `run`.
         """
@@ -215,8 +210,7 @@ class CoreAgent:
                 "This agent is already running. Use steer() or follow_up() to reach the run, or start another agent."
             )
         self._result = None
-        for check in self.run_checks:
-            check()
+        self._check_run()
         prompts = to_messages(prompt)
         if not prompts and not self.context.messages and self.context.pending is None:
             raise AgentError(
@@ -224,13 +218,13 @@ class CoreAgent:
             )
         if any(isinstance(p, Message) and not any(map(_has_content, p.content)) for p in prompts):
             raise AgentError("The prompt is empty.")
-        settled = (behavior.over(self.behavior) if behavior else self.behavior).resolved()
-        self._steering.mode = self._follow_ups.mode = settled.steering
+        limits = (behavior.over(self.behavior) if behavior else self.behavior).resolved()
+        self._steering.mode = self._follow_ups.mode = limits.steering
         detach = self.bus.add(hooks or {})
         self._signal = signal = signal or CancelToken()
         context = self.context
         try:
-            with suppress(AgentAbortedError):  # the loop sees the signal itself
+            with suppress(AgentAbortedError):  # the loop checks the signal again
                 async with cancel_scope(signal):
                     await self.warmup()
             if system is not None or tools is not None:
@@ -247,11 +241,11 @@ class CoreAgent:
             self._config = LoopConfig(
                 model=ToolAliasModel(model, aliases) if aliases else model,
                 env=self.env,
-                behavior=settled,
+                behavior=limits,
                 bus=self.bus,
                 steps=self.steps,
                 convert_to_llm=self._convert,
-                transform_context=self._on_result,
+                transform_context=self._transform,
                 get_steering=self._steering.take,
                 get_follow_up=self._follow_ups.take,
                 agent=self.name,
@@ -271,16 +265,21 @@ class CoreAgent:
             self._current = self.context
             detach()
 
+    def _check_run(self) -> None:
+        """Let plugins reject the run."""
+        for guard in self._run_guards:
+            guard.check_run()
+
     # --- before the first run ---------------------------------------------------------------------------------------
 
     async def warmup(self) -> None:
-        """Do now what the first run would do: start the environment, make lazy tools, have plugs connect and read.
+        """Prepare for the first run: start the environment, load lazy tools, and let plugins connect and read.
 
-        Done once, however often it is called; who calls it meanwhile waits for the same. Handlers of hooks that fire here (of
-        MCP and skills) must be registered before.
+        The work is done once; concurrent calls wait for it. Register handlers of the hooks that fire here (of MCP and skills)
+        before.
 
         Raises:
-            Exception: What the first of them that failed raised; the next call tries again.
+            Exception: The first failure; the next call tries again.
         """
         if not self._ready:
             await asyncio.shield(self._start_warmup())
@@ -289,7 +288,7 @@ class CoreAgent:
         loop = asyncio.get_running_loop()
         if self._warming is None or self._warming.get_loop() is not loop or self._warming.done():
             self._warming = task = loop.create_task(self._run_warmup())
-            # What it raises is raised for whoever waits, and it is tried again.
+            # A failure reaches the callers that wait; without one it must not be logged as never retrieved.
             task.add_done_callback(lambda t: t.cancelled() or t.exception())
         return self._warming
 
@@ -303,39 +302,39 @@ class CoreAgent:
             self._lazy.pop()
         self._ready = True
 
-    # --- while it runs ----------------------------------------------------------------------------------------------
+    # --- during a run -----------------------------------------------------------------------------------------------
 
     def steer(self, message: str | AgentMessage) -> None:
-        """Have the run see ``message`` at the next tool boundary; calls not made yet are skipped."""
+        """Queue a steering message: the run gets it at the next tool boundary and skips the remaining tool calls."""
         self._steering.put(*to_messages(message))
 
     def follow_up(self, message: str | AgentMessage) -> None:
-        """Have the run see ``message`` when it would stop."""
+        """Queue a follow-up message: the run gets it when it would stop."""
         self._follow_ups.put(*to_messages(message))
 
     def abort(self, reason: str = "aborted") -> None:
-        """Stop the run; it raises AgentAbortedError. Without a run nothing happens. Safe from any thread."""
+        """Abort the active run, if any; it raises AgentAbortedError. Safe from any thread."""
         signal = self._signal
         if signal is not None:
             signal.cancel(reason)
 
     @property
     def pending(self) -> PendingCalls | None:
-        """The calls of a paused run that wait for an answer, or for the next run to take them up."""
+        """The tool calls of a paused run that wait for approval, or for the next run."""
         return self.context.pending
 
     def answer(self, answers: Approve | Deny | Mapping[str, Approve | Deny]) -> None:
-        """Answer calls that a paused run left; the next `run` without a prompt goes on from there.
+        """Approve or deny tool calls of a paused run; the next `run` without a prompt continues with them.
 
-        Nothing that ran is run again, and the model is not asked again before all calls have their results. What is not
-        answered is judged anew, and may pause again.
+        No call runs twice, and the model is not called before all calls have their results. A call without an approval or
+        denial is checked again, and may pause the run again.
 
         Args:
-            answers: One answer for all that wait, or answers by the id of the call.
+            answers: One approval or denial for all waiting calls, or one for each call ID.
 
         Raises:
-            AgentError: If nothing waits, or no call of that id does.
-            TypeError: If an answer is neither `Approve` nor `Deny`: nothing else may pass for a yes.
+            AgentError: If no call waits, or none with that ID.
+            TypeError: If a value is neither `Approve` nor `Deny`: nothing else can allow a call.
         """
         pending = self.context.pending
         if pending is None or self.running:
@@ -351,11 +350,11 @@ class CoreAgent:
         pending.answers.update(asked)
 
     async def side_call(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
-        """Ask a model beside the conversation, in the run that is going on; see `SideCall`.
+        """Call a model outside the conversation, as part of the active run; see `SideModelCall`.
 
         Raises:
-            ModelError: If it failed.
-            AgentError: If no run is going on, or it has reached a limit.
+            ModelError: If the call failed.
+            AgentError: If no run is active, or it has reached a limit.
         """
         call = self._current.side_call
         if call is None:
@@ -363,13 +362,13 @@ class CoreAgent:
         return await call(purpose, request, model=model)
 
     def spend(self, usage: Usage, purpose: str) -> None:
-        """Count what was used beside the conversation, by a sub-agent say, in the run that is going on, if there is one."""
+        """Add usage from outside the conversation (for example, of a subagent) to the active run, if any."""
         if self._current.spend is not None:
             self._current.spend(usage, purpose)
 
     @property
     def thinking(self) -> ThinkingLevel | None:
-        """How much the model reasons; set, it holds from the next request on."""
+        """The reasoning effort; a new value applies from the next request on."""
         return (self._config.behavior if self._config else self.behavior.resolved()).thinking
 
     @thinking.setter
@@ -380,7 +379,7 @@ class CoreAgent:
 
     @property
     def active_tools(self) -> tuple[str, ...]:
-        """The names of the tools that the model may call; set, they hold from the next request on."""
+        """The names of the tools that the model may call; new names apply from the next request on."""
         return self._current.tools.active
 
     @active_tools.setter
@@ -388,10 +387,10 @@ class CoreAgent:
         self._current.tools.set_active(names)
 
     def reset(self) -> None:
-        """Forget the conversation; tools, plugs and options stay.
+        """Start a new conversation; tools, plugins, and options stay.
 
         Raises:
-            AgentBusyError: If a run is going on.
+            AgentBusyError: If a run is active.
         """
         if self.running:
             raise AgentBusyError("This agent is running. Call abort() first.")
@@ -402,7 +401,7 @@ class CoreAgent:
             if isinstance(plug, ResettablePlug):
                 plug.reset()
 
-    # --- who is asked and told --------------------------------------------------------------------------------------
+    # --- handlers and listeners -------------------------------------------------------------------------------------
 
     @overload
     def on(self, event: type[H] | str, handler: Handler[H], *, order: int = 0) -> Callable[[], None]: ...
@@ -412,7 +411,7 @@ class CoreAgent:
         """Register a handler of a hook: ``agent.on(ToolGate, check)``, or as a decorator ``@agent.on(ToolGate)``.
 
         Raises:
-            ConfigError: If there is no such hook.
+            ConfigError: If the hook is unknown.
         """
         if handler is not None:
             return self.bus.on(event, handler, order=order)
@@ -424,13 +423,13 @@ class CoreAgent:
         return register
 
     def subscribe(self, observer: EventListener) -> Callable[[], None]:
-        """Tell ``observer`` of every event of every run; the model's own events come as `MessageUpdate`.
+        """Call ``observer`` with every event of every run; stream events of the model arrive as `MessageUpdate`.
 
         Returns:
-            A function that ends it.
+            A function that removes the listener.
 
         Raises:
-            TypeError: If it is async; a handler of a hook may be.
+            TypeError: If the listener is async; only a handler of a hook may be.
         """
         reject_async(observer)
 

@@ -1,4 +1,4 @@
-"""The one way to extend an agent."""
+"""Plugins: the one way to extend an agent."""
 
 from __future__ import annotations
 
@@ -10,33 +10,39 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Plugin(Protocol):
-    """Something that is put into an agent: a session, permissions, skills, telemetry, an application's own thing.
-
-    Above: the agent. Below: the hook bus and the registry, by which alone a plug acts.
-    """
+    """An extension of an agent: a session, permissions, skills, telemetry, or something of the application."""
 
     def install(self, agent: CoreAgent) -> None:
-        """Register hooks and tools. Called once, when the agent is made."""
+        """Register hooks and tools. Called once, when the agent is created."""
         ...
 
     def for_child(self) -> Plugin | None:
-        """What a sub-agent gets of this; ``None`` is nothing."""
+        """Return the plugin that a subagent gets, if any."""
         ...
 
 
 @runtime_checkable
 class PreparablePlug(Protocol):
-    """A plug (or an environment) that has something to do before the first run: connect, read, start."""
+    """A plugin (or an environment) with work to do before the first run: connect, read, start."""
 
     async def prepare(self) -> None:
-        """Get ready. Called once by `CoreAgent.warmup`, beside those of others; again only where it raised."""
+        """Prepare for runs. Called by `CoreAgent.warmup`, together with others; called again only if it raised."""
+        ...
+
+
+@runtime_checkable
+class RunGuard(Protocol):
+    """A plugin that can reject a run before anything of it happens, for example when its session is closed."""
+
+    def check_run(self) -> None:
+        """Raise an exception to reject the run."""
         ...
 
 
 @runtime_checkable
 class ResettablePlug(Protocol):
-    """A plug that keeps something of the conversation."""
+    """A plugin with a state that belongs to the conversation."""
 
     def reset(self) -> None:
-        """Forget it: the conversation starts anew."""
+        """Forget that state: the conversation was reset."""
         ...

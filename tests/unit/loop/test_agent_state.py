@@ -7,7 +7,14 @@ import pytest
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import MemoryEnv
-from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, AgentProviderError, NetworkError
+from mainspring.errors import (
+    AgentAbortedError,
+    AgentBusyError,
+    AgentError,
+    AgentProviderError,
+    ConfigError,
+    NetworkError,
+)
 from mainspring.events import AgentEnd, MessageUpdate
 from mainspring.loop import (
     Approve,
@@ -137,6 +144,30 @@ async def test_plugins_are_installed_with_the_agent_in_order() -> None:
     one = agent(Script(), plugs=[first, second])
     assert (first.agent, second.agent, one.plugs) == (one, one, (first, second))
     one.reset()
+
+
+class Guard(Plug):
+    """A plugin that rejects runs."""
+
+    is_closed = False
+
+    def check_run(self) -> None:
+        if self.is_closed:
+            raise ConfigError("closed")
+
+
+async def test_a_plugin_may_reject_a_run_before_anything_of_it_happens() -> None:
+    guard, events = Guard(), list[Any]()
+    model = Script(text_reply("a"))
+    one = agent(model, plugs=[Plug(), guard])
+    one.subscribe(events.append)
+    guard.is_closed = True
+    for raise_errors in (True, False):
+        with pytest.raises(ConfigError, match="^closed$"):
+            await one.run("go", raise_errors=raise_errors)
+    assert (one.messages, one.running, events, model.requests) == ((), False, [], [])
+    guard.is_closed = False
+    assert (await one.run("go")).text == "a"
 
 
 async def test_a_reset_during_a_run_is_rejected_and_changes_nothing() -> None:
