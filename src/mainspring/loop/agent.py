@@ -228,12 +228,10 @@ class CoreAgent:
                 async with cancel_scope(signal):
                     await self.warmup()
             if system is not None or tools is not None:
-                context = LoopContext(
+                context = replace(
+                    context,
                     system=context.system if system is None else system,
-                    messages=context.messages,
                     tools=context.tools if tools is None else ToolRegistry(tools),
-                    pending=context.pending,
-                    scratch=context.scratch,
                 )
             aliases = provider_tool_names([t.name for t in context.tools], self.tool_aliases)
             model = model or self.model

@@ -164,29 +164,6 @@ class RunState:
             convert all of it again; ``None`` with another conversion.
     """
 
-    __slots__ = (
-        "added",
-        "bus",
-        "config",
-        "context",
-        "cost",
-        "has_ended",
-        "id",
-        "invalid_responses",
-        "model_messages",
-        "side_call",
-        "side_usage",
-        "signal",
-        "started",
-        "status",
-        "timed_out",
-        "tool_counts",
-        "turn",
-        "turn_id",
-        "turn_usage",
-        "usage",
-    )
-
     def __init__(self, context: LoopContext, config: LoopConfig) -> None:
         self.context = context
         self.config = config

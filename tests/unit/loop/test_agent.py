@@ -357,7 +357,10 @@ def alive() -> dict[str, int]:
     """How many objects of runs there are in this process."""
     gc.collect()
     found = Counter(type(o).__name__ for o in gc.get_objects())
-    return {name: found[name] for name in ("CoreAgent", "AgentRun", "Run", "HookBus", "TaskGroup", "Task")}
+    return {
+        name: found[name]
+        for name in ("CoreAgent", "RunHandle", "RunState", "ToolCallBatch", "HookBus", "TaskGroup", "Task")
+    }
 
 
 async def test_a_thousand_runs_leave_nothing_behind() -> None:
