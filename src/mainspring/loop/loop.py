@@ -27,7 +27,7 @@ from mainspring.loop.hooks import (
     TurnAfter,
     UsageUpdate,
 )
-from mainspring.loop.model_calls import build_request, call_model, side_call
+from mainspring.loop.model_calls import prepare_request, call_model, side_call
 from mainspring.loop.result import RunResult
 from mainspring.loop.state import LoopConfig, LoopContext, PendingCalls, RunState
 from mainspring.loop.tool_calls import ToolCallBatch
@@ -172,7 +172,7 @@ async def take_turn(run: RunState) -> bool:
     run.turn += 1
     run.turn_id = steps.new_id()
     async with cancel_scope(run.signal):
-        request = await build_request(run)
+        request = await prepare_request(run)
     if request is None:
         run.turn -= 1
         return False

@@ -58,8 +58,8 @@ MAX_HOOK_RETRIES = 3
 """How often handlers of `model:error` may repeat the request in one turn: enough for a compaction and a smaller one."""
 
 
-async def build_request(run: RunState) -> ModelRequest | None:
-    """Build the request of a turn.
+async def prepare_request(run: RunState) -> ModelRequest | None:
+    """Prepare the request of a turn.
 
     Returns:
         The request; ``None`` if a handler of `turn:before` stopped the run, whose status is set then.
@@ -126,7 +126,7 @@ async def call_model(run: RunState, request: ModelRequest) -> Message:
         except Exception as raised:
             error = as_provider_error(raised)
             attempt += 1
-            repeated = await build_request(run) if await _should_retry(run, error, attempt) else None
+            repeated = await prepare_request(run) if await _should_retry(run, error, attempt) else None
             if repeated is None:
                 await _fail_turn(run, error, error.partial, error)
             request = repeated

@@ -31,9 +31,9 @@ def texts(messages: Any) -> list[str]:
 
 @pytest.mark.covers("HOK-44")
 def test_messages_may_be_text_one_message_or_several() -> None:
-    error = ModelErrorHook(1, "t", NetworkError("down"), (), 1)
-    injected = BeforeInject("steer", [])
-    results = ToolResultsAfter("r", Message.user("x"), Message.user("y"))
+    error: Any = ModelErrorHook(1, "t", NetworkError("down"), (), 1)
+    injected: Any = BeforeInject("steer", [])
+    results: Any = ToolResultsAfter("r", Message.user("x"), Message.user("y"))
     for value, expected in (
         ("text", ["text"]),
         (Message.user("one"), ["one"]),
@@ -43,7 +43,7 @@ def test_messages_may_be_text_one_message_or_several() -> None:
         ((m for m in [Message.user("a")]), ["a"]),
     ):
         kept = list(value) if not isinstance(value, str | Message | CustomMessage) else value
-        injected.messages = results.follow = error.messages = kept  # pyright: ignore[reportAttributeAccessIssue]
+        injected.messages = results.follow = error.messages = kept
         assert texts(injected.messages) == texts(results.follow) == texts(error.messages) == expected
         assert isinstance(injected.messages, list)
         assert isinstance(error.messages, tuple)
