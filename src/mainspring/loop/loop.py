@@ -27,7 +27,7 @@ from mainspring.loop.hooks import (
     TurnAfter,
     UsageUpdate,
 )
-from mainspring.loop.model_calls import prepare_request, call_model, side_call
+from mainspring.loop.model_calls import call_model, prepare_request, side_call
 from mainspring.loop.result import RunResult
 from mainspring.loop.state import LoopConfig, LoopContext, PendingCalls, RunState
 from mainspring.loop.tool_calls import ToolCallBatch
